@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 from ..errors import RequestError
+from . import page
 from .board import Board
 from .body import Receive, Scope, Send, read_body
 from .protocol import extensions, plain, v2
@@ -45,9 +46,8 @@ class App:
             )
         }
         self._codecs: dict[str, Codec] = {}
-        self._others = v2.with_routes(
-            backend, limits, [*extensions.routes(self.memory, limits), *plain.routes(backend, limits)]
-        )
+        others = [*extensions.routes(self.memory, limits), *plain.routes(backend, limits), *page.routes()]
+        self._others = v2.with_routes(backend, limits, others)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

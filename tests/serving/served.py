@@ -111,3 +111,34 @@ class Wrong(Double):
     def predict(self, batch):
         kind = int(batch["x"][0, 0])
         return [None, {"y": batch["x"][:0]}, {"z": batch["x"]}, {"y": np.float32(1)}][kind]
+
+
+class Finder(Model):
+    """Finds three things on an image; how big they are depends on its first pixel."""
+
+    detects, stacked = True, False
+    inputs = (TensorDesc("image", (SymbolicDim("height"), SymbolicDim("width"), 3), DType.UINT8),)
+    outputs = (
+        TensorDesc("boxes", (3, 4), DType.FLOAT32),
+        TensorDesc("scores", (3,), DType.FLOAT32),
+        TensorDesc("classes", (3,), DType.INT64),
+    )
+
+    def preprocess(self, request):
+        arrays = super().preprocess(request)
+        request.kept["shape"] = arrays["image"].shape
+        return arrays
+
+    def predict(self, batch):
+        return [self._found(each["image"]) for each in batch]
+
+    def postprocess(self, outputs, request):
+        height, width, _ = request.kept["shape"]
+        rows = zip(outputs["classes"].tolist(), outputs["scores"].tolist(), outputs["boxes"].tolist(), strict=True)
+        found = [{"label": f"thing {k}", "class_id": k, "score": score, "box": box} for k, score, box in rows]
+        return {"width": width, "height": height, "detections": found}
+
+    def _found(self, image):
+        size = 4 + image[0, 0].sum() / 64
+        boxes = np.array([[4, 4, 4 + size, 4 + size], [8, 8, 20.5, 20.5], [1, 1, 30, 30]], np.float32)
+        return {"boxes": boxes, "scores": np.array([0.9, 0.6, 0.3], np.float32), "classes": np.array([0, 1, 2])}

@@ -1,0 +1,71 @@
+"""The addresses of the page's files."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...utils.optional import require
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+__all__ = ["HEADERS", "routes"]
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
+        "media-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "permissions-policy": "camera=(self), microphone=(), geolocation=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-cache",  # a browser asks each time whether its copy is still the same
+}
+"""Headers of each of the page's files: what a browser may load, send and use on the page."""
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True)
+class _File:
+    content: bytes
+    headers: dict[str, str]
+
+
+def routes() -> list[Route]:
+    """``/`` and ``/page/NAME``."""
+    routing = require("starlette.routing", extra="serve", package="starlette", feature="pytrt serve")
+    responses = require("starlette.responses", extra="serve", package="starlette")
+    exceptions = require("starlette.exceptions", extra="serve", package="starlette")
+    files = _files()
+
+    async def show(request: Request) -> Response:
+        file = files.get(request.path_params.get("name", "index.html"))
+        if file is None:
+            raise exceptions.HTTPException(404)
+        same = file.headers["etag"] in request.headers.get("if-none-match", "")
+        made: Response = responses.Response(b"" if same else file.content, 304 if same else 200, file.headers)
+        return made
+
+    return [routing.Route("/", show), routing.Route("/page/{name}", show)]
+
+
+def _files() -> dict[str, _File]:
+    """What a client can ask for, by name: a name that is not among these leads nowhere."""
+    found = {}
+    for path in sorted(Path(__file__).parent.iterdir()):
+        if path.suffix in _TYPES:
+            content = path.read_bytes()
+            tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            found[path.name] = _File(content, {**HEADERS, "content-type": _TYPES[path.suffix], "etag": tag})
+    return found
