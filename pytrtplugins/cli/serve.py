@@ -177,8 +177,9 @@ def command(
         limits=limits,
     )
     models_served = tuple(
-        ServedModel(name, **{key: each[key] for key in ("succeeded", "failed", "refused", "late", "batches")})
-        for name, each in counts.items()
+        ServedModel(name, version, **{key: each[key] for key in ("succeeded", "failed", "refused", "late", "batches")})
+        for name, versions in counts.items()
+        for version, each in versions.items()
     )
     return Result(Served(models_served), _print_served)
 
@@ -189,8 +190,10 @@ def _print_checked(found: Checked) -> None:
 
 
 def _print_served(found: Served) -> None:
+    names = [each.name for each in found.models]
     for each in found.models:
+        version = f", version {each.version}" if names.count(each.name) > 1 else ""
         print(
-            f"{each.name}: {each.succeeded:,} requests answered in {each.batches:,} batches; {each.failed:,} failed, "
+            f"{each.name}{version}: {each.succeeded:,} requests answered in {each.batches:,} batches; {each.failed:,} failed, "
             f"{each.refused:,} refused, {each.late:,} late"
         )

@@ -9,10 +9,11 @@ __all__ = ["Checked", "CheckedModel", "Served", "ServedModel"]
 
 @dataclass(frozen=True)
 class ServedModel:
-    """What was asked of a model.
+    """What was asked of a version of a model.
 
     Attributes:
         name: In addresses.
+        version: In addresses.
         succeeded: Requests that were answered with outputs.
         failed: Requests that were wrong, or that the model failed at.
         refused: Requests for which there was no room.
@@ -21,6 +22,7 @@ class ServedModel:
     """
 
     name: str
+    version: str
     succeeded: int
     failed: int
     refused: int

@@ -8,12 +8,13 @@ from typing import Any
 
 from ..errors import RequestError
 from . import page
+from .backend import Backend
 from .board import Board
 from .body import Receive, Scope, Send, read_body
 from .protocol import extensions, plain, v2
 from .protocol.infer import Codec
 from .protocol.memory import Memory
-from .service import Backend, Service
+from .service import Service
 from .spec import Limits
 from .whole import WHOLE
 
@@ -37,15 +38,10 @@ class App:
     def __init__(self, backend: Backend, limits: Limits, board: Board | None = None) -> None:
         self.backend, self.limits = backend, limits
         self.memory = Memory(limits, board)
-        self._short = {
-            path: service
-            for service in backend.services.values()
-            for path in (
-                f"/v2/models/{service.name}/infer",
-                f"/v2/models/{service.name}/versions/{service.spec.version}/infer",
-            )
-        }
-        self._codecs: dict[str, Codec] = {}
+        self._short = {f"/v2/models/{name}/infer": service for name, service in backend.services.items()}
+        for service in backend.services.every:
+            self._short[f"/v2/models/{service.name}/versions/{service.spec.version}/infer"] = service
+        self._codecs: dict[Service, Codec] = {}
         others = [*extensions.routes(self.memory, limits), *plain.routes(backend, limits), *page.routes()]
         self._others = v2.with_routes(backend, limits, others)
 
@@ -87,11 +83,9 @@ class App:
         Raises:
             RequestError: the model is not ready.
         """
-        found = self._codecs.get(service.name)
+        found = self._codecs.get(service)
         if found is None or found.signature is not service.signature:
-            found = self._codecs[service.name] = Codec(
-                service.signature, service.name, service.spec.version, self.memory
-            )
+            found = self._codecs[service] = Codec(service.signature, service.name, service.spec.version, self.memory)
         return found
 
     async def _live(self, receive: Receive, send: Send) -> None:

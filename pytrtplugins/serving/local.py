@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from ..errors import PytrtpluginsError, RequestError
 from .queue import Item
@@ -13,6 +14,7 @@ from .replica import Replica
 from .service import Service
 from .spec import Limits, ModelSpec
 from .statistics import Counts
+from .versions import Services
 
 __all__ = ["LocalBackend"]
 
@@ -27,14 +29,14 @@ class LocalBackend:
 
     def __init__(self, specs: Sequence[ModelSpec], limits: Limits) -> None:
         self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "request")
-        self._replicas: dict[str, Replica] = {}
+        self._replicas: list[Replica | None] = [None] * len(specs)
         self._loop: asyncio.AbstractEventLoop | None = None
         counts = Counts(len(specs))
         self.processes = counts.processes
-        self.services = {
-            spec.name: Service(spec, self._submit, self._threads, limits, statistics)
-            for spec, statistics in zip(specs, counts.statistics, strict=True)
-        }
+        self.services = Services(
+            Service(spec, partial(self._submit, number), self._threads, limits, counts.statistics[number])
+            for number, spec in enumerate(specs)
+        )
 
     async def start(self) -> None:
         """Load all models.
@@ -43,26 +45,28 @@ class LocalBackend:
             PytrtpluginsError: one cannot be loaded.
         """
         self._loop = asyncio.get_running_loop()
-        for service in self.services.values():
-            await self._open(service)
+        for number in range(len(self._replicas)):
+            await self._open(number)
 
     async def load(self, name: str) -> None:
-        """Load a model anew; the one that served until now answers what it took.
+        """Load the versions of a model anew; those that served until now answer what they took.
 
         Raises:
-            RequestError: it cannot be loaded; what served until now stays.
+            RequestError: one cannot be loaded; what served until now stays.
         """
         try:
-            await self._open(self.services[name])
+            for number in self.services.numbers(name):
+                await self._open(number)
         except PytrtpluginsError as error:
             raise RequestError(f"model {name!r}: {error}", status=400) from None
 
     async def unload(self, name: str) -> None:
-        """Answer what waits for a model, then release it."""
-        self.services[name].closed("UNAVAILABLE", "unloaded")
-        replica = self._replicas.pop(name, None)
-        if replica is not None:
-            await asyncio.to_thread(replica.close)
+        """Answer what waits for a model, then release all its versions."""
+        for number in self.services.numbers(name):
+            self.services.every[number].closed("UNAVAILABLE", "unloaded")
+            replica, self._replicas[number] = self._replicas[number], None
+            if replica is not None:
+                await asyncio.to_thread(replica.close)
 
     async def stop(self) -> None:
         """Answer what waits, and release all models."""
@@ -70,16 +74,19 @@ class LocalBackend:
             await self.unload(name)
         self._threads.shutdown(wait=False)
 
-    async def _open(self, service: Service) -> None:
+    async def _open(self, number: int) -> None:
+        """Load a version; it takes requests from then on, and the one that did until now answers what it took."""
+        service = self.services.every[number]
         replica = await asyncio.to_thread(Replica, service.spec, self._deliver, service.statistics.waits)
-        old = self._replicas.get(service.name)
-        self._replicas[service.name] = replica
+        old, self._replicas[number] = self._replicas[number], replica
         service.opened(replica.signature)
         if old is not None:
             await asyncio.to_thread(old.close)
 
-    def _submit(self, name: str, item: Item) -> None:
-        self._replicas[name].queue.put(item)
+    def _submit(self, number: int, item: Item) -> None:
+        replica = self._replicas[number]
+        assert replica is not None
+        replica.queue.put(item)
 
     def _deliver(self, items: list[Item]) -> None:
         if self._loop is not None and not self._loop.is_closed():

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..errors import FormatError, RequestError
@@ -19,6 +20,7 @@ from .signature import Signature
 from .slots import Block, Slots
 from .spec import Limits, ModelSpec
 from .statistics import Counts
+from .versions import Services
 
 __all__ = ["RemoteBackend"]
 
@@ -97,17 +99,15 @@ class RemoteBackend:
         self._threads = ThreadPoolExecutor(min(8, os.cpu_count() or 1), "request")
         self._control, self._slots = control, Slots(block)
         self.processes = counts.processes
-        self._numbers = {spec.name: number for number, spec in enumerate(specs)}
-        self._names = [spec.name for spec in specs]
         self._room = [_ROOM] * len(specs)
         self._links: list[_Link] = []
         self._parked: list[_Call] = []
         self._heard_of_all = asyncio.Event()
         self._told: dict[tuple[_Link, int], asyncio.Future[str]] = {}
-        self.services = {
-            spec.name: Service(spec, self._submit, self._threads, limits, statistics)
-            for spec, statistics in zip(specs, counts.statistics, strict=True)
-        }
+        self.services = Services(
+            Service(spec, partial(self._submit, number), self._threads, limits, counts.statistics[number])
+            for number, spec in enumerate(specs)
+        )
 
     async def start(self) -> None:
         """Begin to take streams to engine processes; models are ready once one of these says so."""
@@ -123,17 +123,19 @@ class RemoteBackend:
         await self._loop.create_unix_connection(self._link, sock=sock)
 
     async def load(self, name: str) -> None:
-        """Load a model anew in all engine processes; what served until then answers what it took.
+        """Load the versions of a model anew in all engine processes; what served until then answers what it took.
 
         Raises:
             RequestError: one of them cannot load it; there what served stays.
         """
-        await self._change(Kind.LOAD, name)
+        for number in self.services.numbers(name):
+            await self._change(Kind.LOAD, number)
 
     async def unload(self, name: str) -> None:
-        """Answer what waits for a model, then release it in all engine processes."""
-        self.services[name].closed("UNAVAILABLE", "unloaded")
-        await self._change(Kind.UNLOAD, name)
+        """Answer what waits for a model, then release all its versions in all engine processes."""
+        for number in self.services.numbers(name):
+            self.services.every[number].closed("UNAVAILABLE", "unloaded")
+            await self._change(Kind.UNLOAD, number)
 
     async def stop(self) -> None:
         """Release the threads."""
@@ -144,10 +146,9 @@ class RemoteBackend:
         self._links.append(made)
         return made
 
-    async def _change(self, kind: int, name: str) -> None:
+    async def _change(self, kind: int, number: int) -> None:
         if not self._links:
             raise RequestError("there is no engine process", status=503, retry_after=1)
-        number = self._numbers[name]
         waiting = []
         for link in self._links:
             future: asyncio.Future[str] = self._loop.create_future()
@@ -156,12 +157,12 @@ class RemoteBackend:
             link.send(write_record(Record(kind, number)))
         reasons = [reason for reason in await asyncio.gather(*waiting) if reason]
         if reasons:
-            raise RequestError(f"model {name!r}: {reasons[0]}", status=400)
+            raise RequestError(f"model {self.services.every[number].name!r}: {reasons[0]}", status=400)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def _submit(self, name: str, item: Item) -> None:
-        self._place(_Call(item, self._numbers[name]))
+    def _submit(self, number: int, item: Item) -> None:
+        self._place(_Call(item, number))
 
     def _place(self, call: _Call) -> None:
         """Give a request a slot, and send it.
@@ -246,7 +247,7 @@ class RemoteBackend:
 
     def _changed(self, link: _Link, number: int, data: dict[str, Any]) -> None:
         """Learn which models an engine process has."""
-        service, name = self.services[self._names[number]], self._names[number]
+        service = self.services.every[number]
         future = self._told.pop((link, number), None)
         if future is not None and not future.done():
             future.set_result(data["reason"])
@@ -261,15 +262,15 @@ class RemoteBackend:
         if not service.ready or service.signature != signature:
             service.opened(signature)
             self._look_whether_all()
-        parked = [call for call in self._parked if self._names[call.model] == name]
-        self._parked = [call for call in self._parked if self._names[call.model] != name]
+        parked = [call for call in self._parked if call.model == number]
+        self._parked = [call for call in self._parked if call.model != number]
         for call in parked:
             if call.timer is not None:
                 call.timer.cancel()
             self._send(call)
 
     def _look_whether_all(self) -> None:
-        if all(service.state != "LOADING" for service in self.services.values()):
+        if all(service.state != "LOADING" for service in self.services.every):
             self._heard_of_all.set()
 
     def _lost(self, link: _Link) -> None:

@@ -12,6 +12,7 @@ from ..errors import UsageError
 from .access import Access
 from .replica import model_class, names_code
 from .spec import Limits, ModelSpec, is_name
+from .statistics import Statistics
 
 __all__ = ["check", "read_target", "serve"]
 
@@ -50,11 +51,11 @@ def serve(
     limits: Limits | None = None,
     access: Access | None = None,
     announce: Callable[[str], object] | None = None,
-) -> dict[str, dict[str, int]]:
+) -> dict[str, dict[str, dict[str, int]]]:
     """Serve models until the process gets SIGTERM or SIGINT.
 
     Args:
-        specs: What is served; names differ.
+        specs: What is served; names or versions differ.
         host: Address to listen on: by default this machine alone can connect.
         port: To listen on; 0: any that is free.
         grpc_port: To serve gRPC on too.
@@ -67,10 +68,10 @@ def serve(
         announce: Takes a line once requests are taken; by default it is printed, at once into a pipe too.
 
     Returns:
-        For each model how many requests it got, by outcome, and batches it ran.
+        For each model and each version of it how many requests it got, by outcome, and batches it ran.
 
     Raises:
-        UsageError: the port is taken, two models have one name, or a file or class is not there.
+        UsageError: the port is taken, two models have one name and version, or a file or class is not there.
         PytrtpluginsError: a model cannot be loaded.
     """
     from .access_check import check_access
@@ -79,7 +80,7 @@ def serve(
     from .supervisor import Supervisor
 
     _check_names(specs)
-    names = [spec.name for spec in specs]
+    names = list(dict.fromkeys(spec.name for spec in specs))
     limits, access, announce = limits or Limits(), access or Access(), announce or _print_at_once
     cpu = default_cpu_processes() if cpu is None else cpu
     grpc_address = None
@@ -94,7 +95,7 @@ def serve(
             backend = LocalBackend(specs, limits)
             ready = _ready(names, address, "one process")
             serve_app(backend, limits, [sock], lambda: announce(ready), grpc_address, access)
-            return {name: service.statistics.total() for name, service in backend.services.items()}
+            return _by_version(specs, [service.statistics for service in backend.services.every])
     with ExitStack() as stack:  # that nobody else has the port is known now; from here on several sockets share it
         sockets = [stack.enter_context(bind(host, number, shared=True)) for _ in range(cpu)]
         for each in sockets:
@@ -102,14 +103,14 @@ def serve(
         supervisor = Supervisor(specs, limits, sockets, engines, modules, grpc_address, access)
         processes = f"{_counted(cpu, 'CPU process')} and {_counted(engines, 'engine process')}"
         supervisor.run(lambda: announce(_ready(names, address, processes)))
-        return supervisor.totals()
+        return _by_version(specs, supervisor.statistics)
 
 
 def check(specs: Sequence[ModelSpec]) -> None:
     """Look whether models can be served, without loading them.
 
     Raises:
-        UsageError: two models have one name, or a file or class is not there.
+        UsageError: two models have one name and version, or a file or class is not there.
     """
     from .defaults import target_file  # engines take longer to import than all else here
 
@@ -122,10 +123,21 @@ def check(specs: Sequence[ModelSpec]) -> None:
 
 
 def _check_names(specs: Sequence[ModelSpec]) -> None:
-    names = [spec.name for spec in specs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"two models are named {twice!r}.\nDo: pytrt serve a={specs[0].target} b={specs[-1].target}")
+    seen = set()
+    for spec in specs:
+        if (spec.name, spec.version) in seen:
+            raise UsageError(
+                f"two models are named {spec.name!r}, and have version {spec.version}.\n"
+                f"Do: pytrt serve a={specs[0].target} b={specs[-1].target}, or give one another version in the file"
+            )
+        seen.add((spec.name, spec.version))
+
+
+def _by_version(specs: Sequence[ModelSpec], statistics: Sequence[Statistics]) -> dict[str, dict[str, dict[str, int]]]:
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for spec, each in zip(specs, statistics, strict=True):
+        found.setdefault(spec.name, {})[spec.version] = each.total()
+    return found
 
 
 def default_cpu_processes() -> int:

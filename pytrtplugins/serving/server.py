@@ -14,10 +14,10 @@ from ..errors import MissingExtraError, UsageError
 from ..utils.optional import require
 from .access import Access
 from .app import App
+from .backend import Backend
 from .board import Board
 from .connection import connection_class
 from .protocol.grpc import start_grpc
-from .service import Backend
 from .spec import Limits
 from .tls import Tls
 

@@ -1,4 +1,4 @@
-"""A model as the network code sees it: whether it is ready, what it takes, and how a request is answered."""
+"""A version of a model as the network code sees it: whether it is ready, what it takes, and how a request is answered."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .queue import Item
 from .replica import front_model
 from .signature import Signature
 from .spec import Limits, ModelSpec
-from .statistics import Processes, Statistics
+from .statistics import Statistics
 
-__all__ = ["Answer", "Backend", "Service", "Submit"]
+__all__ = ["Answer", "Service", "Submit"]
 
 
 class Submit(Protocol):
     """What takes a request to where it is computed; the future in its ``token`` is set once that is done."""
 
-    def __call__(self, name: str, item: Item, /) -> None:
+    def __call__(self, item: Item, /) -> None:
         """Take it.
 
         Raises:
@@ -47,7 +47,7 @@ class Answer:
 
 
 class Service:
-    """A model as the network code sees it.
+    """A version of a model as the network code sees it.
 
     Args:
         spec: What is served.
@@ -57,6 +57,7 @@ class Service:
         statistics: Where requests are counted.
 
     Attributes:
+        versions: Of its model, the oldest first; its own is among them.
         state: ``READY``, ``LOADING`` or ``UNAVAILABLE``.
         reason: Why it is not ready.
     """
@@ -65,6 +66,7 @@ class Service:
         self, spec: ModelSpec, submit: Submit, threads: Executor, limits: Limits, statistics: Statistics
     ) -> None:
         self.spec, self.limits, self.statistics = spec, limits, statistics
+        self.versions: tuple[str, ...] = (spec.version,)
         self.state, self.reason = "LOADING", ""
         self._submit, self._threads = submit, threads
         self._signature: Signature | None = None
@@ -120,7 +122,7 @@ class Service:
             future = asyncio.get_running_loop().create_future()
             deadline = None if timeout_s is None else started + timeout_s
             item = Item(arrays, rows, signature.key(arrays), priority or self.spec.priority, deadline, future)
-            self._submit(self.spec.name, item)
+            self._submit(item)
             await future
             if item.error is not None:
                 raise item.error
@@ -194,30 +196,3 @@ class Service:
             told = failure(front, method, error)
             self.statistics.failed(told.status)
             raise told from None
-
-
-class Backend(Protocol):
-    """What loads models and computes requests: in this process, or in others."""
-
-    services: dict[str, Service]
-    processes: Processes
-
-    async def start(self) -> None:
-        """Load all models.
-
-        Raises:
-            PytrtpluginsError: one cannot be loaded.
-        """
-
-    async def load(self, name: str) -> None:
-        """Load a model anew; the one that served until now answers what it took.
-
-        Raises:
-            RequestError: it cannot be loaded; what served until now stays.
-        """
-
-    async def unload(self, name: str) -> None:
-        """Answer what waits for a model, then release it."""
-
-    async def stop(self) -> None:
-        """Answer what waits, and release all models."""

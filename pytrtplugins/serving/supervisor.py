@@ -23,7 +23,7 @@ from .board import Board
 from .control import Control
 from .slots import Block
 from .spec import Limits, ModelSpec
-from .statistics import ROLES, Counts
+from .statistics import ROLES, Counts, Statistics
 
 __all__ = ["CPU", "ENGINE", "Supervisor"]
 
@@ -115,9 +115,10 @@ class Supervisor:
             wake.close()
             woken.close()
 
-    def totals(self) -> dict[str, dict[str, int]]:
-        """For each model how many requests it got, by outcome, and batches it ran."""
-        return {spec.name: each.total() for spec, each in zip(self._specs, self._counts.statistics, strict=True)}
+    @property
+    def statistics(self) -> Sequence[Statistics]:
+        """What was asked of each model."""
+        return self._counts.statistics
 
     def _stop(self, number: int, frame: Any) -> None:
         self._draining = True

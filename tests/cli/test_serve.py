@@ -16,7 +16,7 @@ def served(monkeypatch):
 
     def serve(specs, **options):
         calls.append((specs, options))
-        return {each.name: counts for each in specs}
+        return {each.name: {each.version: counts} for each in specs}
 
     monkeypatch.setattr("pytrtplugins.cli.serve.serve", serve)
 
@@ -63,7 +63,7 @@ def test_a_delay_without_a_unit_or_beyond_reason_is_refused(served, delay, capsy
 def test_at_its_end_it_says_what_was_served(served, capsys):
     served("x.engine", "-q", "--json")
     assert json.loads(capsys.readouterr().out)["result"]["models"] == [
-        {"name": "x", "succeeded": 3, "failed": 3, "refused": 3, "late": 3, "batches": 3}
+        {"name": "x", "version": "1", "succeeded": 3, "failed": 3, "refused": 3, "late": 3, "batches": 3}
     ]
 
 

@@ -46,6 +46,13 @@ class Double(Model):
         return {"rows": outputs["y"].tolist(), "names": self.facts["names"], "id": request.id}
 
 
+class Triple(Double):
+    """Another version of it."""
+
+    def predict(self, batch):
+        return {"y": 3 * batch["x"]}
+
+
 class Later(Double):
     """The same, with futures."""
 

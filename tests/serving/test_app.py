@@ -194,7 +194,7 @@ def test_a_full_queue_is_429_and_a_late_request_504_while_others_are_answered():
         late, waiting = (
             asyncio.create_task(busy.call("POST", path, body)) for body in (late_body, json.dumps(JSON).encode())
         )
-        while len(busy.backend._replicas["slow"].queue) < 2:
+        while len(busy.backend._replicas[0].queue) < 2:
             await asyncio.sleep(0.001)
         refused = await busy.call("POST", path, json.dumps(JSON).encode())
         time.sleep(0.001)  # beyond the deadline of the late one

@@ -75,12 +75,12 @@ def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_
         finally:
             process.kill()
     assert process.returncode == 0
-    assert (counts["double"]["succeeded"], counts["double"]["failed"]) == (3, 0)
+    assert (counts["double"]["1"]["succeeded"], counts["double"]["1"]["failed"]) == (3, 0)
     assert not any(Path(f"/proc/{pid}").exists() for pid in second.values())
     assert metrics['pytrt_processes{role="engine"}'] == 1
     assert metrics['pytrt_process_restarts_total{role="engine"}'] == 1
     assert metrics['pytrt_process_restarts_total{role="cpu"}'] == 1
-    assert metrics['pytrt_requests_in_flight{model="double"}'] == 0
+    assert metrics['pytrt_requests_in_flight{model="double",version="1"}'] == 0
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_start_with_its_line():

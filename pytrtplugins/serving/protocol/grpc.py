@@ -12,8 +12,9 @@ import numpy as np
 from ...errors import RequestError
 from ...utils.optional import require
 from ...version import __version__
+from ..backend import Backend
 from ..model import Arrays
-from ..service import Backend, Service
+from ..service import Service
 from ..spec import Limits
 from ..tensors import TensorSpec, datatype_of, to_bytes
 from ..tls import Tls
@@ -90,13 +91,7 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
     base = require("tritonclient.grpc.service_pb2_grpc", extra="grpc", package="tritonclient")
     parse = require("google.protobuf.json_format", extra="grpc", package="protobuf").ParseDict
 
-    def service(name: str, version: str = "") -> Service:
-        found = backend.services.get(name)
-        if found is None or version not in ("", found.spec.version):
-            raise RequestError(
-                f"no model {name!r}{f' of version {version!r}' if version else ''} is served", status=404
-            )
-        return found
+    service = backend.services.find
 
     async def infer(request: Any, left_s: float | None) -> Any:
         model = service(request.model_name, request.model_version)
@@ -136,13 +131,13 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
         return parse(found, messages.ModelConfigResponse())
 
     async def statistics(request: Any) -> Any:
-        asked = [service(request.name, request.version)] if request.name else backend.services.values()
+        asked = backend.services.asked(request.name, request.version)
         found = {"model_stats": [model_statistics(each) for each in asked]}
         return parse(found, messages.ModelStatisticsResponse())
 
     async def index(request: Any) -> Any:
         answer = messages.RepositoryIndexResponse()
-        for each in backend.services.values():
+        for each in backend.services.every:
             if each.ready or not request.ready:
                 answer.models.add(name=each.name, version=each.spec.version, state=each.state, reason=each.reason)
         return answer

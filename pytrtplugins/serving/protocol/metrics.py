@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...utils.optional import require
-from ..service import Backend, Service
+from ..backend import Backend
+from ..service import Service
 from ..statistics import BATCHES, BUCKETS_S
 from .gpu_metrics import gpus
 
@@ -17,6 +18,7 @@ __all__ = ["CONTENT_TYPE", "text"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+_LABELS = ("model", "version")
 _OUTCOMES = ("succeeded", "failed", "refused", "late")
 _STAGES = {"preprocess": "plain", "queue": "succeeded", "compute": "succeeded", "postprocess": "plain"}  # who counts
 _COUNTERS = (
@@ -49,53 +51,55 @@ class _Collected:
     def collect(self) -> Iterator[Metric]:
         """All metrics, as their writer asks for them."""
         core = require("prometheus_client.core", extra="serve", package="prometheus-client")
-        services = list(self._backend.services.values())
+        services = self._backend.services.every
         yield from _of_models(core, services, [service.statistics.total() for service in services])
         yield from _histograms(core, services)
         yield from _of_processes(core, self._backend)
         yield from _of_gpus(core)
 
 
+def _labels(service: Service) -> list[str]:
+    return [service.name, service.spec.version]
+
+
 def _of_models(core: Any, services: Sequence[Service], totals: Sequence[dict[str, int]]) -> Iterator[Metric]:
-    found = [(service.name, total) for service, total in zip(services, totals, strict=True)]
+    found = [(_labels(service), total) for service, total in zip(services, totals, strict=True)]
     requests = core.CounterMetricFamily(
-        "pytrt_requests", "Requests that were answered, by outcome.", labels=["model", "outcome"]
+        "pytrt_requests", "Requests that were answered, by outcome.", labels=[*_LABELS, "outcome"]
     )
-    for name, total in found:
+    for labels, total in found:
         for outcome in _OUTCOMES:
-            requests.add_metric([name, outcome], total[outcome])
+            requests.add_metric([*labels, outcome], total[outcome])
     yield requests
     for family, rows in ((core.CounterMetricFamily, _COUNTERS), (core.GaugeMetricFamily, _GAUGES)):
         for metric, about, field in rows:
-            made = family(metric, about, labels=["model"])
-            for name, total in found:
-                made.add_metric([name], total[field])
+            made = family(metric, about, labels=_LABELS)
+            for labels, total in found:
+                made.add_metric(labels, total[field])
             yield made
     about = "Seconds that requests spent in each stage; a batch's whole time counts for each of its requests."
-    stages = core.SummaryMetricFamily("pytrt_stage_seconds", about, labels=["model", "stage"])
-    for name, total in found:
+    stages = core.SummaryMetricFamily("pytrt_stage_seconds", about, labels=[*_LABELS, "stage"])
+    for labels, total in found:
         for stage, counted in _STAGES.items():
-            stages.add_metric([name, stage], total[counted], total[f"{stage}_ns"] * 1e-9)
+            stages.add_metric([*labels, stage], total[counted], total[f"{stage}_ns"] * 1e-9)
     yield stages
-    ready = core.GaugeMetricFamily("pytrt_ready", "Whether the model takes requests.", labels=["model"])
+    ready = core.GaugeMetricFamily("pytrt_ready", "Whether the model takes requests.", labels=_LABELS)
     for service in services:
-        ready.add_metric([service.name], int(service.ready))
+        ready.add_metric(_labels(service), int(service.ready))
     yield ready
 
 
 def _histograms(core: Any, services: Iterable[Service]) -> Iterator[Metric]:
     seconds = core.HistogramMetricFamily(
-        "pytrt_request_seconds", "Seconds from a request's tensors to its outputs.", labels=["model"]
+        "pytrt_request_seconds", "Seconds from a request's tensors to its outputs.", labels=_LABELS
     )
-    batches = core.HistogramMetricFamily(
-        "pytrt_batch_rows", "Rows of the batches that were computed.", labels=["model"]
-    )
+    batches = core.HistogramMetricFamily("pytrt_batch_rows", "Rows of the batches that were computed.", labels=_LABELS)
     for service in services:
         total = service.statistics.total()
         seconds.add_metric(
-            [service.name], _buckets(BUCKETS_S, service.statistics.durations()), total["total_ns"] * 1e-9
+            _labels(service), _buckets(BUCKETS_S, service.statistics.durations()), total["total_ns"] * 1e-9
         )
-        batches.add_metric([service.name], _buckets(BATCHES, service.statistics.batches()), total["rows"])
+        batches.add_metric(_labels(service), _buckets(BATCHES, service.statistics.batches()), total["rows"])
     yield seconds
     yield batches
 

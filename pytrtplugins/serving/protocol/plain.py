@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...errors import RequestError
 from ...utils.optional import require
 from ...version import __version__
+from ..backend import Backend
 from ..body import read_body
 from ..model import Request as ModelRequest
-from ..service import Answer, Backend, Service
+from ..service import Answer, Service
 from ..spec import Limits
 from . import metrics, openapi
 from .photos import answer_all, read_form
@@ -61,10 +62,8 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
         return await answer(detectors[name], request)
 
     async def predict(request: Request) -> Response:
-        name = request.path_params["model"]
-        if name not in services:
-            raise RequestError(f"no model {name!r} is served", status=404)
-        return await answer(services[name], request)
+        path = request.path_params
+        return await answer(services.find(path["model"], path.get("version", "")), request)
 
     async def show_metrics(request: Request) -> Response:
         written = await asyncio.to_thread(metrics.text, backend)
@@ -79,6 +78,7 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
     return [
         routing.Route("/v1/detect", detect, methods=["POST"]),
         routing.Route("/v1/models/{model}:predict", predict, methods=["POST"]),
+        routing.Route("/v1/models/{model}/versions/{version}:predict", predict, methods=["POST"]),
         routing.Route("/metrics", show_metrics),
         routing.Route("/openapi.json", show_openapi),
         routing.Route("/docs", show_docs),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import RequestError
 from ...utils.optional import require
 from ...version import __version__
-from ..service import Backend, Service
+from ..backend import Backend
+from ..service import Service
 from ..spec import Limits
 from ..tensors import TensorSpec
 from .routes import empty_answer, json_answer, make_route, read_json
@@ -55,13 +56,11 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
     services, route = backend.services, partial(make_route, limits)
 
     def service(request: Request) -> Service:
-        name, version = request.path_params["model"], request.path_params.get("version")
-        found = services.get(name)
-        if found is None or version not in (None, found.spec.version):
-            raise RequestError(
-                f"no model {name!r}{f' of version {version!r}' if version else ''} is served", status=404
-            )
-        return found
+        return services.find(request.path_params["model"], request.path_params.get("version", ""))
+
+    def stats(request: Request) -> Any:
+        asked = services.asked(request.path_params["model"], request.path_params.get("version", ""))
+        return {"model_stats": [model_statistics(each) for each in asked]}
 
     def ready(request: Request) -> Response:
         return empty_answer(200 if service(request).ready else 503)
@@ -90,7 +89,7 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         only_ready = bool(read_json(body).get("ready"))
         return [
             {"name": each.name, "version": each.spec.version, "state": each.state, "reason": each.reason}
-            for each in services.values()
+            for each in services.every
             if each.ready or not only_ready
         ]
 
@@ -112,11 +111,11 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         route("/v2/health/ready", all_ready),
         route(
             "/v2/models/stats",
-            lambda request: {"model_stats": [model_statistics(each) for each in services.values() if each.ready]},
+            lambda request: {"model_stats": [model_statistics(each) for each in services.every if each.ready]},
         ),
         *both("/ready", ready),
         *both("/config", lambda request: model_config(service(request))),
-        *both("/stats", lambda request: {"model_stats": [model_statistics(service(request))]}),
+        *both("/stats", stats),
         *both("", lambda request: model_metadata(service(request))),
         *(route("/v2/models/{model}/trace/setting", trace, method) for method in ("GET", "POST")),
         route("/v2/repository/index", index, "POST"),
@@ -134,7 +133,7 @@ def model_metadata(service: Service) -> dict[str, Any]:
     signature = service.signature
     return {
         "name": service.name,
-        "versions": [service.spec.version],
+        "versions": list(service.versions),
         "platform": signature.platform,
         "inputs": [_tensor(spec) for spec in signature.inputs],
         "outputs": [_tensor(spec) for spec in signature.outputs],

@@ -38,7 +38,9 @@ def test_prometheus_reads_what_was_counted(client):
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
 
     def more(sample, **labels):
-        return value(after, sample, model="double", **labels) - value(before, sample, model="double", **labels)
+        return value(after, sample, model="double", version="1", **labels) - value(
+            before, sample, model="double", version="1", **labels
+        )
 
     assert more("pytrt_requests_total", outcome="succeeded") == 2
     assert more("pytrt_request_seconds_bucket", le="+Inf") == more("pytrt_request_seconds_count") == 2
@@ -52,7 +54,7 @@ def test_prometheus_reads_what_was_counted(client):
     }
     assert counts == {"preprocess": 1, "queue": 2, "compute": 2, "postprocess": 1}
     assert 0 < more("pytrt_stage_seconds_sum", stage="compute") <= more("pytrt_request_seconds_sum")
-    assert value(after, "pytrt_ready", model="double") == 1
+    assert value(after, "pytrt_ready", model="double", version="1") == 1
     assert value(after, "pytrt_processes", role="cpu") == 1
     assert value(after, "pytrt_process_restarts_total", role="engine") == 0
 
@@ -78,14 +80,17 @@ def test_requests_in_flight_and_in_the_queue_are_counted_while_they_are():
 
     def now():
         metrics = read(busy)
-        return tuple(value(metrics, f"pytrt_{name}", model="slow") for name in ("requests_in_flight", "queue_length"))
+        return tuple(
+            value(metrics, f"pytrt_{name}", model="slow", version="1")
+            for name in ("requests_in_flight", "queue_length")
+        )
 
     async def begin():
         tasks = [asyncio.create_task(busy.call("POST", "/v1/models/slow:predict", b"1 2"))]
         while not Slow.entered.is_set():
             await asyncio.sleep(0.001)
         tasks += [asyncio.create_task(busy.call("POST", "/v1/models/slow:predict", b"1 2")) for _ in range(2)]
-        while len(busy.backend._replicas["slow"].queue) < 2:
+        while len(busy.backend._replicas[0].queue) < 2:
             await asyncio.sleep(0.001)
         return tasks
 
