@@ -29,13 +29,15 @@ PAGES = [
     *sorted((ROOT / "samples").rglob("*.md")),
 ]
 OF_USERS = {
-    "CHANGELOG.md": {"pytrt.toml"},
+    "CHANGELOG.md": {"pytrt.toml", "symbol.json"},
     "README.md": {"test_shuffle"},
     "docs/cpp.md": {"twice.cpp"},
     "docs/custom_layer.md": {"mylayers.py", "shuffle.cu", "place.py"},
+    "docs/design.md": {"symbol.json"},
     "docs/fields.md": {"prelu.py", "prelu.cu", "prelu_gpu.py", "place.py"},
     "docs/format.md": {"x.cache.json", "metadata.json"},
     "docs/index.md": {"pytrt.toml"},
+    "docs/mxnet.md": {"model-symbol.json"},
     "docs/security.md": {"pytrt.toml"},
     "docs/serving_config.md": {"pytrt.toml"},
     "docs/shell.md": {"pytrt.toml"},

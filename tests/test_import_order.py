@@ -17,7 +17,7 @@ ROOMS = (
     ("cuda", "validation"),
     ("plugin", "native", "_native_build"),
     ("model",),
-    ("layers", "calibration", "vision"),
+    ("layers", "calibration", "vision", "mxnet"),
     ("passes",),
     ("engines",),
     ("bench", "check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),

@@ -29,6 +29,7 @@ MODULES = (
         "layers",
         "cuda",
         "model",
+        "mxnet",
         "serving",
         "bench",
         "check",

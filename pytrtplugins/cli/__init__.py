@@ -35,7 +35,7 @@ def _run(arguments: Sequence[str] | None) -> None:
 @functools.cache
 def command() -> Any:
     """The command with all its parts; typer would make it anew for each call, which takes 40 ms."""
-    from . import bench, check, doctor, download, edit, export, precision, profile, run, serve  # noqa: F401  they add their commands
+    from . import bench, check, doctor, download, edit, export, imports, precision, profile, run, serve  # noqa: F401  they add their commands
     from .app import app
     from .common import add_options
 

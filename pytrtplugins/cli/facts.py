@@ -19,6 +19,7 @@ __all__ = [
     "Downloaded",
     "Edited",
     "Evaluated",
+    "Imported",
     "Kernel",
     "Offered",
     "Offers",
@@ -119,6 +120,25 @@ class Evaluated:
     engine: str
     precision: str
     figures: Evaluation
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model that was converted from another framework.
+
+    Attributes:
+        file: Its path.
+        nodes: How many nodes it has.
+        parameters: How many numbers its weights have.
+        tensors: Its inputs and outputs.
+        next: The command that shows more of it.
+    """
+
+    file: str
+    nodes: int
+    parameters: int
+    tensors: tuple[TensorFacts, ...]
+    next: str
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ from pytrtplugins.serving.packing import pack, packed_bytes
 from pytrtplugins.serving.records import Kind, Record, write_record
 from tests.damage import yaml_bomb
 from tests.darknet2caffe.networks import ALL_LAYERS
-from tests.fuzz.targets import CACHE, WEIGHTS_CFG, model_bytes
+from tests.fuzz.targets import CACHE, WEIGHTS_CFG, model_bytes, mxnet_network
 from tests.fuzz.worker import CORPUS
+from tests.mxnet.files import params_bytes
 
 YOLO = """[net]
 width=64
@@ -93,6 +94,22 @@ layer { name: "relu" type: "ReLU" bottom: "pool" top: "pool" relu_param { negati
     _, small = to_caffe(plain.with_random_weights(), folder / "conv")
     yield "caffemodel/written", binary.read_bytes()
     yield "caffemodel/convolution", small.read_bytes()
+
+
+def mxnet() -> Seed:
+    """A network of MXNet: both files, in all versions."""
+    net = mxnet_network()
+    yield "mxnet_symbol/network", net.json()
+    yield "mxnet_symbol/old", net.json().replace('"attrs"', '"param"')
+    yield "mxnet_symbol/cycle", '{"nodes": [{"op": "relu", "name": "y", "inputs": [[0, 0, 0]]}], "heads": [[0, 0, 0]]}'
+    doubled: list[dict[str, object]] = [{"op": "null", "name": "data", "inputs": []}]
+    doubled += [{"op": "Concat", "name": f"y{i}", "inputs": [[i, 0, 0]] * 2} for i in range(60)]
+    yield "mxnet_symbol/doubled", json.dumps({"nodes": doubled, "heads": [[60, 0, 0]]})
+    for version in range(4):
+        yield f"mxnet_params/version-{version}", params_bytes(net.arrays, version)
+    claim = bytearray(params_bytes(net.arrays))
+    claim[36:44] = (2**40).to_bytes(8, "little")
+    yield "mxnet_params/claims-2-to-the-40", bytes(claim)
 
 
 def calibration(folder: Path) -> Seed:
@@ -334,7 +351,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         parts: list[Callable[[], Seed]] = [
-            darknet, lambda: caffe(folder), lambda: calibration(folder), lambda: engines(folder), arrays, images, texts,
+            darknet, lambda: caffe(folder), mxnet, lambda: calibration(folder), lambda: engines(folder), arrays, images, texts,
             served,
         ]  # fmt: skip
         for part in parts:

@@ -36,6 +36,7 @@ from pytrtplugins.models.dataset import YoloData
 from pytrtplugins.models.description import read_description
 from pytrtplugins.models.heads import read_heads, read_input_size
 from pytrtplugins.models.yolov2 import read_names
+from pytrtplugins.mxnet import from_mxnet
 from pytrtplugins.passes import Precisions
 from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.plugin.envelope import wrap
@@ -53,6 +54,7 @@ from pytrtplugins.utils.array_files import read_npy, read_npz
 from pytrtplugins.utils.files import sha256_hex
 from pytrtplugins.utils.text_formats import parse_json, parse_yaml
 from pytrtplugins.vision import decode_image
+from tests.mxnet.files import Symbol, params_bytes
 
 __all__ = ["TARGETS", "Target"]
 
@@ -131,6 +133,32 @@ def caffemodel(data: bytes) -> object:
     path = file(data, "x.caffemodel")
     read_caffemodel(path)
     return from_caffe(file(PLAIN_PROTOTXT.encode(), "plain.prototxt"), path)
+
+
+@functools.cache
+def mxnet_network() -> Symbol:
+    """A small network of MXNet."""
+    net = Symbol()
+    x = net.conv("conv", net.variable("data"), 2, 2, kernel=(1, 1), bias=True)
+    x = net.prelu("slope", net.norm("bn", x, 2, fix_gamma=True), 2)
+    x = net.node("Pooling", "pool", x, kernel=(2, 2), stride=(2, 2), pool_type="avg", pooling_convention="full")
+    net.dense("fc", net.node("Reshape", "flat", x, shape=(0, -1)), 8, 2)
+    return net
+
+
+@target
+def mxnet_symbol(data: bytes) -> object:
+    """MXNet's symbol.json, with the parameters of one network."""
+    weights = file(params_bytes(mxnet_network().arrays), "x.params")
+    return from_mxnet(file(data, "x.json"), weights, shapes={"data": (2, 3, 3)})
+
+
+@target
+def mxnet_params(data: bytes) -> object:
+    """MXNet's .params, for one network."""
+    return from_mxnet(
+        file(mxnet_network().json().encode(), "x.json"), file(data, "x.params"), shapes={"data": (2, 3, 3)}
+    )
 
 
 # --- calibration and precision -----------------------------------------------------------------------------------------

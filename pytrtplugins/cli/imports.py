@@ -1,0 +1,81 @@
+"""The commands of ``pytrt import``, which convert networks of other frameworks to ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from ..errors import UsageError
+from ..model import write_onnx
+from ..mxnet import from_mxnet
+from ..utils.files import check_target
+from ..utils.optional import require
+from ..utils.terminal import COMMAND
+from . import loading
+from .app import app
+from .facts import Imported
+from .inspected import model_facts
+from .results import Result, show
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["command"]
+
+command: Any = typer.Typer(
+    help="Convert the files of another framework to an ONNX model.", result_callback=show, **COMMAND
+)
+app.add_typer(command, name="import")
+
+
+@command.callback()  # type: ignore[untyped-decorator]
+def _frameworks() -> None:
+    """Without it typer would make one command of a group with one."""
+
+
+@command.command("mxnet")  # type: ignore[untyped-decorator]
+def import_mxnet(
+    symbol: Annotated[Path, typer.Argument(metavar="SYMBOL.json", help="The network: MXNet's symbol.json.")],
+    params: Annotated[Path, typer.Argument(metavar="MODEL.params", help="Its parameters.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")],
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=C,H,W",
+            help="Dims of an input without the batch; default: those in SYMBOL.json, else a free height and width. May be repeated.",
+        ),
+    ] = None,
+    allow_extra: Annotated[
+        bool, typer.Option("--allow-extra", help="Leave out arrays that the network has no parameter for.")
+    ] = False,
+) -> Result[Imported]:
+    """Convert a network of MXNet to ONNX. MXNet itself is not needed.
+
+    The batch is free. An operator that is not supported ends the command with the name of its node. Name the input's dims
+    where they are fixed: engines are faster then, and every parameter is checked.
+
+    Example: pytrt import mxnet model-symbol.json model-0000.params --shape data=3,112,112 -o face.onnx
+    """
+    check_target(output)
+    given = loading.read_pairs(shape, "--shape", "NAME=C,H,W") or {}
+    model = from_mxnet(
+        symbol, params, shapes={name: _sizes(name, text) for name, text in given.items()}, allow_extra=allow_extra
+    )
+    write_onnx(model, output, external_data=False)
+    facts = model_facts(model, str(output))
+    found = Imported(str(output), facts.nodes, facts.parameters, facts.tensors, f"pytrt inspect {output}")
+    return Result(found, _print)
+
+
+def _sizes(name: str, text: str) -> Sequence[int]:
+    parts = text.split(",")
+    if not all(part.strip().isascii() and part.strip().isdigit() and len(part) < 12 for part in parts):
+        raise UsageError(f"--shape {name}={text}: expected whole numbers between commas.\nDo: --shape {name}=3,112,112")
+    return [int(part) for part in parts]
+
+
+def _print(found: Imported) -> None:
+    print(f"{found.file}: {found.nodes} nodes, {found.parameters:,} parameters")
+    for each in found.tensors:
+        print(f"  {each.side:<6} {each.name} {' x '.join(str(size or '?') for size in each.dims)}")
+    print(f"Do: {found.next}")

@@ -1,0 +1,9 @@
+"""Networks of MXNet, from its two files: ``symbol.json``, which has the operators, and ``.params``, which has the weights."""
+
+from __future__ import annotations
+
+from .convert import from_mxnet
+from .params import read_params
+from .symbol import Node, Symbol, read_symbol
+
+__all__ = ["Node", "Symbol", "from_mxnet", "read_params", "read_symbol"]

@@ -1,0 +1,127 @@
+"""The attributes of MXNet's operators, which are texts: numbers, truth values, words and tuples. Nothing is evaluated."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from ..utils.text_formats import shorten
+from .symbol import Node
+
+__all__ = ["LARGEST", "Attributes"]
+
+LARGEST = 2**31 - 1
+"""Of whole numbers and dims."""
+
+_WHOLE = re.compile(r"[+-]?\d{1,12}L?")
+_TUPLE = re.compile(r"[(\[]([\dL,\s+-]{0,2000})[)\]]")
+_TRUTH = {"True": True, "true": True, "1": True, "False": False, "false": False, "0": False}
+_WITHOUT_EFFECT = frozenset(
+    {
+        *(
+            "workspace",
+            "cudnn_tune",
+            "cudnn_off",
+            "momentum",
+            "grad_scale",
+            "normalization",
+            "out_grad",
+            "smooth_alpha",
+        ),
+        *("lr_mult", "wd_mult", "mirror_stage", "force_mirroring", "ctx_group", "weight_lr_mult", "profiler_scope"),
+        *("use_global_stats", "ignore_label", "use_ignore", "min_calib_range", "max_calib_range"),
+    }
+)
+"""What changes the training, or the speed, and not what the trained network computes."""
+
+
+class Attributes:
+    """The attributes of one node. Those that nobody reads are refused by `finish`, since they might change the result.
+
+    Args:
+        node: The node.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._left = {
+            name: text
+            for name, text in node.attributes.items()
+            if name not in _WITHOUT_EFFECT and not name.startswith("__")
+        }
+
+    def finish(self) -> None:
+        """Require that all attributes were read.
+
+        Raises:
+            ModelError: one was not.
+        """
+        if self._left:
+            name, text = next(iter(self._left.items()))
+            raise self.node.error(
+                f"the attribute {shorten(name)} = {shorten(text)} is unknown",
+                "Do: remove it from the symbol.json if it has no effect",
+            )
+
+    def whole(self, name: str, default: int | None = None, *, least: int = 0, most: int = LARGEST) -> int:
+        """A whole number."""
+        text = self._text(name, None if default is None else str(default))
+        if not _WHOLE.fullmatch(text) or not least <= int(text.rstrip("L")) <= most:
+            raise self._refused(name, text, f"a whole number of {least:,} to {most:,}")
+        return int(text.rstrip("L"))
+
+    def real(self, name: str, default: float | None = None) -> float:
+        """A number that float32 can hold."""
+        text = self._text(name, None if default is None else str(default))
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not abs(number) < 3.4e38:
+            raise self._refused(name, text, "a number that float32 can hold")
+        return number
+
+    def truth(self, name: str, default: bool) -> bool:
+        """True or False."""
+        text = self._text(name, str(default))
+        if text not in _TRUTH:
+            raise self._refused(name, text, "True or False")
+        return _TRUTH[text]
+
+    def word(self, name: str, words: Sequence[str], default: str | None = None) -> str:
+        """One of the words; ``None`` is the default."""
+        text = self._text(name, default)
+        if text == "None" and default is not None:
+            return default
+        if text not in words:
+            raise self._refused(name, text, " or ".join(words))
+        return text
+
+    def dims(
+        self, name: str, default: tuple[int, ...] | None = None, *, rank: int | None = None, least: int = 0
+    ) -> tuple[int, ...]:
+        """Whole numbers in brackets; empty brackets and ``None`` are the default."""
+        text = self._text(name, None if default is None else str(default))
+        match = _TUPLE.fullmatch(text)
+        parts = [part.strip() for part in match[1].split(",")] if match else [text]
+        if parts[-1] == "" and len(parts) > 1:
+            parts.pop()  # (1,)
+        if default is not None and (text == "None" or parts == [""]):
+            return default
+        if not all(_WHOLE.fullmatch(part) for part in parts):
+            raise self._refused(name, text, "whole numbers in brackets")
+        found = tuple(int(part.rstrip("L")) for part in parts)
+        if any(not least <= number <= LARGEST for number in found) or (rank is not None and len(found) != rank):
+            count = "" if rank is None else f"{rank} "
+            raise self._refused(name, text, f"{count}whole numbers of {least:,} to {LARGEST:,} in brackets")
+        return found
+
+    def _text(self, name: str, default: str | None) -> str:
+        text = self._left.pop(name, default)
+        if text is None:
+            raise self.node.error(f"it lacks the attribute {name!r}")
+        return text.strip()
+
+    def _refused(self, name: str, text: str, expected: str) -> Exception:
+        return self.node.error(f"the attribute {name!r} is {shorten(text)}; expected {expected}")

@@ -1,0 +1,279 @@
+"""A network of MXNet → an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import ModelError, UsageError
+from ..model.decompose import add_shapes
+from ..validation import validated
+from . import simple, trained
+from .attributes import LARGEST, Attributes
+from .layer import BATCH, Dims, Layer, OnnxGraph, Tensor
+from .params import FloatArray, read_params
+from .symbol import Node, Symbol, read_symbol
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["from_mxnet"]
+
+_OPERATORS: dict[str, Callable[[Layer], Tensor]] = {
+    **dict.fromkeys(("Convolution", "Convolution_v1"), trained.convolution),
+    **dict.fromkeys(("BatchNorm", "BatchNorm_v1"), trained.batch_norm),
+    **dict.fromkeys(("Pooling", "Pooling_v1"), simple.pooling),
+    **dict.fromkeys(("Flatten", "flatten"), simple.flatten),
+    **dict.fromkeys(("Concat", "concat"), simple.concat),
+    **dict.fromkeys(("Reshape", "reshape"), simple.reshape),
+    **dict.fromkeys(("SoftmaxOutput", "Softmax"), simple.softmax_output),
+    **dict.fromkeys(("Dropout", "_copy", "identity", "BlockGrad", "stop_gradient"), simple.same),
+    "FullyConnected": trained.fully_connected,
+    "LeakyReLU": trained.leaky_relu,
+    "Activation": simple.activation,
+    "clip": simple.clip,
+    "softmax": simple.softmax,
+    "log_softmax": simple.log_softmax,
+    "SoftmaxActivation": simple.softmax_activation,
+    "LogisticRegressionOutput": simple.logistic,
+    "LinearRegressionOutput": simple.same,
+    "L2Normalization": simple.l2_normalization,
+    "relu": simple.unary("Relu"),
+    "sigmoid": simple.unary("Sigmoid"),
+    "tanh": simple.unary("Tanh"),
+    "exp": simple.unary("Exp"),
+    "sqrt": simple.unary("Sqrt"),
+    "abs": simple.unary("Abs"),
+    "negative": simple.unary("Neg"),
+}
+for _word, _op in {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div"}.items():
+    _OPERATORS[f"elemwise_{_word}"] = simple.elementwise(_op, broadcast=False)
+    _OPERATORS[f"broadcast_{_word}"] = simple.elementwise(_op, broadcast=True)
+for _word, _op in {"plus": "Add", "minus": "Sub", "mul": "Mul", "div": "Div", "power": "Pow"}.items():
+    if _word != "power":
+        for _name in (f"_{_word}", f"_{_word.title()}"):
+            _OPERATORS[_name] = simple.elementwise(_op, broadcast=False)
+    for _name, _reverse in ((f"_{_word}_scalar", False), (f"_r{_word}_scalar", True)):
+        _OPERATORS[_name] = simple.scalar(_op, reverse=_reverse)
+    for _name, _reverse in ((f"_{_word.title()}Scalar", False), (f"_R{_word.title()}Scalar", True)):
+        _OPERATORS[_name] = simple.scalar(_op, reverse=_reverse)
+
+_LABELLED = ("SoftmaxOutput", "Softmax", "LogisticRegressionOutput", "LinearRegressionOutput")
+"""Their second input is what the training compares the result with."""
+_KEEP_CHANNELS = {
+    name for name in _OPERATORS if name.endswith(("_scalar", "Scalar")) or _OPERATORS[name] is simple.same
+} | {
+    "BatchNorm",
+    "BatchNorm_v1",
+    "LeakyReLU",
+    "Activation",
+    "clip",
+    "relu",
+    "sigmoid",
+    "tanh",
+    "exp",
+    "sqrt",
+    "abs",
+    "negative",
+}
+_AXES = ("depth", "height", "width")
+_SHOWN = 5
+
+
+def from_mxnet(
+    symbol: str | Path,
+    params: str | Path,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    allow_extra: bool = False,
+) -> onnx.ModelProto:
+    """Convert a network of MXNet to ONNX. MXNet itself is not needed, and nothing in the files is executed.
+
+    What is written computes what MXNet computes at inference, in float32: dropout is left out, BatchNorm has the stored
+    statistics and, with ``fix_gamma``, scale 1; slopes of PReLU have dims (C, 1, 1), so that they lie along the channels. The
+    batch is free. Tensors have the names of MXNet's nodes.
+
+    Args:
+        symbol: The file ``symbol.json``.
+        params: The file ``.params``.
+        shapes: Name of an input → its dims without the batch, such as ``{"data": (3, 112, 112)}``. Without it the dims that the file
+            has for it, and else the channels that the first convolution reads, with free height and width.
+        allow_extra: Whether the .params file may have arrays that the network has no parameters for.
+
+    Returns:
+        The model, with the dims of all tensors as far as they are known.
+
+    Raises:
+        ModelError: a file is broken, an operator or one of its attributes is not supported, or the parameters do not fit the
+            network; ``.node`` says which node.
+        UsageError: ``shapes`` names what is no input.
+        MissingExtraError: onnx is not installed.
+    """
+    network, arrays = read_symbol(symbol), read_params(params)
+    if not allow_extra:
+        _refuse_extra(network, arrays, Path(params))
+    needed = _needed(network)
+    nodes = [network.nodes[number] for number in sorted(needed)]
+    graph = OnnxGraph(
+        Path(symbol).name.removesuffix(".json").removesuffix("-symbol"), (node.name for node in network.nodes)
+    )
+    tensors: dict[str, Tensor] = {}
+    given = dict(shapes or {})
+    readers = _readers(network, needed)
+    for node in nodes:
+        if not node.is_variable:
+            tensors[node.name] = _written(node, network, tensors, arrays, graph)
+        elif node.name not in arrays and _is_data(node, readers, network):
+            dims = _input_dims(node, given.pop(node.name, None), network, readers, arrays)
+            tensors[node.name] = Tensor(node.name, (None, *dims))
+            graph.model.graph.input.append(graph.info(node.name, [BATCH, *_named(dims)]))
+    if given:
+        known = ", ".join(repr(info.name) for info in graph.model.graph.input)
+        raise UsageError(f"{next(iter(given))!r} is no input of {symbol}.\nInputs: {known}", path=Path(symbol))
+    return _with_outputs(graph, network, tensors)
+
+
+def _written(
+    node: Node, network: Symbol, tensors: Mapping[str, Tensor], arrays: Mapping[str, FloatArray], graph: OnnxGraph
+) -> Tensor:
+    """What an operator becomes."""
+    read = _OPERATORS.get(node.op)
+    if read is None:
+        raise node.error(
+            "this operator is not supported",
+            "Do: export the network in MXNet itself (mx.onnx.export_model), and look at the result with pytrt repair",
+        )
+    entries = node.inputs[:1] if node.op in _LABELLED else node.inputs
+    sources = [network.nodes[number] for number, _ in entries]
+    for source, (_, output) in zip(sources, entries, strict=True):
+        is_statistic = source.is_variable and node.op.startswith("BatchNorm")
+        if output and not is_statistic:
+            raise node.error(
+                f"it reads output {output} of node {source.name[:200]!r}; operators with several are not supported"
+            )
+    if not sources:
+        raise node.error("it reads nothing")
+    for source in sources:
+        if source.is_variable and source.name not in tensors and source.name not in arrays:
+            raise node.error(
+                f"the parameter {source.name[:200]!r} is missing from the .params file",
+                "Causes: (1) the .params file belongs to another network; (2) it was saved before the symbol was changed.\n"
+                "Do: name the .params file that was saved with this symbol.json",
+            )
+    layer = Layer(node, sources, tensors, arrays, graph)
+    found = read(layer)
+    if node.op not in _LABELLED:
+        layer.attributes.finish()
+    return found
+
+
+# -- what is needed, and what is an input ----------------------------------------------------------------------------------
+
+
+def _needed(network: Symbol) -> set[int]:
+    """Numbers of the nodes that lead to an output."""
+    waiting = [number for number, _ in network.heads]
+    found: set[int] = set()
+    while waiting:
+        number = waiting.pop()
+        if number not in found:
+            found.add(number)
+            node = network.nodes[number]
+            entries = node.inputs[:1] if node.op in _LABELLED else node.inputs
+            waiting += (source for source, _ in entries)
+    return found
+
+
+def _readers(network: Symbol, needed: Iterable[int]) -> dict[str, list[Node]]:
+    """Name of a node → those that read it as data: their first input, or any of a sum or a concatenation."""
+    found: dict[str, list[Node]] = {}
+    for number in sorted(needed):
+        node = network.nodes[number]
+        several = node.op.lower().startswith(("elemwise", "broadcast", "concat", "_plus", "_minus", "_mul", "_div"))
+        for source, _ in node.inputs if several else node.inputs[:1]:
+            found.setdefault(network.nodes[source].name, []).append(node)
+    return found
+
+
+def _is_data(node: Node, readers: Mapping[str, list[Node]], network: Symbol) -> bool:
+    """Whether a variable without a parameter is an input of the network: something reads it as data, or it is an output."""
+    return node.name in readers or any(network.nodes[number] is node for number, _ in network.heads)
+
+
+def _input_dims(
+    node: Node,
+    given: Sequence[int] | None,
+    network: Symbol,
+    readers: Mapping[str, list[Node]],
+    arrays: Mapping[str, FloatArray],
+) -> Dims:
+    """The dims of an input without the batch."""
+    if given is not None:
+        if any(type(size) is not int or not 1 <= size <= LARGEST for size in given):
+            raise UsageError(f"the shape of {node.name!r} is {list(given)}; expected numbers of 1 to {LARGEST:,}")
+        return tuple(given)
+    said = Attributes(Node(node.path, node.op, node.name, {"shape": node.attributes.get("__shape__", "None")}, ()))
+    dims = said.dims("shape", ())
+    if len(dims) > 1 and all(dims[1:]):
+        return dims[1:]
+    waiting, seen = [node.name], {node.name}
+    for name in waiting:
+        for reader in readers.get(name, ()):
+            weight = network.nodes[reader.inputs[1][0]].name if len(reader.inputs) > 1 else ""
+            array = arrays.get(weight)
+            if array is not None and reader.op.startswith("Convolution") and array.ndim > 2:
+                group = Attributes(reader).whole("num_group", 1, least=1)
+                return array.shape[1] * group, *(None,) * (array.ndim - 2)
+            if array is not None and reader.op == "FullyConnected" and array.ndim == 2:
+                return (array.shape[1],)
+            if reader.op in _KEEP_CHANNELS and reader.name not in seen:
+                seen.add(reader.name)
+                waiting.append(reader.name)
+    raise node.error(
+        "nothing says which dims this input has",
+        f"Do: pytrt import mxnet SYMBOL PARAMS -o OUT.onnx --shape {node.name[:100]}=3,112,112",
+    )
+
+
+def _named(dims: Dims) -> list[int | str]:
+    """The dims of an input, with names for those that are free: those of the last axes."""
+    names = _AXES[len(_AXES) - min(len(dims) - 1, len(_AXES)) :]
+    places = ["", *(f"axis{number}" for number in range(len(dims) - 1 - len(names))), *names]
+    return [place if size is None else size for place, size in zip(places, dims, strict=False)]
+
+
+# -- checks and the end ----------------------------------------------------------------------------------------------------
+
+
+def _refuse_extra(network: Symbol, arrays: Mapping[str, FloatArray], path: Path) -> None:
+    names = {node.name for node in network.nodes}
+    implied = {f"{node.name}_moving_{kind}" for node in network.nodes for kind in ("mean", "var") if node.inputs}
+    extra = [name for name in arrays if name not in names | implied]
+    if extra:
+        shown = ", ".join(repr(name[:100]) for name in extra[:_SHOWN])
+        more = f" (and {len(extra) - _SHOWN:,} more)" if len(extra) > _SHOWN else ""
+        raise ModelError(
+            f"{path}: {len(extra):,} of {len(arrays):,} arrays have no parameter in {network.path}: {shown}{more}.\n"
+            "Causes: (1) the two files belong to different networks; (2) the symbol was cut, and the parameters were not.\n"
+            "Do: name the .params file that was saved with this symbol.json, or leave these arrays out with --allow-extra",
+            path=path,
+            extra=tuple(extra[:1000]),
+        )
+
+
+def _with_outputs(graph: OnnxGraph, network: Symbol, tensors: Mapping[str, Tensor]) -> onnx.ModelProto:
+    """The finished model."""
+    written = {name for node in graph.model.graph.node for name in node.output}
+    for number, output in dict.fromkeys(network.heads):
+        node = network.nodes[number]
+        if output or node.name not in tensors:
+            raise node.error(f"the network's output is output {output} of this node, which is not supported")
+        tensor = tensors[node.name]
+        if node.name not in written:
+            graph.node("Identity", [tensor.name], node.name)  # an output keeps its name
+            written.add(node.name)
+        graph.model.graph.output.append(graph.info(node.name, tensor.dims))
+    if not graph.model.graph.node:
+        raise network.nodes[network.heads[0][0]].error("the network has no operators")
+    return add_shapes(validated(graph.model))

@@ -1,0 +1,159 @@
+"""A network on its way from MXNet to ONNX: tensors with the dims that are known, and the nodes that were written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..model.ir import unused_name
+from ..utils.optional import require
+from .attributes import LARGEST, Attributes
+from .params import FloatArray
+from .symbol import Node
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["BATCH", "Dims", "Layer", "OnnxGraph", "Tensor", "dims_text"]
+
+BATCH = "N"
+"""The name of the free batch."""
+OPSET, IR_VERSION = 18, 10
+Dims = tuple[int | None, ...]
+"""None: a size that a run determines. The first is the batch."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What a node writes.
+
+    Attributes:
+        name: In the ONNX graph.
+        dims: Its dims.
+    """
+
+    name: str
+    dims: Dims
+
+
+class OnnxGraph:
+    """The ONNX model that is being written."""
+
+    def __init__(self, name: str, taken: Iterable[str]) -> None:
+        self.onnx = require("onnx", extra="onnx", feature="writing ONNX")
+        self.model: onnx.ModelProto = self.onnx.ModelProto(ir_version=IR_VERSION, producer_name="pytrtplugins.mxnet")
+        self.model.opset_import.append(self.onnx.helper.make_opsetid("", OPSET))
+        self.model.graph.name = name
+        self.taken = set(taken)
+        self._constants: dict[tuple[str, tuple[int, ...], bool], str] = {}
+
+    def node(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
+        """Write an operator; it has its output's name."""
+        self.model.graph.node.append(self.onnx.helper.make_node(op, inputs, [output], name=output, **attributes))
+
+    def constant(self, name: str, array: Any, *, changed: bool = False) -> str:
+        """Write an initializer once; ``changed``: its values are not those of the parameter of this name."""
+        key = (name, array.shape, changed)
+        if key not in self._constants:
+            first = not changed and not any(held == name for held, _, _ in self._constants)
+            self._constants[key] = found = name if first else unused_name(name, self.taken)
+            tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), found)
+            self.model.graph.initializer.append(tensor)
+        return self._constants[key]
+
+    def info(self, name: str, dims: Sequence[int | str | None]) -> onnx.ValueInfoProto:
+        """The description of an input or output."""
+        return self.onnx.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, dims)  # type: ignore[no-any-return]
+
+
+class Layer:
+    """One operator of MXNet while it is written as ONNX.
+
+    Attributes:
+        node: The operator.
+        attributes: Its attributes.
+        inputs: The tensors that it reads; None for parameters, which `weight` gives.
+    """
+
+    def __init__(
+        self, node: Node, sources: Sequence[Node], tensors: Mapping[str, Tensor], params: Mapping[str, FloatArray],
+        graph: OnnxGraph,
+    ) -> None:  # fmt: skip
+        self.node, self.attributes, self._sources = node, Attributes(node), sources
+        self._tensors, self._params, self._graph = tensors, params, graph
+
+    def expect_inputs(self, *counts: int) -> int:
+        """Require that the operator reads so many tensors; how many it reads."""
+        if len(self._sources) not in counts:
+            expected = " or ".join(map(str, counts))
+            raise self.node.error(f"it reads {len(self._sources):,} tensors; expected {expected}")
+        return len(self._sources)
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """All tensors that it reads."""
+        return [self.data(index) for index in range(len(self._sources))]
+
+    def data(self, index: int = 0, *, rank: int | None = None) -> Tensor:
+        """A tensor that it reads; a parameter becomes a constant."""
+        source = self._sources[index]
+        if source.name in self._tensors:
+            found = self._tensors[source.name]
+        else:
+            array = self._params[source.name]
+            found = Tensor(self._graph.constant(source.name, array), array.shape)
+        if rank is not None and len(found.dims) != rank:
+            raise self.node.error(
+                f"it reads {source.name[:200]!r} of dims {dims_text(found.dims)}; expected rank {rank}"
+            )
+        return found
+
+    def weight(self, index: int, dims: Dims, *, name: str | None = None) -> FloatArray:
+        """The values of a parameter with these dims; ``name``: of one that stands not among its inputs."""
+        name = self._sources[index].name if name is None else name
+        array = self._params.get(name)
+        if array is None:
+            raise self.node.error(
+                f"the parameter {name[:200]!r} is missing from the .params file",
+                "Causes: (1) the .params file belongs to another network; (2) it was saved before the symbol was changed.\n"
+                "Do: name the .params file that was saved with this symbol.json",
+            )
+        fits = len(dims) == array.ndim and all(a in (None, b) for a, b in zip(dims, array.shape, strict=True))
+        if not fits:
+            raise self.node.error(
+                f"the parameter {name[:200]!r} has dims {dims_text(array.shape)}; expected {dims_text(dims)}",
+                "Causes: (1) the .params file belongs to another network; (2) --shape gives other dims than the network was trained "
+                "with.\nDo: name the .params file that was saved with this symbol.json",
+            )
+        return array
+
+    def parameter(self, index: int) -> str:
+        """The name of a parameter."""
+        return self._sources[index].name
+
+    def constant(self, name: str, array: Any, *, changed: bool = False) -> str:
+        """Write an initializer."""
+        return self._graph.constant(name, np.asarray(array), changed=changed)
+
+    def step(self, op: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Write an operator on the way to the result; the name of what it writes."""
+        name = unused_name(f"{self.node.name}/{op}", self._graph.taken)
+        self._graph.node(op, inputs, name, **attributes)
+        return name
+
+    def result(self, op: str, inputs: Sequence[str], dims: Dims, **attributes: Any) -> Tensor:
+        """Write the last operator, which has the node's name."""
+        if any(dim is not None and not 1 <= dim <= LARGEST for dim in dims):
+            raise self.node.error(f"its result would have dims {dims_text(dims)}; expected sizes of 1 to {LARGEST:,}")
+        self._graph.node(op, inputs, self.node.name, **attributes)
+        return Tensor(self.node.name, dims)
+
+
+def dims_text(dims: Dims) -> str:
+    """Dims for messages: ``N x 64 x ? x ?``."""
+    first = [BATCH] if dims and dims[0] is None else []
+    rest = ["?" if dim is None else str(dim)[:20] for dim in dims[len(first) : 9]]
+    return " x ".join([*first, *rest, *(["..."] if len(dims) > 9 else [])]) or "no dims"
