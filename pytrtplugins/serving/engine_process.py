@@ -52,6 +52,7 @@ class EngineProcess:
     def __init__(self, specs: Sequence[ModelSpec], blocks: Sequence[Block], control: Control, counts: Counts) -> None:
         self._specs, self._blocks, self._control, self._counts = specs, blocks, control, counts
         self._replicas: list[Replica | None] = [None] * len(specs)
+        self._changing = [threading.Lock() for _ in specs]
         self._peers: dict[int, _Peer] = {}
         self._selector = selectors.DefaultSelector()
 
@@ -125,7 +126,7 @@ class EngineProcess:
             if record.kind == Kind.REQUEST:
                 self._take(peer, record)
             elif record.kind in (Kind.LOAD, Kind.UNLOAD) and record.model < len(self._specs):
-                threading.Thread(target=self._change, args=(record.kind, record.model), daemon=True).start()
+                threading.Thread(target=self._change, args=(peer, record), daemon=True).start()
 
     def _take(self, peer: _Peer, record: Record) -> None:
         """Put a request into the queue of its model."""
@@ -172,22 +173,25 @@ class EngineProcess:
             Record(Kind.ANSWER, record.model, 0, record.slot, record.generation, size, rows, waited, item.computed_s)
         )
 
-    def _change(self, kind: int, number: int) -> None:
-        """Load a model anew, or release it, and tell everybody."""
-        old, reason = self._replicas[number], ""
-        try:
-            self._replicas[number] = self._loaded(number) if kind == Kind.LOAD else None
-        except PytrtpluginsError as error:  # what served until now stays
-            old, reason = None, str(error)
-        if old is not None:
-            old.close()
-        for peer in list(self._peers.values()):
-            peer.send(self._state(number, reason))
+    def _change(self, peer: _Peer, record: Record) -> None:
+        """Load a model anew, or release it, and tell everybody; who asked is told again once all is done."""
+        number, reason = record.model, ""
+        with self._changing[number]:
+            old = self._replicas[number]
+            try:
+                self._replicas[number] = self._loaded(number) if record.kind == Kind.LOAD else None
+            except Exception as error:  # whatever a file leads to: what served until now stays
+                old, reason = None, str(error) or type(error).__name__
+            for each in list(self._peers.values()):
+                each.send(self._state(number))
+            if old is not None:
+                old.close()
+        peer.send(self._state(number, record.generation, reason))
 
-    def _state(self, number: int, reason: str = "") -> bytes:
+    def _state(self, number: int, generation: int = 0, reason: str = "") -> bytes:
         replica = self._replicas[number]
         data: dict[str, Any] = {"signature": replica.signature.to_json() if replica else None, "reason": reason}
-        return write_record(Record(Kind.STATE, number), data)
+        return write_record(Record(Kind.STATE, number, generation=generation), data)
 
 
 def _item(replica: Replica, peer: _Peer, record: Record) -> Item:

@@ -40,7 +40,7 @@ class Record(NamedTuple):
         model: The model's number.
         status: Of an answer: 0, or HTTP's code of the error.
         slot: Its first unit.
-        generation: Of the slot.
+        generation: Of the slot; of a change of a model, and of the state that follows it: its number.
         length: Bytes of inputs, outputs, text or JSON; of an answer with status 413 those that it would need.
         room: Of a request: bytes for the answer behind the inputs; of an answer: rows of its batch, for the first request of it.
         extra: Of a request: its priority, and whether it is computed alone; of an answer: microseconds that it waited.

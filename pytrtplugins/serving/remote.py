@@ -103,7 +103,9 @@ class RemoteBackend:
         self._links: list[_Link] = []
         self._parked: list[_Call] = []
         self._heard_of_all = asyncio.Event()
-        self._told: dict[tuple[_Link, int], asyncio.Future[str]] = {}
+        self._told: dict[tuple[_Link, int], asyncio.Future[str]] = {}  # by the generation of the change
+        self._changes = 0
+        self._changing = asyncio.Lock()
         self.services = Services(
             Service(spec, partial(self._submit, number), self._threads, limits, counts.statistics[number])
             for number, spec in enumerate(specs)
@@ -123,10 +125,10 @@ class RemoteBackend:
         await self._loop.create_unix_connection(self._link, sock=sock)
 
     async def load(self, name: str) -> None:
-        """Load the versions of a model anew in all engine processes; what served until then answers what it took.
+        """Load the versions of a model anew, in one engine process after the other; what served until then answers what it took.
 
         Raises:
-            RequestError: one of them cannot load it; there what served stays.
+            RequestError: one of them cannot load it; what served stays there, and in the processes that would have followed.
         """
         for number in self.services.numbers(name):
             await self._change(Kind.LOAD, number)
@@ -147,17 +149,18 @@ class RemoteBackend:
         return made
 
     async def _change(self, kind: int, number: int) -> None:
-        if not self._links:
-            raise RequestError("there is no engine process", status=503, retry_after=1)
-        waiting = []
-        for link in self._links:
-            future: asyncio.Future[str] = self._loop.create_future()
-            self._told[link, number] = future
-            waiting.append(future)
-            link.send(write_record(Record(kind, number)))
-        reasons = [reason for reason in await asyncio.gather(*waiting) if reason]
-        if reasons:
-            raise RequestError(f"model {self.services.every[number].name!r}: {reasons[0]}", status=400)
+        async with self._changing:
+            if not self._links:
+                raise RequestError("there is no engine process", status=503, retry_after=1)
+            for link in list(self._links):
+                if link not in self._links:  # it died, and the process that replaces it loads all models anyway
+                    continue
+                self._changes += 1
+                future = self._told[link, self._changes] = self._loop.create_future()
+                link.send(write_record(Record(kind, number, generation=self._changes)))
+                reason = await future
+                if reason:
+                    raise RequestError(f"model {self.services.every[number].name!r}: {reason}", status=400)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -213,7 +216,7 @@ class RemoteBackend:
 
     def _heard(self, link: _Link, record: Record, data: Any) -> None:
         if record.kind == Kind.STATE:
-            self._changed(link, record.model, data)
+            self._changed(link, record, data)
             return
         call = link.calls.get(record.slot)
         if record.kind != Kind.ANSWER or call is None or call.generation != record.generation:
@@ -245,10 +248,10 @@ class RemoteBackend:
         self._slots.give_back(call.first, call.units)
         _resolve(item)
 
-    def _changed(self, link: _Link, number: int, data: dict[str, Any]) -> None:
+    def _changed(self, link: _Link, record: Record, data: dict[str, Any]) -> None:
         """Learn which models an engine process has."""
-        service = self.services.every[number]
-        future = self._told.pop((link, number), None)
+        number, service = record.model, self.services.every[record.model]
+        future = self._told.pop((link, record.generation), None)
         if future is not None and not future.done():
             future.set_result(data["reason"])
         if data["signature"] is None:

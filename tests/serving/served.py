@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future
 
 import numpy as np
@@ -51,6 +52,29 @@ class Triple(Double):
 
     def predict(self, batch):
         return {"y": 3 * batch["x"]}
+
+
+class Loads(Double):
+    """Counts how many are loaded at a time; class attributes, since there is one for each load."""
+
+    loading = most = loads = closed = 0
+    lock = threading.Lock()
+    broken = False
+
+    def load(self, device):
+        if Loads.broken:
+            raise OSError("no weights")
+        with self.lock:
+            Loads.loading += 1
+            Loads.most = max(Loads.most, Loads.loading)
+        time.sleep(0.01)
+        with self.lock:
+            Loads.loading -= 1
+            Loads.loads += 1
+
+    def close(self):
+        with self.lock:
+            Loads.closed += 1
 
 
 class Later(Double):

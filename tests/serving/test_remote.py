@@ -3,105 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import threading
 
 import numpy as np
 import pytest
 
 from pytrtplugins.errors import RequestError
-from pytrtplugins.serving import Limits
 from pytrtplugins.serving.control import Control
 from pytrtplugins.serving.engine_process import EngineProcess
 from pytrtplugins.serving.packing import pack
 from pytrtplugins.serving.records import Kind, Reader, Record, write_record
-from pytrtplugins.serving.remote import RemoteBackend
 from pytrtplugins.serving.signature import Signature
 from pytrtplugins.serving.slots import Block
 from pytrtplugins.serving.statistics import Counts
-from tests.serving.conftest import spec
+from tests.serving.rig import SPECS, UNITS, Rig, infer, x
 from tests.serving.served import Double
-
-SPECS = [spec("double", "Double"), spec("lists", "Lists")]
-UNITS = 16
-
-
-def x(*firsts):
-    return {"x": np.array([[first, 0] for first in firsts], np.float32)}
-
-
-class Rig:
-    """A CPU process's backend, and its engines: real ones in threads, or such as a test plays."""
-
-    def __init__(self):
-        self.loop = asyncio.new_event_loop()
-        self.descriptor = Block.create(UNITS)
-        ours, self.control = Control.pair()
-        self.backend = RemoteBackend(SPECS, Limits(), Block(self.descriptor), Counts(len(SPECS)), ours)
-        self.do(self.backend.start())
-        self.free = self.backend._slots.free
-        self.threads = []
-
-    def do(self, awaitable):
-        return self.loop.run_until_complete(asyncio.wait_for(awaitable, 20))
-
-    def stream(self):
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        self.do(self.backend.join(ours))
-        return theirs
-
-    def engine(self):
-        """A real engine process, in a thread; what it is told is what a supervisor says."""
-        ours, theirs = Control.pair()
-        process = EngineProcess(SPECS, [Block(self.descriptor)], theirs, Counts(len(SPECS)))
-        thread = threading.Thread(target=process.run)
-        thread.start()
-        assert ours.receive() == ({"ready": True}, None)
-        with self.stream() as end:
-            ours.send({"peer": 0}, end)
-        self.threads.append((thread, ours))
-        self.do(self.until(lambda: all(each.ready for each in self.backend.services.values())))
-
-    def played(self):
-        """The engine's end of a stream, which says that it has the first model."""
-        end = self.stream()
-        data = {"signature": Signature.of(Double(), None).to_json(), "reason": ""}
-        end.sendall(write_record(Record(Kind.STATE, 0), data))
-        ready = len([link for link in self.backend._links if 0 in link.ready])
-        self.do(self.until(lambda: len([link for link in self.backend._links if 0 in link.ready]) > ready))
-        return end
-
-    async def until(self, true):
-        while not true():
-            await asyncio.sleep(0.001)
-
-    def asked(self, end):
-        """The next request at the engine's end."""
-
-        async def read():
-            reader = Reader()
-            while True:
-                for record, _ in reader.feed(await self.loop.sock_recv(end, 4096)):
-                    return record
-
-        end.setblocking(False)
-        return self.do(read())
-
-    def close(self):
-        for thread, control in self.threads:
-            control.send({"drain": True})
-            thread.join(20)
-            control.close()
-        for link in list(self.backend._links):
-            link._transport.abort()
-        self.do(asyncio.sleep(0))
-        self.do(self.backend.stop())
-        self.loop.close()
-        self.control.close()
-        self.backend._control.close()
-        os.close(self.descriptor)
 
 
 @pytest.fixture
@@ -118,10 +34,6 @@ def shared():
     made.engine()
     yield made
     made.close()
-
-
-def infer(rig, arrays, name="double", **options):
-    return rig.backend.services[name].infer(arrays, **options)
 
 
 def test_requests_are_computed_in_another_process_and_each_gets_its_rows(shared):
@@ -182,24 +94,6 @@ def test_without_an_engine_process_nothing_can_be_loaded(rig):
     with pytest.raises(RequestError, match="no engine process") as caught:
         rig.do(rig.backend.load("double"))
     assert caught.value.status == 503
-
-
-def test_no_request_is_lost_while_a_model_is_loaded_anew(rig):
-    rig.engine()
-
-    async def run():
-        asked = [asyncio.ensure_future(infer(rig, x(number))) for number in range(3)]
-        for _ in range(3):
-            loading = asyncio.ensure_future(rig.backend.load("double"))
-            while not loading.done():
-                if rig.backend._slots.free:
-                    asked.append(asyncio.ensure_future(infer(rig, x(len(asked)))))
-                await asyncio.sleep(0)
-            await loading
-        return await asyncio.gather(*asked)
-
-    items = rig.do(run())
-    assert [item.outputs["y"][0, 0] for item in items] == [2 * number for number in range(len(items))]
 
 
 def test_what_a_dead_engine_process_had_is_computed_by_another_alone(rig):

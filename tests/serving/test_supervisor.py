@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,41 @@ def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_
     assert metrics['pytrt_process_restarts_total{role="engine"}'] == 1
     assert metrics['pytrt_process_restarts_total{role="cpu"}'] == 1
     assert metrics['pytrt_requests_in_flight{model="double",version="1"}'] == 0
+
+
+ROLLED = SERVE.replace("cpu=1", "cpu=2, engines=2")
+
+
+@pytest.mark.slow
+def test_a_model_is_loaded_anew_under_load_without_a_lost_request():
+    with subprocess.Popen([sys.executable, "-c", ROLLED], stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        try:
+            address = process.stdout.readline().split(" at ")[1].split(",")[0]
+            done, wrong, answered = threading.Event(), [], [0] * 4
+
+            def client(number):
+                while not done.is_set():
+                    row = [number, answered[number]]
+                    if ask(address, row) != [2 * value for value in row]:
+                        wrong.append(row)
+                    answered[number] += 1
+
+            with ThreadPoolExecutor(len(answered)) as threads:
+                clients = [threads.submit(client, number) for number in range(len(answered))]
+                for _ in range(10):
+                    load = urllib.request.Request(f"{address}/v2/repository/models/double/load", b"{}")
+                    with urllib.request.urlopen(load, timeout=60) as answer:
+                        assert answer.status == 200
+                done.set()
+                for each in clients:
+                    each.result()
+            process.send_signal(signal.SIGTERM)
+            counts = json.loads(process.communicate(timeout=60)[0])
+        finally:
+            process.kill()
+    assert wrong == []
+    assert min(answered) > 0
+    assert (counts["double"]["1"]["succeeded"], counts["double"]["1"]["failed"]) == (sum(answered), 0)
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_start_with_its_line():

@@ -1,0 +1,107 @@
+"""A CPU process's backend and engine processes in threads, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+
+import numpy as np
+
+from pytrtplugins.serving import Limits
+from pytrtplugins.serving.control import Control
+from pytrtplugins.serving.engine_process import EngineProcess
+from pytrtplugins.serving.records import Kind, Reader, Record, write_record
+from pytrtplugins.serving.remote import RemoteBackend
+from pytrtplugins.serving.signature import Signature
+from pytrtplugins.serving.slots import Block
+from pytrtplugins.serving.statistics import Counts
+from tests.serving.conftest import spec
+from tests.serving.served import Double
+
+SPECS = [spec("double", "Double"), spec("lists", "Lists")]
+UNITS = 16
+
+
+def x(*firsts):
+    return {"x": np.array([[first, 0] for first in firsts], np.float32)}
+
+
+class Rig:
+    """A CPU process's backend, and its engines: real ones in threads, or such as a test plays."""
+
+    def __init__(self, specs=SPECS):
+        self.specs = specs
+        self.loop = asyncio.new_event_loop()
+        self.descriptor = Block.create(UNITS)
+        ours, self.control = Control.pair()
+        self.backend = RemoteBackend(specs, Limits(), Block(self.descriptor), Counts(len(specs)), ours)
+        self.do(self.backend.start())
+        self.free = self.backend._slots.free
+        self.threads = []
+
+    def do(self, awaitable):
+        return self.loop.run_until_complete(asyncio.wait_for(awaitable, 20))
+
+    def stream(self):
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self.do(self.backend.join(ours))
+        return theirs
+
+    def engine(self):
+        """A real engine process, in a thread; what it is told is what a supervisor says."""
+        ours, theirs = Control.pair()
+        process = EngineProcess(self.specs, [Block(self.descriptor)], theirs, Counts(len(self.specs)))
+        thread = threading.Thread(target=process.run)
+        thread.start()
+        assert ours.receive() == ({"ready": True}, None)
+        with self.stream() as end:
+            ours.send({"peer": 0}, end)
+        self.threads.append((thread, ours))
+        links = len(self.threads)
+        self.do(self.until(lambda: sum(len(each.ready) == len(self.specs) for each in self.backend._links) >= links))
+
+    def played(self):
+        """The engine's end of a stream, which says that it has the first model."""
+        end = self.stream()
+        data = {"signature": Signature.of(Double(), None).to_json(), "reason": ""}
+        end.sendall(write_record(Record(Kind.STATE, 0), data))
+        ready = len([link for link in self.backend._links if 0 in link.ready])
+        self.do(self.until(lambda: len([link for link in self.backend._links if 0 in link.ready]) > ready))
+        return end
+
+    async def until(self, true):
+        while not true():
+            await asyncio.sleep(0.001)
+
+    def asked(self, end):
+        """The next request at the engine's end."""
+
+        async def read():
+            reader = Reader()
+            while True:
+                for record, _ in reader.feed(await self.loop.sock_recv(end, 4096)):
+                    return record
+
+        end.setblocking(False)
+        return self.do(read())
+
+    def close(self):
+        for thread, control in self.threads:
+            control.send({"drain": True})
+            thread.join(20)
+            control.close()
+        for link in list(self.backend._links):
+            link._transport.abort()
+        self.do(asyncio.sleep(0))
+        self.do(self.backend.stop())
+        self.loop.close()
+        self.control.close()
+        self.backend._control.close()
+        os.close(self.descriptor)
+
+
+def infer(rig, arrays, name="double", **options):
+    return rig.backend.services[name].infer(arrays, **options)
