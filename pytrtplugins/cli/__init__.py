@@ -35,7 +35,20 @@ def _run(arguments: Sequence[str] | None) -> None:
 @functools.cache
 def command() -> Any:
     """The command with all its parts; typer would make it anew for each call, which takes 40 ms."""
-    from . import bench, check, doctor, download, edit, export, imports, precision, profile, run, serve  # noqa: F401  they add their commands
+    from . import (  # noqa: F401  they add their commands
+        bench,
+        check,
+        doctor,
+        download,
+        edit,
+        export,
+        imports,
+        precision,
+        profile,
+        run,
+        serve,
+        serve_key,
+    )
     from .app import app
     from .common import add_options
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 from ..errors import UsageError
@@ -104,11 +105,11 @@ def command(
         int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Largest body of a request.")
     ] = Limits.body_bytes >> 20,
     tls_cert: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Certificate of the server (PEM): HTTPS, and gRPC with TLS.")
+        Path | None, typer.Option(metavar="FILE", help="Certificate of the server (PEM): HTTPS, and gRPC with TLS.")
     ] = None,
-    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Private key of that certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Private key of that certificate (PEM).")] = None,
     tls_ca: Annotated[
-        str | None,
+        Path | None,
         typer.Option(
             metavar="FILE", help="Authorities (PEM); clients must show a certificate that one of them signed."
         ),
@@ -119,6 +120,14 @@ def command(
             "--shared-memory",
             help="Let clients on this machine pass tensors through /dev/shm: they may then name any object there.",
         ),
+    ] = False,
+    keys: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keys of clients, as `pytrt serve-key` writes them; others are refused."),
+    ] = None,
+    allow_control: Annotated[
+        bool,
+        typer.Option("--allow-control", help="Let clients of other machines load and unload models without a key."),
     ] = False,
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
@@ -173,7 +182,13 @@ def command(
         cpu=0 if local else cpu,
         engines=gpu,
         modules=plugins or (),
-        access=Access(tls_cert=tls_cert, tls_key=tls_key, tls_ca=tls_ca),
+        access=Access(
+            tls_cert=_text(tls_cert),
+            tls_key=_text(tls_key),
+            tls_ca=_text(tls_ca),
+            keys=_text(keys),
+            allow_control=allow_control,
+        ),
         limits=limits,
     )
     models_served = tuple(
@@ -182,6 +197,10 @@ def command(
         for version, each in versions.items()
     )
     return Result(Served(models_served), _print_served)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _print_checked(found: Checked) -> None:

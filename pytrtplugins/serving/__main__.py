@@ -13,6 +13,7 @@ from ..utils.user_module import import_user_module
 from .access import Access
 from .board import Board
 from .control import Control
+from .meter import Meter
 from .slots import Block
 from .spec import Limits, ModelSpec
 from .statistics import Counts
@@ -38,7 +39,8 @@ def main(text: str) -> int:
 
     backend = RemoteBackend(specs, limits, blocks[0], counts, control)
     sock, board = socket.socket(fileno=said["listening"][0]), Board(said["board"])
-    return run_cpu_process(backend, limits, sock, control, said["grpc"], Access(**said["access"]), board)
+    meter = None if said["meter"] is None else Meter(said["meter"], cpu, said["index"])
+    return run_cpu_process(backend, limits, sock, control, said["grpc"], Access(**said["access"]), board, meter)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,17 @@ class Access:
         tls_cert: File of the server's certificate, with those between it and its authority, in PEM form; None: no TLS.
         tls_key: File of its private key, in PEM form, not encrypted.
         tls_ca: File of authorities, in PEM form; clients must show a certificate that one of them signed. None: they need none.
+        keys: File of the keys of clients, as `pytrt serve-key` writes it; None: clients need none.
+        allow_control: Whether clients of other machines may load and unload models without a key.
     """
 
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_ca: str | None = None
+    keys: str | None = None
+    allow_control: bool = False
+
+    @property
+    def has_files(self) -> bool:
+        """Whether files are read anew when they change: SIGHUP, by which people ask for that, must then not end the server."""
+        return bool(self.tls_cert or self.keys)

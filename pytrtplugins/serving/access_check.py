@@ -7,6 +7,7 @@ import logging
 import socket
 
 from .access import Access
+from .keys import read_keys
 from .tls import Tls
 
 __all__ = ["check_access", "is_loopback"]
@@ -24,11 +25,18 @@ def check_access(access: Access, sock: socket.socket) -> None:
     Raises:
         UsageError: a file is missing, or is not what it should be.
     """
-    tls = Tls.of(access)
+    tls, outside = Tls.of(access), not is_loopback(sock)
     if tls is not None:
         tls.warn()
-    elif not is_loopback(sock):
-        _log.warning("what clients send can be read on its way: --tls-cert and --tls-key encrypt it")
+    elif outside:
+        _log.warning("what clients send, keys too, can be read on its way: --tls-cert and --tls-key encrypt it")
+    if access.keys:
+        if not read_keys(access.keys):
+            _log.warning(
+                "%s has no keys: every request is refused. Do: pytrt serve-key NAME --keys %s", *2 * [access.keys]
+            )
+    elif outside:
+        _log.warning("everybody who can reach this server may use it: --keys names a file of keys")
 
 
 def is_loopback(sock: socket.socket) -> bool:

@@ -11,6 +11,7 @@ from . import page
 from .backend import Backend
 from .board import Board
 from .body import Receive, Scope, Send, read_body
+from .exchange import enter
 from .protocol import extensions, plain, v2
 from .protocol.infer import Codec
 from .protocol.memory import Memory
@@ -59,6 +60,7 @@ class App:
     async def _infer(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         try:
+            enter(service.name)
             body = await read_body(receive, headers, self.limits)
             length = headers.get(b"inference-header-content-length")
             codec = self.codec(service)
@@ -106,6 +108,8 @@ async def send_error(send: Send, error: RequestError) -> None:
     said = [_JSON]
     if error.retry_after is not None:
         said.append((b"retry-after", b"%d" % error.retry_after))
+    if error.status == 401:
+        said.append((b"www-authenticate", b"Bearer"))
     if error.status in (408, 413):  # the rest of the body may still come
         said.append((b"connection", b"close"))
     await _send(send, error.status, said, json.dumps({"error": str(error)}).encode())

@@ -10,6 +10,7 @@ from typing import Any
 from .access import Access
 from .board import Board
 from .control import Control
+from .meter import Meter
 from .remote import RemoteBackend
 from .server import run_server
 from .spec import Limits
@@ -25,6 +26,7 @@ def run_cpu_process(
     grpc_address: str | None = None,
     access: Access | None = None,
     board: Board | None = None,
+    meter: Meter | None = None,
 ) -> int:
     """Serve until the supervisor says that it is enough, or is gone; gives the process's exit code."""
 
@@ -33,7 +35,7 @@ def run_cpu_process(
         await backend.heard_of_all()
         control.send({"ready": True})
 
-    run_server(backend, limits, [sock], started, grpc_address, access, board)
+    run_server(backend, limits, [sock], started, grpc_address, access, board, meter)
     return 0
 
 

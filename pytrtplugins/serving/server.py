@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING, Any
 from ..errors import MissingExtraError, UsageError
 from ..utils.optional import require
 from .access import Access
+from .access_check import is_loopback
 from .app import App
 from .backend import Backend
 from .board import Board
 from .connection import connection_class
+from .fixed import Fixed
+from .gate import Gate
+from .keys import Keyring
+from .meter import Meter
 from .protocol.grpc import start_grpc
 from .spec import Limits
 from .tls import Tls
+from .watch import watch
 
 if TYPE_CHECKING:
     import uvicorn
@@ -127,6 +133,8 @@ def serve_app(
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError):  # Windows has no such handlers
                 asyncio.get_running_loop().add_signal_handler(number, _stop, server)
+        if access is not None and access.has_files:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _go_on)
         for each in sockets:  # who connects from now on is not refused
             each.listen(BACKLOG)
         started()
@@ -142,6 +150,7 @@ def run_server(
     grpc_address: str | None = None,
     access: Access | None = None,
     board: Board | None = None,
+    meter: Meter | None = None,
 ) -> None:
     """Serve until somebody sets the server's ``should_exit``; ``begin`` is called once the models are there.
 
@@ -150,21 +159,29 @@ def run_server(
     Raises:
         PytrtpluginsError: a model cannot be loaded.
     """
-    tls = Tls.of(access or Access())
+    access = access or Access()
+    tls, gate = Tls.of(access), Gate.of(access, meter)
+    if not (access.keys or access.allow_control or all(map(is_loopback, sockets))):
+        backend = Fixed(backend)
     app = App(backend, limits, board)
-    server = make_server(app, limits, tls)
+    server = make_server(app if gate is None else gate.before(app), limits, tls)
 
     async def run() -> None:
         await backend.start()
         grpc = None
+        watching = [asyncio.ensure_future(watch(each.files, each.reload)) for each in _read_anew(tls, gate)]
         try:
             if grpc_address is not None:
-                grpc = await start_grpc(backend, app.codec, app.memory, limits, grpc_address, tls)
+                grpc = await start_grpc(backend, app.codec, app.memory, limits, grpc_address, tls, gate)
             await begin(server)
             await server.serve(sockets=list(sockets))
         finally:
+            for each in watching:
+                each.cancel()
             if grpc is not None:
                 await grpc.stop(_DRAIN_S)
+            if gate is not None:
+                gate.close()
             await backend.stop()
 
     loop = _new_loop()
@@ -172,6 +189,15 @@ def run_server(
         loop.run_until_complete(run())
     finally:
         loop.close()
+
+
+def _read_anew(tls: Tls | None, gate: Gate | None) -> list[Tls | Keyring]:
+    """What has files that may change while the server runs."""
+    return [each for each in (tls, None if gate is None else gate.keys) if each is not None]
+
+
+def _go_on() -> None:
+    pass
 
 
 def _stop(server: uvicorn.Server) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import RequestError, UsageError
 from .batcher import failure
+from .exchange import CURRENT
 from .model import Arrays, Model, Request
 from .queue import Item
 from .replica import front_model
@@ -134,6 +135,9 @@ class Service:
             raise
         finally:
             self.statistics.ended()
+        exchange = CURRENT.get()
+        if exchange is not None:
+            exchange.computed(item, started)
         batch_rows = item.batch_rows if item.leads else 0
         self.statistics.succeeded(rows, batch_rows, time.monotonic() - started, item.queued_s, item.computed_s)
         return item
@@ -147,13 +151,18 @@ class Service:
         _, loop = self.signature, asyncio.get_running_loop()
         front = self._front
         assert front is not None
-        times = [time.perf_counter()]
+        times = [time.monotonic()]
         arrays = await loop.run_in_executor(self._threads, self._run, front, "preprocess", request)
-        times.append(time.perf_counter())
+        times.append(time.monotonic())
         item = await self.infer(arrays)
-        times.append(time.perf_counter())
+        times.append(time.monotonic())
         value = await loop.run_in_executor(self._threads, self._run, front, "postprocess", item.outputs, request)
-        preprocess_s, postprocess_s = times[1] - times[0], time.perf_counter() - times[2]
+        times.append(time.monotonic())
+        preprocess_s, postprocess_s = times[1] - times[0], times[3] - times[2]
+        exchange = CURRENT.get()
+        if exchange is not None:
+            exchange.did("preprocess", *times[:2])
+            exchange.did("postprocess", *times[2:])
         self.statistics.answered(preprocess_s, postprocess_s)
         stages = {
             "preprocess": preprocess_s,

@@ -21,6 +21,7 @@ from ..errors import UnavailableError, UsageError
 from .access import Access
 from .board import Board
 from .control import Control
+from .meter import Meter
 from .slots import Block
 from .spec import Limits, ModelSpec
 from .statistics import ROLES, Counts, Statistics
@@ -82,6 +83,8 @@ class Supervisor:
         self._memory = os.memfd_create("pytrt-counts")
         os.ftruncate(self._memory, size)
         self._counts = Counts(len(specs), *self._processes, memoryview(mmap.mmap(self._memory, size)))
+        self._meter = Meter.create(len(sockets)) if self._access.keys else None
+        self._shared = [self._memory, self._board, *([] if self._meter is None else [self._meter])]
         self._children: dict[tuple[str, int], _Child] = {}
         self._again: dict[tuple[str, int], float] = {}  # when to start those that ended
         self._waits: dict[tuple[str, int], float] = {}  # how long that took the last time
@@ -98,6 +101,8 @@ class Supervisor:
         wake.setblocking(False)
         woken.setblocking(False)
         handlers = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        if self._access.has_files:
+            handlers[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         before = signal.set_wakeup_fd(woken.fileno())
         self._selector.register(wake, selectors.EVENT_READ, None)
         try:
@@ -149,10 +154,11 @@ class Supervisor:
             "listening": listening,
             "grpc": self._grpc_address,
             "access": asdict(self._access),
+            "meter": self._meter,
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "pytrtplugins.serving", json.dumps(said)],
-            pass_fds=[theirs.fileno(), *blocks, self._memory, self._board, *listening],
+            pass_fds=[theirs.fileno(), *blocks, *self._shared, *listening],
             start_new_session=True,  # Ctrl-C is for the supervisor, which ends the others in order
         )
         theirs.close()
@@ -224,7 +230,7 @@ class Supervisor:
                     child.process.kill()
                     child.process.wait()
                 self._forget(child)
-        for descriptor in (*self._blocks, self._memory, self._board):
+        for descriptor in (*self._blocks, *self._shared):
             os.close(descriptor)
 
 

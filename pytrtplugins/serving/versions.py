@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..errors import RequestError
+from .exchange import enter
 from .service import Service
 
 __all__ = ["Services"]
@@ -44,7 +45,7 @@ class Services(Mapping[str, Service]):
         """A version of a model; where none is named, the newest.
 
         Raises:
-            RequestError: it is not served (404).
+            RequestError: it is not served (404), or not for the key of this request (403).
         """
         versions = self._versions.get(name, {})
         found = versions.get(version) if version else self._newest.get(name)
@@ -52,6 +53,7 @@ class Services(Mapping[str, Service]):
             said = f" of version {version[:80]!r}" if version else ""
             served = f"; it has {', '.join(versions)}" if versions else ""
             raise RequestError(f"no model {name[:80]!r}{said} is served{served}", status=404)
+        enter(found.name)
         return found
 
     def asked(self, name: str = "", version: str = "") -> list[Service]:

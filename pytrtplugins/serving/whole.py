@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["WHOLE", "write_whole"]
+__all__ = ["WHOLE", "in_messages", "write_whole"]
 
 WHOLE = "pytrtplugins.whole"
 """Name of the extension in the scope: a function that takes headers and body of an answer with status 200."""
 
 _LARGEST = 64 << 10  # bytes; a larger body is not copied to stand behind its head
+
+
+def in_messages(scope: Mapping[str, Any]) -> dict[str, Any]:
+    """A scope without this extension, for applications whose answers something else looks at."""
+    others = {name: each for name, each in scope.get("extensions", {}).items() if name != WHOLE}
+    return {**scope, "extensions": others}
 
 
 def write_whole(cycle: Any, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:

@@ -19,7 +19,7 @@ typer = pytest.importorskip("typer")
 
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
-from pytrtplugins.cli import bench, check, export, precision, profile, run, serve  # noqa: E402, F401  commands
+from pytrtplugins.cli import bench, check, export, precision, profile, run, serve, serve_key  # noqa: E402, F401  commands
 from pytrtplugins.cli.app import app  # noqa: E402
 from pytrtplugins.cli.options import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402
@@ -52,6 +52,9 @@ COMMANDS = {
     "pytrt serve --max-batch": (1, 4096),
     "pytrt serve --queue": (1, 10**6),
     "pytrt serve --body-limit": (1, 4096),
+    "pytrt serve-key --rate": (0.001, 1e6),
+    "pytrt serve-key --burst": (1, 10**6),
+    "pytrt serve-key --concurrent": (1, 10**6),
     "pytrt calibrate --batch": (1, 4096),
     "pytrt calibrate --limit": IMAGES,
     "pytrt calibrate --threads": THREADS,

@@ -13,13 +13,16 @@ from ...errors import RequestError
 from ...utils.optional import require
 from ...version import __version__
 from ..backend import Backend
+from ..gate import Gate
 from ..model import Arrays
 from ..service import Service
 from ..spec import Limits
 from ..tensors import TensorSpec, datatype_of, to_bytes
 from ..tls import Tls
 from .call import Call
+from .grpc_codes import status_code
 from .grpc_extensions import extension_methods
+from .grpc_gate import gate_interceptor
 from .infer import Codec
 from .memory import Memory, read_place
 from .v2 import extensions, model_config, model_metadata, model_statistics
@@ -27,14 +30,6 @@ from .v2 import extensions, model_config, model_metadata, model_statistics
 __all__ = ["start_grpc"]
 
 _log = logging.getLogger(__name__)
-_CODES = {
-    400: "INVALID_ARGUMENT",
-    404: "NOT_FOUND",
-    413: "RESOURCE_EXHAUSTED",
-    429: "RESOURCE_EXHAUSTED",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
 _CONTENTS = {
     "BOOL": "bool_contents",
     **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
@@ -55,6 +50,7 @@ async def start_grpc(
     limits: Limits,
     address: str,
     tls: Tls | None = None,
+    gate: Gate | None = None,
 ) -> Any:
     """Serve at ``host:port`` too; gives the server, whose ``stop(seconds)`` ends it.
 
@@ -65,6 +61,7 @@ async def start_grpc(
         limits: Of requests.
         address: Where to listen; other processes may listen there too.
         tls: Certificate and key; None: connections are not encrypted.
+        gate: What requests pass first; None: nothing.
     """
     aio = require("grpc.aio", extra="grpc", package="grpcio", feature="--grpc-port")
     services = require("tritonclient.grpc.service_pb2_grpc", extra="grpc", package="tritonclient")
@@ -75,7 +72,8 @@ async def start_grpc(
         ("grpc.max_concurrent_streams", limits.connections),
         ("grpc.server_handshake_timeout_ms", int(1000 * limits.head_seconds)),
     ]
-    server = aio.server(options=options, maximum_concurrent_rpcs=limits.connections)
+    interceptors = [] if gate is None else [gate_interceptor(gate)]
+    server = aio.server(options=options, maximum_concurrent_rpcs=limits.connections, interceptors=interceptors)
     services.add_GRPCInferenceServiceServicer_to_server(_servicer(backend, codec, memory, limits), server)
     if tls is None:
         server.add_insecure_port(address)
@@ -86,7 +84,6 @@ async def start_grpc(
 
 
 def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memory, limits: Limits) -> Any:
-    grpc = require("grpc", extra="grpc", package="grpcio")
     messages = require("tritonclient.grpc.service_pb2", extra="grpc", package="tritonclient")
     base = require("tritonclient.grpc.service_pb2_grpc", extra="grpc", package="tritonclient")
     parse = require("google.protobuf.json_format", extra="grpc", package="protobuf").ParseDict
@@ -159,7 +156,7 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
             try:
                 return await answer(request)
             except RequestError as error:
-                await context.abort(getattr(grpc.StatusCode, _CODES.get(error.status, "INTERNAL")), str(error))
+                await context.abort(status_code(error), str(error))
 
         return called
 
@@ -167,7 +164,7 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
         try:
             return await infer(request, context.time_remaining())
         except RequestError as error:
-            await context.abort(getattr(grpc.StatusCode, _CODES.get(error.status, "INTERNAL")), str(error))
+            await context.abort(status_code(error), str(error))
 
     async def streamed(request: Any) -> Any:
         """An answer within a stream, where an error is a message that ends nothing."""

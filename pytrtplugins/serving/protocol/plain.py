@@ -11,6 +11,7 @@ from ...utils.optional import require
 from ...version import __version__
 from ..backend import Backend
 from ..body import read_body
+from ..exchange import CURRENT, enter
 from ..model import Request as ModelRequest
 from ..service import Answer, Service
 from ..spec import Limits
@@ -32,13 +33,15 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
     services = backend.services
 
     async def answer(service: Service, request: Request) -> Response:
+        enter(service.name)
         headers, started = dict(request.scope["headers"]), time.perf_counter()
         body = await read_body(request.receive, headers, limits)
         upload_s = time.perf_counter() - started
         kind = request.headers.get("content-type", "")
         form = kind.startswith("multipart/form-data")
         files = await read_form(request, body) if form else [(body, kind)]
-        identifier, query = request.headers.get("x-request-id", "")[:128], dict(request.query_params)
+        exchange, query = CURRENT.get(), dict(request.query_params)
+        identifier = request.headers.get("x-request-id", "")[:128] if exchange is None else exchange.id
         told = [ModelRequest(data, said_of, query, identifier, limits.image_bytes) for data, said_of in files]
         answered = await service.answer(told[0]) if len(told) == 1 else Answer(await answer_all(service, told), {})
         found = answered.value

@@ -1,0 +1,77 @@
+"""The command ``pytrt serve-key``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from ..serving.keys import Key, add_key
+from ..utils.declared import field_limits
+from ..utils.optional import require
+from .app import app
+from .options import number
+from .results import Result
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["command"]
+
+
+@dataclass(frozen=True)
+class MadeKey:
+    """A key for a client of a server.
+
+    Attributes:
+        name: In logs.
+        key: For the client; the file has its digest alone.
+        file: Where the digest is.
+    """
+
+    name: str
+    key: str
+    file: str
+
+
+@app.command("serve-key")  # type: ignore[untyped-decorator]
+def command(
+    name: Annotated[str, typer.Argument(help="Name of the key, for logs.")],
+    keys: Annotated[Path, typer.Option(metavar="FILE", help="File of keys; made if it is not there.")],
+    role: Annotated[
+        Literal["infer", "admin"],
+        typer.Option(help="infer: inference, and what clients read for it; admin: everything."),
+    ] = "infer",
+    rate: Annotated[float | None, number(field_limits(Key, "rate"), help="Requests a second; default: any.")] = None,
+    burst: Annotated[
+        int | None,
+        number(field_limits(Key, "burst"), help="Requests that may come at once; default: those of a second."),
+    ] = None,
+    concurrent: Annotated[
+        int | None, number(field_limits(Key, "concurrent"), help="Requests at a time; default: any.")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A model that it may use; may be repeated. Default: all.")
+    ] = None,
+) -> Result[MadeKey]:
+    """Make a key for a client of `pytrt serve --keys`, and print it once: the file has its digest alone.
+
+    A server that runs reads the file anew within a second. To take a key back, remove its table from the file.
+
+    Examples: pytrt serve-key camera-1 --keys keys.toml --rate 50 --model animals
+
+    pytrt serve-key operator --keys keys.toml --role admin
+    """
+    made = add_key(
+        str(keys),
+        name,
+        roles=(role,),
+        rate=rate,
+        burst=burst,
+        concurrent=concurrent,
+        models=tuple(model or ()),
+    )
+    return Result(MadeKey(name, made, str(keys)), _print_made)
+
+
+def _print_made(found: MadeKey) -> None:
+    print(found.key)

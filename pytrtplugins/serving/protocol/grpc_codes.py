@@ -1,0 +1,27 @@
+"""The codes of gRPC for those of HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import RequestError
+from ...utils.optional import require
+
+__all__ = ["status_code"]
+
+_CODES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    413: "RESOURCE_EXHAUSTED",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+def status_code(error: RequestError) -> Any:
+    """The ``grpc.StatusCode`` of an error."""
+    grpc = require("grpc", extra="grpc", package="grpcio")
+    return getattr(grpc.StatusCode, _CODES.get(error.status, "INTERNAL"))
