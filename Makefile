@@ -11,7 +11,7 @@
 # make constraints      .ci/constraints.txt: the versions that .venv has, which .ci/run installs
 # make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11; with TENSORRT_INCLUDE=/path/to/10:/path/to/11,
 #                       the headers that NVIDIA publishes, driven from C++ too
-# make test-triton      exported models in a real Triton server, on the CPU
+# make test-triton      exported models in a real Triton server, on the CPU, and its answers beside ours
 SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE  # hundreds of tests start Python
 unexport PYTHONUNBUFFERED  # it would hide what is printed too late into a pipe
@@ -68,7 +68,7 @@ test-tensorrt: $(TENSORRT_READY)
 	done
 
 test-triton: $(READY) $(VENV)-triton/.ready
-	TRITON_VENV=$(VENV)-triton $(BIN)/python -m pytest -q tests/export/test_triton_server.py
+	TRITON_VENV=$(VENV)-triton $(BIN)/python -m pytest -q tests/export/test_triton_server.py tests/serving/protocol/test_triton.py
 
 tensorrt: $(TENSORRT_READY)
 

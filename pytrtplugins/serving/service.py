@@ -88,13 +88,13 @@ class Service:
         """What it takes and gives.
 
         Raises:
-            RequestError: the model is not ready (503 while it loads, 400 once it is unloaded).
+            RequestError: the model is not ready (503 while it loads, 404 once it is unloaded).
         """
         if self._signature is None or self.state != "READY":
             loading = self.state == "LOADING"
             raise RequestError(
                 f"model {self.name!r} is not ready: {self.reason or self.state.lower()}",
-                status=503 if loading else 400,
+                status=503 if loading else 404,
                 retry_after=1 if loading else None,
             )
         return self._signature

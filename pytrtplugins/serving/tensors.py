@@ -37,7 +37,13 @@ DATATYPES = {
 
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 _FOUND: dict[np.dtype[Any], str] = {}  # what `datatype_of` has been asked
-_NUMBERS, _TEXT = {bool, int, float}, {str}  # what JSON says of elements
+_WHOLE: frozenset[type] = frozenset({int})
+_ELEMENTS: dict[str, frozenset[type]] = {
+    "BOOL": frozenset({bool}),
+    "BYTES": frozenset({str}),
+    **dict.fromkeys(("FP16", "BF16", "FP32", "FP64"), frozenset({int, float})),
+}
+"""What JSON has to say for elements of a type; for all others whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ class TensorSpec:
         found, dtype = np.asarray(flat), self.dtype
         if found.size == 0:
             return np.empty(shape, dtype)
-        if found.dtype.kind not in ("b" if dtype.kind == "b" else "iu" if dtype.kind in "iu" else "fiu"):
+        if found.dtype.kind not in "bfiu" or (found.dtype.kind == "f" and dtype.kind in "iu"):  # of huge whole numbers
             raise self._unfit(data)
         if dtype.kind in "iu" and not (
             np.iinfo(dtype).min <= int(found.min()) and int(found.max()) <= np.iinfo(dtype).max
@@ -163,7 +169,7 @@ class TensorSpec:
         Raises:
             RequestError: an element is of another kind, or they are not nested alike.
         """
-        allowed = _TEXT if self.datatype == "BYTES" else _NUMBERS
+        allowed = _ELEMENTS.get(self.datatype, _WHOLE)
         for _ in range(max(1, depth)):
             kinds = set(map(type, data))
             if kinds != {list}:
@@ -176,7 +182,7 @@ class TensorSpec:
         return data
 
     def _unfit(self, data: object) -> RequestError:
-        kind = "text" if self.datatype == "BYTES" else "numbers"
+        kind = "text" if self.datatype == "BYTES" else "true or false" if self.datatype == "BOOL" else "numbers"
         return RequestError(f"input {self.name!r}: data: expected {kind} for {self.datatype}, found {shorten(data)}")
 
 

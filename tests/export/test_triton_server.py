@@ -6,13 +6,8 @@ The wheel has Triton's core and its Python backend; triton_backend.py takes the 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import shutil
-import socket
-import subprocess
-import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -29,14 +24,9 @@ pytest.importorskip("onnx")
 from onnx import TensorProto, helper
 
 from tests.model.networks import Line, image, network, node
+from tests.real_triton import copy_backends, needed, running_triton, site_packages
 
-FOLDER = os.environ.get("TRITON_VENV")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not FOLDER, reason="TRITON_VENV names no environment with nvidia-pytriton. Do: make test-triton"
-    ),
-]
+pytestmark = [pytest.mark.slow, needed]
 NAMES = {"FP32": np.float32, "FP16": np.float16, "FP64": np.float64, "INT64": np.int64, "BOOL": np.bool_}
 
 
@@ -71,58 +61,19 @@ class Server:
 def server(tmp_path_factory):
     """A server of all the models below, started by the command that the export gives."""
     folder = tmp_path_factory.mktemp("triton")
-    started = export_models(folder / "models")
-    backends, package = backend_folder(folder), site_packages() / "pytriton" / "tritonserver"
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    options = [f"--http-port={port}", "--allow-grpc=false", "--allow-metrics=false", f"--backend-directory={backends}"]
-    command = [package / "bin" / "tritonserver", *shlex.split(started)[1:], *options]
-    libraries = {"LD_LIBRARY_PATH": str(site_packages() / "nvidia_pytriton.libs")}
-    log = folder / "log"
-    with (
-        log.open("wb") as file,
-        subprocess.Popen(command, stdout=file, stderr=file, env=os.environ | libraries) as process,
-    ):
-        found = Server(f"http://localhost:{port}", log)
-        try:
-            wait(found, process)
-            yield found
-        finally:
-            process.terminate()
+    _, *options = shlex.split(export_models(folder / "models"))
+    backends, log = copy_backends(folder), folder / "log"
+    add_onnxruntime(backends)
+    with running_triton([*options, "--allow-grpc=false"], backends, log) as port:
+        yield Server(f"http://127.0.0.1:{port}", log)
 
 
-def site_packages():
-    (found,) = Path(FOLDER).resolve().glob("lib/python*/site-packages")
-    return found
-
-
-def backend_folder(folder):
-    """The wheel's Python backend, for the environment's interpreter, and the backend that stands in."""
-    source = site_packages() / "pytriton" / "tritonserver"
-    shutil.copytree(source / "backends" / "python", folder / "backends" / "python")
-    version = site_packages().parent.name.removeprefix("python")
-    stub = shutil.copy(
-        source / "python_backend_stubs" / version / "triton_python_backend_stub", folder / "backends" / "python"
-    )
-    Path(stub).chmod(0o755)
-    (folder / "backends" / "onnxruntime").mkdir()
+def add_onnxruntime(backends):
+    """The backend that stands in."""
+    (backends / "onnxruntime").mkdir()
     text = Path(__file__).with_name("triton_backend.py").read_text("utf-8")
     path = f"import sys\nsys.path.insert(0, {str(site_packages())!r})\n"
-    (folder / "backends" / "onnxruntime" / "model.py").write_text(path + text)
-    return folder / "backends"
-
-
-def wait(server, process):
-    for _ in range(600):
-        if process.poll() is not None:
-            break
-        try:
-            server.get("health/ready")
-            return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.1)
-    pytest.fail(f"the server does not start:\n{server.log.read_text()[-4000:]}")
+    (backends / "onnxruntime" / "model.py").write_text(path + text)
 
 
 def export_models(repository):

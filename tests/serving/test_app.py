@@ -48,7 +48,7 @@ def test_the_configuration_has_dims_without_the_batch(client):
         ("POST", "/v2/models/nothing/infer", 404),
         ("POST", "/v2/repository/models/nothing/load", 404),
         ("GET", "/nothing", 404),
-        ("GET", INFER, 404),
+        ("GET", INFER, 405),
         ("POST", "/v2", 405),
         ("POST", "/v1/models/nothing:predict", 404),
         ("POST", "/v1/detect", 404),
@@ -165,7 +165,7 @@ def test_a_model_is_unloaded_and_loaded_anew(client):
     assert client.get("/v2/models/lists/ready").status == 503
     assert client.get("/v2/health/ready").status == 503
     answer = client.post("/v2/models/lists/infer", JSON)
-    assert (answer.status, answer.json["error"]) == (400, "model 'lists' is not ready: unloaded")
+    assert (answer.status, answer.json["error"]) == (404, "model 'lists' is not ready: unloaded")
     index = {each["name"]: each["state"] for each in client.post("/v2/repository/index").json}
     assert index["lists"] == "UNAVAILABLE"
     assert len(client.post("/v2/repository/index", {"ready": True}).json) == len(index) - 1

@@ -79,7 +79,8 @@ def test_bytes_must_be_as_many_as_the_dims_need_before_anything_is_made():
         ("UINT8", [1, 2, -1], "outside of UINT8"),
         ("INT32", [1.5, 2, 3], "expected numbers for INT32"),
         ("INT64", [1, 2, 1 << 70], "expected numbers"),
-        ("BOOL", [1, 0, 1], "expected numbers for BOOL"),
+        ("BOOL", [1, 0, 1], "expected true or false for BOOL"),
+        ("INT64", [True, 2, 3], "expected numbers for INT64"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(datatype, data, text):

@@ -85,9 +85,11 @@ def read_outputs(
         place = read_place(own, f"output {name!r}")
         if place is not None and count:
             raise RequestError(f"output {name!r}: a classification is part of the answer, not of shared memory")
+        if place is not None and own.get("binary_data"):
+            raise RequestError(f"output {name!r}: expected one of binary_data and shared_memory_region")
         if place is not None:
             places[name] = place
-        found[name] = {**every, **own}
+        found[name] = own if place is not None else {**every, **own}
     return found, places
 
 

@@ -98,14 +98,8 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
         item = await model.infer(arrays, call.priority, min(waits, default=None))
         answer = messages.ModelInferResponse(model_name=model.name, model_version=model.spec.version, id=request.id)
         for name, array in zip(call.outputs, reader.chosen(call, item.outputs), strict=True):
-            told = answer.outputs.add(name=name, datatype=datatype_of(array), shape=array.shape)
-            data = to_bytes(array)
-            if name in call.places:
-                told.parameters["shared_memory_region"].string_param = call.places[name].region
-                told.parameters["shared_memory_offset"].int64_param = call.places[name].offset
-                told.parameters["shared_memory_byte_size"].int64_param = len(data)
-                data = b""  # clients count on one for each output
-            answer.raw_output_contents.append(data)
+            answer.outputs.add(name=name, datatype=datatype_of(array), shape=array.shape)
+            answer.raw_output_contents.append(b"" if name in call.places else to_bytes(array))
         return answer
 
     async def server_metadata(request: Any) -> Any:
@@ -118,7 +112,10 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
         return messages.ServerReadyResponse(ready=all(each.ready for each in backend.services.values()))
 
     async def model_ready(request: Any) -> Any:
-        return messages.ModelReadyResponse(ready=service(request.name, request.version).ready)
+        try:
+            return messages.ModelReadyResponse(ready=service(request.name, request.version).ready)
+        except RequestError:
+            return messages.ModelReadyResponse(ready=False)
 
     async def metadata(request: Any) -> Any:
         return parse(model_metadata(service(request.name, request.version)), messages.ModelMetadataResponse())
@@ -168,15 +165,16 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
 
     async def streamed(request: Any) -> Any:
         """An answer within a stream, where an error is a message that ends nothing."""
+        text = ""
         try:
-            return messages.ModelStreamInferResponse(infer_response=await infer(request, None))
-        except RequestError as error:
-            text = str(error)
+            answer = await infer(request, None)
         except Exception as error:
-            _log.exception("request failed")
-            text = f"{type(error).__name__}: {error}"
-        failed = messages.ModelInferResponse(model_name=request.model_name, id=request.id)
-        return messages.ModelStreamInferResponse(error_message=text, infer_response=failed)
+            text = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {error}"
+            if not isinstance(error, RequestError):
+                _log.exception("request failed")
+            answer = messages.ModelInferResponse(model_name=request.model_name, id=request.id)
+        answer.parameters["triton_final_response"].bool_param = True  # each request has one answer
+        return messages.ModelStreamInferResponse(error_message=text, infer_response=answer)
 
     async def model_stream(self: Any, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Answers in the order of the requests, of which several are computed at a time."""
@@ -242,6 +240,8 @@ def _read(codec: Codec, request: Any) -> tuple[Call, Arrays]:
     for given, place in zip(request.inputs, places, strict=True):
         spec = codec.input_spec(given.name, given.datatype, specs)
         shape = spec.check(given.datatype, list(given.shape))
+        if given.HasField("contents") and (raw or place is not None):
+            raise RequestError(f"input {given.name!r}: contents beside raw_input_contents, or beside shared memory")
         if place is not None:
             arrays[spec.name] = spec.from_bytes(codec.memory.read(place), shape)
         elif raw:

@@ -170,22 +170,14 @@ class Codec:
         said: list[dict[str, Any]] = []
         for array, (name, parameters) in zip(arrays, call.outputs.items(), strict=True):
             entry: dict[str, Any] = {"name": name, "datatype": datatype_of(array), "shape": list(array.shape)}
-            size = len(to_bytes(array)) if array.dtype.kind == "O" else array.nbytes
-            if name in call.places:
-                place = call.places[name]
-                entry["parameters"] = {
-                    "shared_memory_region": place.region,
-                    "shared_memory_offset": place.offset,
-                    "shared_memory_byte_size": size,
-                }
-            elif parameters.get("binary_data"):
+            if parameters.get("binary_data"):
+                size = len(to_bytes(array)) if array.dtype.kind == "O" else array.nbytes
                 entry["parameters"] = {"binary_data_size": size}
-            else:
+            elif name not in call.places:
                 entry["data"] = _elements(name, array)
             said.append(entry)
-        answer = {"model_name": self._name, "model_version": self._version, "outputs": said}
-        if call.id:
-            answer["id"] = call.id
+        identifier = {"id": call.id} if call.id else {}
+        answer = {**identifier, "model_name": self._name, "model_version": self._version, "outputs": said}
         return _ENCODE(answer).encode()
 
     def _with_arrays(self, call: Call, body: bytes, at: int) -> tuple[Call, Arrays]:
@@ -239,6 +231,8 @@ class Codec:
             if size is not None and (type(size) is not int or size < 0):
                 raise RequestError(f"input {name!r}: binary_data_size: expected bytes, found {shorten(size)}")
             place = read_place(parameters, f"input {name!r}")
+            if ("data" in each) + (size is not None) + (place is not None) > 1:
+                raise RequestError(f"input {name!r}: expected one of data, binary_data_size and shared_memory_region")
             inputs.append(Given(spec, shape, each.get("data"), size, place))
         self.check_whole(specs)
         identifier = said.get("id", "")

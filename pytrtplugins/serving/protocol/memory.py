@@ -22,7 +22,7 @@ from ..spec import Limits
 __all__ = ["Memory", "Place", "Region", "read_place"]
 
 _FOLDER = "/dev/shm"
-_KEY = re.compile(r"/?([A-Za-z0-9_][A-Za-z0-9_.-]{0,250})")  # of one name, which begins with no dot
+_KEY = re.compile(r"/?[A-Za-z0-9_][A-Za-z0-9_.-]{0,250}")  # of one name, which begins with no dot
 _NAME_BYTES = 256
 _LARGEST = 1 << 62
 
@@ -48,7 +48,7 @@ class Region:
 
     Attributes:
         name: The client's.
-        key: The object's name.
+        key: The object's name, perhaps behind a slash.
         offset: Where it begins in the object, in bytes.
         byte_size: Of it.
         inode: Of the object, which could be replaced by another.
@@ -99,8 +99,7 @@ class Memory:
         board = self._open_to_clients()
         if not isinstance(name, str) or not name or len(name.encode("utf-8", "replace")) > _NAME_BYTES:
             raise RequestError(f"shared memory: expected a name of at most {_NAME_BYTES} bytes, found {shorten(name)}")
-        matched = _KEY.fullmatch(key) if isinstance(key, str) else None
-        if matched is None:
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
             raise RequestError(
                 f"shared memory region {shorten(name)}: key: expected the name of an object in shared memory, such as "
                 f"'images', found {shorten(key)}"
@@ -109,14 +108,14 @@ class Memory:
         size = _number(byte_size, f"shared memory region {shorten(name)}: byte_size")
         if not size:
             raise RequestError(f"shared memory region {shorten(name)}: byte_size: expected at least 1")
-        with _object(name, matched[1]) as descriptor:
+        with _object(name, key) as descriptor:
             found = os.fstat(descriptor)
         if found.st_size < first + size:
             raise RequestError(
                 f"shared memory region {shorten(name)}: object {shorten(key)} has {found.st_size:,} bytes: "
                 f"{size:,} at {first:,} are not within it"
             )
-        region = Region(name, matched[1], first, size, found.st_ino)
+        region = Region(name, key, first, size, found.st_ino)
 
         def add(document: dict[str, Any]) -> None:
             regions = document.setdefault("system", {})
@@ -146,7 +145,7 @@ class Memory:
         """
         known = {} if self._board is None else self._board.read().get("system", {})
         if name and name not in known:
-            raise RequestError(f"shared memory region {shorten(name)} is not registered")
+            raise RequestError(f"shared memory region {shorten(name)} is not registered", status=404)
         return [Region(**each) for key, each in known.items() if not name or key == name]
 
     def read(self, place: Place) -> memoryview:
@@ -232,7 +231,9 @@ def _object(name: str, key: str) -> Iterator[int]:
         RequestError: there is none, or it is not for this server.
     """
     try:
-        descriptor = os.open(f"{_FOLDER}/{key}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(
+            f"{_FOLDER}/{key.removeprefix('/')}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        )
     except OSError as error:
         raise RequestError(f"shared memory region {shorten(name)}: object {shorten(key)}: {error.strerror}") from None
     try:

@@ -62,6 +62,13 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         asked = services.asked(request.path_params["model"], request.path_params.get("version", ""))
         return {"model_stats": [model_statistics(each) for each in asked]}
 
+    def about(request: Request) -> Any:
+        return {"name": "pytrtplugins", "version": __version__, "extensions": extensions(limits)}
+
+    def not_inferred(request: Request, body: bytes) -> Any:
+        """Answer what did not go the short way: there is no such model."""
+        raise RequestError(f"no model {service(request).name!r} takes requests", status=404)
+
     def ready(request: Request) -> Response:
         return empty_answer(200 if service(request).ready else 503)
 
@@ -88,13 +95,18 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
     def index(request: Request, body: bytes) -> Any:
         only_ready = bool(read_json(body).get("ready"))
         return [
-            {"name": each.name, "version": each.spec.version, "state": each.state, "reason": each.reason}
+            {
+                "name": each.name,
+                "version": each.spec.version,
+                "state": each.state,
+                **({"reason": each.reason} if each.reason else {}),
+            }
             for each in services.every
             if each.ready or not only_ready
         ]
 
-    def both(path: str, answer: Callable[..., Any]) -> list[Any]:
-        return [route(f"/v2/models/{{model}}{part}{path}", answer) for part in ("", "/versions/{version}")]
+    def both(path: str, answer: Callable[..., Any], method: str = "GET") -> list[Any]:
+        return [route(f"/v2/models/{{model}}{part}{path}", answer, method) for part in ("", "/versions/{version}")]
 
     async def on_error(request: Request, error: Exception) -> Response:
         return error_answer(error) if isinstance(error, RequestError) else json_answer({"error": str(error)}, 500)
@@ -104,9 +116,7 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         return json_answer({"error": text}, error.status_code, error.headers)
 
     routes = [
-        route(
-            "/v2", lambda request: {"name": "pytrtplugins", "version": __version__, "extensions": extensions(limits)}
-        ),
+        *(route(path, about) for path in ("/v2", "/v2/")),
         route("/v2/health/live", lambda request: empty_answer(200)),
         route("/v2/health/ready", all_ready),
         route(
@@ -116,6 +126,7 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         *both("/ready", ready),
         *both("/config", lambda request: model_config(service(request))),
         *both("/stats", stats),
+        *both("/infer", not_inferred, "POST"),
         *both("", lambda request: model_metadata(service(request))),
         *(route("/v2/models/{model}/trace/setting", trace, method) for method in ("GET", "POST")),
         route("/v2/repository/index", index, "POST"),

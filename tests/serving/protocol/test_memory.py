@@ -95,13 +95,12 @@ def test_tritonclient_puts_inputs_and_outputs_into_shared_memory(kind):
             shared.destroy_shared_memory_region(handle)
 
 
-def test_an_output_in_shared_memory_says_where_it_is(client):
+def test_an_output_in_shared_memory_is_not_in_the_answer(client):
     with an_object(64) as (memory, key):
         assert register(client, key).status == 200
         memory.buf[8:16] = np.float32([5, 6]).tobytes()
         output = client.post(INFER, request(place(offset=8), place(offset=24, size=40))).json["outputs"][0]
-        assert output["parameters"] == place(offset=24)
-        assert "data" not in output
+        assert output == {"name": "y", "datatype": "FP32", "shape": [1, 2]}
         assert np.frombuffer(memory.buf[24:32], np.float32).tolist() == [10, 12]
 
 
@@ -175,7 +174,7 @@ def test_regions_are_bounded_and_have_one_name(client):
         assert [register(client, key, name).status for name in ("a", "a", "b", "c", "d")] == [200, 400, 200, 200, 400]
         assert [each["name"] for each in client.get("/v2/systemsharedmemory/status").json] == ["a", "b", "c"]
         assert client.get(f"{REGION}/b/status").json[0]["key"] == key
-        assert client.get(f"{REGION}/z/status").status == 400
+        assert client.get(f"{REGION}/z/status").status == 404
         assert [client.post(f"{REGION}/{name}/unregister").status for name in ("a", "a")] == [200, 200]
         assert client.post("/v2/systemsharedmemory/unregister").status == 200
         assert client.get("/v2/systemsharedmemory/status").json == []
@@ -199,8 +198,21 @@ def test_a_tensor_outside_of_its_region_is_refused(client, given, text):
         register(client, key)
         for body in (request(into=given), request(out=given)):
             answer = client.post(INFER, body)
-            assert answer.status == 400
+            assert answer.status == (404 if text == "not registered" else 400)
             assert text in answer.json["error"]
+
+
+def test_a_tensor_is_in_one_place(client):
+    with an_object(64) as (_, key):
+        register(client, key)
+        twice = request(into=place())
+        twice["inputs"][0]["data"] = [1, 2]
+        for body in (
+            twice,
+            request(out={**place(), "binary_data": True}),
+            request(out={**place(), "classification": 1}),
+        ):
+            assert client.post(INFER, body).status == 400
 
 
 def test_tensors_have_the_size_that_their_dims_need(client):
