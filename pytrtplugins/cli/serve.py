@@ -129,6 +129,13 @@ def command(
         bool,
         typer.Option("--allow-control", help="Let clients of other machines load and unload models without a key."),
     ] = False,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Let pages of this origin use the server, such as https://example.org; may be repeated.",
+        ),
+    ] = None,
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
     check_only: Annotated[
@@ -188,6 +195,7 @@ def command(
             tls_ca=_text(tls_ca),
             keys=_text(keys),
             allow_control=allow_control,
+            cors=tuple(cors or ()),
         ),
         limits=limits,
     )

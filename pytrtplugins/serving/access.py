@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = ["Access"]
@@ -17,6 +18,7 @@ class Access:
         tls_ca: File of authorities, in PEM form; clients must show a certificate that one of them signed. None: they need none.
         keys: File of the keys of clients, as `pytrt serve-key` writes it; None: clients need none.
         allow_control: Whether clients of other machines may load and unload models without a key.
+        cors: Origins, such as ``https://example.org``, whose pages may use the server from a browser; ``*``: all.
     """
 
     tls_cert: str | None = None
@@ -24,6 +26,7 @@ class Access:
     tls_ca: str | None = None
     keys: str | None = None
     allow_control: bool = False
+    cors: Sequence[str] = ()
 
     @property
     def has_files(self) -> bool:

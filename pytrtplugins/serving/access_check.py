@@ -7,6 +7,7 @@ import logging
 import socket
 
 from .access import Access
+from .cors import check_origins
 from .keys import read_keys
 from .tls import Tls
 
@@ -23,13 +24,14 @@ def check_access(access: Access, sock: socket.socket) -> None:
         sock: Bound to the address that the server will listen on.
 
     Raises:
-        UsageError: a file is missing, or is not what it should be.
+        UsageError: a file is missing, or is not what it should be; or an origin is none.
     """
     tls, outside = Tls.of(access), not is_loopback(sock)
     if tls is not None:
         tls.warn()
     elif outside:
         _log.warning("what clients send, keys too, can be read on its way: --tls-cert and --tls-key encrypt it")
+    check_origins(access.cors)
     if access.keys:
         if not read_keys(access.keys):
             _log.warning(

@@ -18,6 +18,7 @@ from .app import App
 from .backend import Backend
 from .board import Board
 from .connection import connection_class
+from .cors import allow_origins
 from .fixed import Fixed
 from .gate import Gate
 from .keys import Keyring
@@ -164,7 +165,10 @@ def run_server(
     if not (access.keys or access.allow_control or all(map(is_loopback, sockets))):
         backend = Fixed(backend)
     app = App(backend, limits, board)
-    server = make_server(app if gate is None else gate.before(app), limits, tls)
+    outermost: Any = app if gate is None else gate.before(app)
+    if access.cors:
+        outermost = allow_origins(outermost, access.cors)
+    server = make_server(outermost, limits, tls)
 
     async def run() -> None:
         await backend.start()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ...errors import RequestError
 from ...utils.optional import require
 from ..body import read_body
+from ..exchange import CURRENT
 from ..spec import Limits
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ def make_route(limits: Limits, path: str, answer: Callable[..., Any], method: st
     routing = require("starlette.routing", extra="serve", package="starlette", feature="pytrt serve")
 
     async def endpoint(request: Request) -> Response:
+        if method == "POST":
+            _refuse_other_origins(request)
         body = await read_body(request.receive, dict(request.scope["headers"]), limits)
         found = answer(request, body) if method == "POST" else answer(request)
         if hasattr(found, "__await__"):
@@ -39,6 +43,18 @@ def make_route(limits: Limits, path: str, answer: Callable[..., Any], method: st
 
     made: Route = routing.Route(path, endpoint, methods=[method])
     return made
+
+
+def _refuse_other_origins(request: Request) -> None:
+    """Refuse what a page of another origin lets a browser send unasked: it would come from this machine, or from within its network.
+
+    Raises:
+        RequestError: it is from another origin, and has no key, which such a page does not know (403).
+    """
+    origin, exchange = request.headers.get("origin"), CURRENT.get()
+    keyed = exchange is not None and exchange.key is not None
+    if origin is not None and not keyed and urlsplit(origin).netloc != request.headers.get("host"):
+        raise RequestError("pages of other origins change nothing here without a key", status=403)
 
 
 def json_answer(value: Any, status: int = 200, headers: Any = None) -> Response:
