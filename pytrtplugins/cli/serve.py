@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from ..errors import UsageError
 from ..serving.access import Access
@@ -136,6 +136,13 @@ def command(
             help="Let pages of this origin use the server, such as https://example.org; may be repeated.",
         ),
     ] = None,
+    decode: Annotated[
+        Literal["auto", "cpu", "gpu"],
+        typer.Option(
+            metavar="WHERE",
+            help="Who decodes JPEG files for a detector: cpu; gpu (engine cuda); auto: the GPU too, while the CPU threads are busy.",
+        ),
+    ] = "auto",
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
     check_only: Annotated[
@@ -163,6 +170,7 @@ def command(
         "max_batch": max_batch,
         "max_delay_ms": _milliseconds(max_delay),
         "queue": queue,
+        "decode": decode,
     }
     given = {"body_bytes": body_limit << 20, "shared_memory_regions": _SHARED_REGIONS if shared_memory else 0}
     limits = Limits(**given) if file is None else read_limits(file, given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ModelError
+from ..errors import BindingError, ModelError
 from ..plugin.onnx_node import node_attributes
 from ..utils.text_formats import parse_json, shorten
 from ..vision import Head
@@ -13,7 +13,9 @@ from ..vision import Head
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["read_heads", "read_input_size"]
+    from ..engines.base.engine import Engine
+
+__all__ = ["read_heads", "read_input_size", "read_size"]
 
 _METADATA = "darknet.net"
 _TYPES = ("region", "yolo")
@@ -63,6 +65,23 @@ def read_input_size(model: onnx.ModelProto) -> tuple[int, int] | None:
             f"{shorten(net['width'])} x {shorten(net['height'])}."
         )
     return net["width"], net["height"]
+
+
+def read_size(engine: Engine) -> tuple[int, int]:
+    """(width, height) of the engine's input, which is one batch of RGB images."""
+    if len(engine.inputs) != 1:
+        raise BindingError(f"Yolov2: expected an engine with one input, found {[desc.name for desc in engine.inputs]}.")
+    desc = engine.inputs[0]
+    dims = list(desc.dims)
+    if len(dims) != 4 or dims[1] != 3:
+        raise BindingError(f"Yolov2: input {desc.name!r}: expected dims (N, 3, H, W), found {desc.dims}.")
+    width, height = read_input_size(engine.model_without_weights) or (0, 0)
+    height, width = (dims[2] if isinstance(dims[2], int) else height), (dims[3] if isinstance(dims[3], int) else width)
+    if not (width and height):
+        raise BindingError(
+            f"Yolov2: input {desc.name!r}: its height and width are free and not in the model's metadata: {desc.dims}."
+        )
+    return width, height
 
 
 def _metadata(model: onnx.ModelProto) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
@@ -12,15 +13,16 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast, get_args, overload
 import numpy as np
 
 from ..engines.base.detection import Boxes, DetectionContext, Pixels, Timings
-from ..errors import BindingError, UsageError
+from ..engines.base.run_future import RunFuture
+from ..errors import UsageError
 from ..utils.prefetch import map_ahead, map_async, threads_for_files
 from ..utils.uncopied import Uncopied
 from ..vision import MODES, Detection, Detections, Frame, Head, Sources, Tracker, check_image, load_image
-from ..vision.device_images import ImageDecoder
+from ..vision.device_images import DeviceImage, ImageDecoder
 from ..vision.image import Image
 from ..vision.jpeg import Memory, empty
 from .description import read_description, read_name_list
-from .heads import read_heads, read_input_size
+from .heads import read_heads, read_size
 
 if TYPE_CHECKING:
     from ..engines.base.engine import Engine
@@ -91,7 +93,7 @@ class Yolov2(Uncopied):
         self.names = read_names(said.names if names is None else names, heads[0].classes)
         self.score_threshold = _SCORE if said.score_threshold is None else said.score_threshold
         self.iou_threshold = _IOU if said.iou_threshold is None else said.iou_threshold
-        self.context = engine.create_detection_context(heads, _read_size(engine), mode, max_detections, batch)
+        self.context = engine.create_detection_context(heads, read_size(engine), mode, max_detections, batch)
         self.batch = min(batch or self.context.batch, self.context.batch)
         if batch and batch > self.context.batch:
             self.context.close()
@@ -102,6 +104,7 @@ class Yolov2(Uncopied):
             )
         self.timings = Timings()
         self._decoder: ImageDecoder | None = None
+        self._beside = deque[DetectionContext]()
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -152,6 +155,38 @@ class Yolov2(Uncopied):
         if isinstance(source, (str, Path, np.ndarray)):
             return self._detect([source], score_threshold, iou_threshold)[0]
         return self._detect(list(source), score_threshold, iou_threshold)
+
+    def detect_async(
+        self,
+        images: Sequence[Pixels],
+        *,
+        score_threshold: float | None = None,
+        iou_threshold: float | None = None,
+    ) -> Future[list[Detections]]:
+        """Queue a run on a few images, such as while the boxes of others are looked at.
+
+        On a GPU two runs are on their way at a time; a third call first waits for the oldest. ``timings`` are not set.
+
+        Args:
+            images: 1 to ``batch`` uint8 arrays (H, W, 3) in RGB of any size, or images of ``context.create_decoder()``; unchanged
+                until the result is there.
+            score_threshold: As for a call.
+            iou_threshold: As for a call.
+
+        Returns:
+            The future of their detections: ``.result()`` waits for them.
+
+        Raises:
+            Exception: as for a call, here or from the future.
+        """
+        score_threshold, iou_threshold = self._thresholds(score_threshold, iou_threshold)
+        if not self._beside:
+            self._beside.extend(self.context.another() for _ in range(self.context.side_by_side))
+        self._beside.rotate()
+        context = self._beside[0]
+        queued = context.detect_async(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
+        sources = [None if isinstance(image, DeviceImage) else image for image in images]
+        return RunFuture(lambda: self._named(queued.result(), sources, context.timings)[0])
 
     def stream(
         self,
@@ -267,7 +302,8 @@ class Yolov2(Uncopied):
     def close(self) -> None:
         """Release the engine's context; the detector cannot be used afterwards."""
         self._decoder = None
-        self.context.close()
+        for context in (*self._beside, self.context):
+            context.close()
 
     def __enter__(self) -> Yolov2:
         return self
@@ -329,23 +365,6 @@ def read_names(names: str | Path | Iterable[str] | None, classes: int) -> tuple[
             found=len(result),
         )
     return result
-
-
-def _read_size(engine: Engine) -> tuple[int, int]:
-    """(width, height) of the engine's input, which is one batch of RGB images."""
-    if len(engine.inputs) != 1:
-        raise BindingError(f"Yolov2: expected an engine with one input, found {[desc.name for desc in engine.inputs]}.")
-    desc = engine.inputs[0]
-    dims = list(desc.dims)
-    if len(dims) != 4 or dims[1] != 3:
-        raise BindingError(f"Yolov2: input {desc.name!r}: expected dims (N, 3, H, W), found {desc.dims}.")
-    width, height = read_input_size(engine.model_without_weights) or (0, 0)
-    height, width = (dims[2] if isinstance(dims[2], int) else height), (dims[3] if isinstance(dims[3], int) else width)
-    if not (width and height):
-        raise BindingError(
-            f"Yolov2: input {desc.name!r}: its height and width are free and not in the model's metadata: {desc.dims}."
-        )
-    return width, height
 
 
 def _read(source: ImageSource, memory: Memory = empty) -> Image:

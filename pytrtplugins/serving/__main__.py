@@ -37,7 +37,7 @@ def main(text: str) -> int:
     from .cpu_process import run_cpu_process
     from .remote import RemoteBackend
 
-    backend = RemoteBackend(specs, limits, blocks[0], counts, control)
+    backend = RemoteBackend(specs, limits, blocks[0], counts, control, cpu)
     sock, board = socket.socket(fileno=said["listening"][0]), Board(said["board"])
     meter = None if said["meter"] is None else Meter(said["meter"], cpu, said["index"])
     return run_cpu_process(backend, limits, sock, control, said["grpc"], Access(**said["access"]), board, meter)

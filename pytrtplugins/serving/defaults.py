@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..engines import build, load_engine
+from ..engines.base.detection import Pixels
 from ..engines.base.engine_file import is_engine_file
-from ..errors import ModelError, RequestError, UsageError
+from ..engines.base.run_future import RunFuture
+from ..errors import MissingExtraError, ModelError, RequestError, UsageError
 from ..models import Yolov2, read_description, read_heads
 from ..tensor import DType, SymbolicDim, TensorDesc
 from ..utils.optional import require
 from ..vision import Detection, Detections
+from ..vision.device_images import ImageDecoder, for_device
 from .model import Arrays, Model, Request
 
 if TYPE_CHECKING:
@@ -67,6 +71,11 @@ class Detector(Model):
         engine: Built or loaded.
         names: Names of the classes, where the model has none.
         max_batch: Images of a run, where the engine leaves that free.
+        decode: Who decodes JPEG files; see `ModelSpec.decode`.
+
+    Raises:
+        UsageError: ``decode="gpu"``, and the engine's device decodes nothing.
+        MissingExtraError: ``decode="gpu"``, and nvImageCodec is not installed.
     """
 
     detects = True
@@ -79,7 +88,13 @@ class Detector(Model):
         TensorDesc("classes", (SymbolicDim("found"),), DType.INT64),
     )
 
-    def __init__(self, engine: Engine | None = None, names: Path | None = None, max_batch: int | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine | None = None,
+        names: Path | None = None,
+        max_batch: int | None = None,
+        decode: str = "auto",
+    ) -> None:
         super().__init__()
         if engine is not None:
             self.engine = engine
@@ -87,9 +102,11 @@ class Detector(Model):
             self.detector = Yolov2(engine, names, batch=batch)
             self.max_batch = self.detector.batch
             self.facts = {"names": list(self.detector.names)}
+            self._decoder = _decoder(self.detector, decode)
+            self.decodes = self._decoder is not None
 
     def preprocess(self, request: Request) -> Arrays:
-        """Decode the image, and keep it for the answer.
+        """Decode the image, or leave that to the engine's device, and keep for the answer what that needs.
 
         Raises:
             RequestError: the format of the answer is unknown.
@@ -97,24 +114,34 @@ class Detector(Model):
         form = request.query.get("format", "json")
         if form not in _FORMATS:
             raise RequestError(f"format: expected one of {', '.join(_FORMATS)}, found {form[:40]!r}", status=400)
+        if request.encoded and form == "json":
+            header = for_device(request.body, request.max_image_bytes)
+            if header is not None and not header.progressive:  # nvJPEG's work on those is on the CPU in large part
+                request.kept["size"] = header.upright_size
+                return {"jpeg": np.frombuffer(request.body, np.uint8)}
         arrays = super().preprocess(request)
-        request.kept["image"] = arrays["image"]
+        image = request.kept["image"] = arrays["image"]
+        request.kept["size"] = image.shape[1], image.shape[0]
         return arrays
 
-    def predict(self, batch: list[Arrays]) -> list[Arrays]:
-        """Find objects on a batch of images."""
-        return [
-            {
-                "boxes": found.boxes_xyxy.astype(np.float32),
-                "scores": found.scores.astype(np.float32),
-                "classes": found.class_ids.copy(),
-            }
-            for found in self.detector([item["image"] for item in batch])
-        ]
+    def predict(self, batch: list[Arrays]) -> list[Arrays] | Future[list[Arrays]]:
+        """Find objects on a batch of images; on a GPU the next batch may be handed over before this one is done."""
+        images = self._decoded(batch)
+        if self.detector.context.side_by_side == 1:
+            return _outputs(images, self.detector([image for image in images if isinstance(image, np.ndarray)]))
+        whole, size = [image for image in images if image is not None], self.detector.batch
+        queued = [self.detector.detect_async(whole[at : at + size]) for at in range(0, len(whole), size)]
+        return RunFuture(lambda: _outputs(images, (found for each in queued for found in each.result())))
+
+    def _decoded(self, batch: list[Arrays]) -> list[Pixels | None]:
+        """The images of a batch; None where the device cannot decode a file."""
+        files = [item["jpeg"].tobytes() for item in batch if "jpeg" in item]
+        decoded = iter(self._decoder.decode(files) if files and self._decoder is not None else ())
+        return [next(decoded, None) if "jpeg" in item else item["image"] for item in batch]
 
     def postprocess(self, outputs: Arrays, request: Request) -> Any:
         """Boxes in pixels as JSON, or drawn on the image."""
-        image, names = request.kept["image"], self.facts["names"]
+        names = self.facts["names"]
         found = [
             Detection(names[k], k, score, (x1, y1, x2, y2))
             for k, score, (x1, y1, x2, y2) in zip(
@@ -122,8 +149,8 @@ class Detector(Model):
             )
         ]
         if request.query.get("format") == "image":
-            return _jpeg(Detections(found, image).plot()), "image/jpeg"
-        height, width = image.shape[:2]
+            return _jpeg(Detections(found, request.kept["image"]).plot()), "image/jpeg"
+        width, height = request.kept["size"]
         return {
             "width": width,
             "height": height,
@@ -135,6 +162,7 @@ class Detector(Model):
 
     def close(self) -> None:
         """Release the engine's context."""
+        self._decoder = None
         self.detector.close()
 
 
@@ -157,7 +185,33 @@ def default_model(spec: ModelSpec) -> Model:
         return Tensors(engine)
     names = path.with_suffix(".names")
     said = read_description(model).names is not None
-    return Detector(engine, None if said or not names.is_file() else names, spec.max_batch)
+    return Detector(engine, None if said or not names.is_file() else names, spec.max_batch, spec.decode)
+
+
+def _decoder(detector: Yolov2, decode: str) -> ImageDecoder | None:
+    """What decodes files on the engine's device, if it is asked for, or allowed and there."""
+    if decode == "cpu":
+        return None
+    try:
+        return detector.context.create_decoder()
+    except (UsageError, MissingExtraError):
+        if decode == "gpu":
+            raise
+        return None
+
+
+def _outputs(images: Sequence[Pixels | None], found: Iterable[Detections]) -> list[Arrays]:
+    """What was found on each image; nothing, not even empty arrays, where there is none."""
+    each = iter(found)
+    return [{} if image is None else _arrays(next(each)) for image in images]
+
+
+def _arrays(found: Detections) -> Arrays:
+    return {
+        "boxes": found.boxes_xyxy.astype(np.float32),
+        "scores": found.scores.astype(np.float32),
+        "classes": found.class_ids.copy(),
+    }
 
 
 def target_file(target: str) -> Path:

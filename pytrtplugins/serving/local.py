@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from ..errors import PytrtpluginsError, RequestError
+from ..utils.prefetch import threads_for_files
 from .queue import Item
 from .replica import Replica
 from .service import Service
@@ -28,13 +28,14 @@ class LocalBackend:
     """
 
     def __init__(self, specs: Sequence[ModelSpec], limits: Limits) -> None:
-        self._threads = ThreadPoolExecutor(os.cpu_count() or 1, "request")
+        workers = threads_for_files()
+        self._threads = ThreadPoolExecutor(workers, "request")
         self._replicas: list[Replica | None] = [None] * len(specs)
         self._loop: asyncio.AbstractEventLoop | None = None
         counts = Counts(len(specs))
         self.processes = counts.processes
         self.services = Services(
-            Service(spec, partial(self._submit, number), self._threads, limits, counts.statistics[number])
+            Service(spec, partial(self._submit, number), self._threads, workers, limits, counts.statistics[number])
             for number, spec in enumerate(specs)
         )
 

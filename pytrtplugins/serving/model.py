@@ -30,6 +30,7 @@ class Request:
         query: What stands behind the question mark of the address.
         id: Of this request: the client's, or a new one; it is in the answer and in logs.
         max_image_bytes: Memory that an image may take while it is decoded.
+        encoded: Whether `Model.preprocess` should leave a JPEG file for the engine's device to decode; see `Model.decodes`.
         kept: What `Model.preprocess` keeps for `Model.postprocess`.
     """
 
@@ -38,6 +39,7 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
     max_image_bytes: int = 1 << 28
+    encoded: bool = False
     kept: dict[str, Any] = field(default_factory=dict)
 
 
@@ -58,6 +60,9 @@ class Model:
             arrays have bytes as their elements. `load` may set it; where it is empty, and ``self.engine`` is an engine, they are the
             engine's.
         outputs: The same of the outputs.
+        decodes: Whether `predict` also takes JPEG files, as an array ``jpeg`` of bytes in the place of ``image``, and its device decodes
+            them. `preprocess` is told by ``request.encoded`` when that is wanted. `predict` gives ``{}`` for a file that the device
+            cannot decode: the request is preprocessed again, on the CPU.
         stacked: Whether requests are joined along their first axis, the batch. If not, `predict` gets a list of arrays by name, one for
             each request, and gives such a list: for inputs of any size.
         max_batch: Most rows of a run. None: as the server is told, else 32 where the batch is free, and requests alone where it is not.
@@ -83,6 +88,7 @@ class Model:
     file_input: ClassVar[str | None] = None
     inputs: Sequence[TensorDesc | TensorSpec] = ()
     outputs: Sequence[TensorDesc | TensorSpec] = ()
+    decodes: bool = False
     stacked: bool = True
     max_batch: int | None = None
     sizes: Sequence[int] = ()

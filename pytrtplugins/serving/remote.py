@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import FormatError, RequestError
+from ..utils.prefetch import threads_for_files
 from .control import Control
 from .packing import pack, packed_bytes, unpack
 from .queue import Item
@@ -24,6 +24,7 @@ from .versions import Services
 
 __all__ = ["RemoteBackend"]
 
+_FEWEST_THREADS = 2
 _ROOM = 4096  # bytes for an answer, where nothing is known of it yet
 _TIMES_AGAIN = 2
 _WITHOUT_ENGINE_S = 60.0
@@ -86,6 +87,7 @@ class RemoteBackend:
         block: Memory of this process, which the engine processes have too.
         counts: Of this server.
         control: To the supervisor, which hands over streams to engine processes.
+        processes: CPU processes of the server: they share the cores.
     """
 
     def __init__(
@@ -95,8 +97,10 @@ class RemoteBackend:
         block: Block,
         counts: Counts,
         control: Control,
+        processes: int = 1,
     ) -> None:
-        self._threads = ThreadPoolExecutor(min(8, os.cpu_count() or 1), "request")
+        workers = max(_FEWEST_THREADS, -(-threads_for_files() // processes))
+        self._threads = ThreadPoolExecutor(workers, "request")
         self._control, self._slots = control, Slots(block)
         self.processes = counts.processes
         self._room = [_ROOM] * len(specs)
@@ -107,7 +111,7 @@ class RemoteBackend:
         self._changes = 0
         self._changing = asyncio.Lock()
         self.services = Services(
-            Service(spec, partial(self._submit, number), self._threads, limits, counts.statistics[number])
+            Service(spec, partial(self._submit, number), self._threads, workers, limits, counts.statistics[number])
             for number, spec in enumerate(specs)
         )
 

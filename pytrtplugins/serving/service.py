@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,6 +54,7 @@ class Service:
         spec: What is served.
         submit: Takes requests to where they are computed.
         threads: Where `Model.preprocess` and `Model.postprocess` run.
+        workers: How many threads these are.
         limits: Of requests.
         statistics: Where requests are counted.
 
@@ -64,12 +65,19 @@ class Service:
     """
 
     def __init__(
-        self, spec: ModelSpec, submit: Submit, threads: Executor, limits: Limits, statistics: Statistics
+        self,
+        spec: ModelSpec,
+        submit: Submit,
+        threads: Executor,
+        workers: int,
+        limits: Limits,
+        statistics: Statistics,
     ) -> None:
         self.spec, self.limits, self.statistics = spec, limits, statistics
         self.versions: tuple[str, ...] = (spec.version,)
         self.state, self.reason = "LOADING", ""
-        self._submit, self._threads = submit, threads
+        self._submit, self._threads, self._workers = submit, threads, workers
+        self._decoding = 0  # requests in `preprocess` whose files the CPU decodes
         self._signature: Signature | None = None
         self._front: Model | None = None
 
@@ -114,14 +122,31 @@ class Service:
         Raises:
             RequestError: they do not fit together, the server is too busy, the time is over, or the model failed.
         """
+        deadline, file = None if timeout_s is None else time.monotonic() + timeout_s, self.signature.file
+        if file is not None and arrays.keys() == {file.name} and arrays[file.name].dtype.kind == "O":
+            return await self._infer_files(arrays[file.name].tolist(), priority, deadline)
+        return await self._infer(arrays, priority, deadline)
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer a request over plain HTTP: preprocess, predict, postprocess.
+
+        Raises:
+            RequestError: one of them failed.
+        """
+        stages = dict.fromkeys(("preprocess", "queue", "compute", "postprocess"), 0.0)
+        item, on_device = await self._computed(request, stages)
+        started = time.perf_counter()
+        value = await self._in_thread("postprocess", item.outputs, request)
+        stages["postprocess"] = time.perf_counter() - started
+        self.statistics.answered(stages["preprocess"], stages["postprocess"], on_device)
+        return Answer(value, stages)
+
+    async def _infer(self, arrays: Arrays, priority: int = 0, deadline: float | None = None) -> Item:
         signature, started = self.signature, time.monotonic()
-        if signature.file is not None and arrays.keys() == {signature.file.name}:
-            arrays = await self._from_files(arrays)
         self.statistics.began()
         try:
             rows = signature.rows(arrays)
             future = asyncio.get_running_loop().create_future()
-            deadline = None if timeout_s is None else started + timeout_s
             item = Item(arrays, rows, signature.key(arrays), priority or self.spec.priority, deadline, future)
             self._submit(item)
             await future
@@ -142,61 +167,57 @@ class Service:
         self.statistics.succeeded(rows, batch_rows, time.monotonic() - started, item.queued_s, item.computed_s)
         return item
 
-    async def answer(self, request: Request) -> Answer:
-        """Answer a request over plain HTTP: preprocess, predict, postprocess.
+    async def _infer_files(self, files: list[bytes], priority: int, deadline: float | None) -> Item:
+        """Preprocess files, and compute outputs for them together."""
+        joined, started, on_device = self.signature.joined, time.perf_counter(), False
+        if (len(files) != 1 and not joined) or not files:
+            raise RequestError(f"expected {'files' if joined else 'one file'}, found {len(files)}")
+        requests = [Request(data, max_image_bytes=self.limits.image_bytes) for data in files]
+        stages = dict.fromkeys(("preprocess", "queue", "compute"), 0.0)
+        if len(requests) == 1:
+            item, on_device = await self._computed(requests[0], stages, priority, deadline)
+        else:
+            parts = await asyncio.gather(*map(self._preprocessed, requests))
+            stages["preprocess"] = time.perf_counter() - started
+            item = await self._infer(
+                {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, priority, deadline
+            )
+        self.statistics.answered(stages["preprocess"], 0.0, on_device)
+        return item
 
-        Raises:
-            RequestError: one of them failed.
-        """
-        _, loop = self.signature, asyncio.get_running_loop()
-        front = self._front
-        assert front is not None
-        times = [time.monotonic()]
-        arrays = await loop.run_in_executor(self._threads, self._run, front, "preprocess", request)
-        times.append(time.monotonic())
-        item = await self.infer(arrays)
-        times.append(time.monotonic())
-        value = await loop.run_in_executor(self._threads, self._run, front, "postprocess", item.outputs, request)
-        times.append(time.monotonic())
-        preprocess_s, postprocess_s = times[1] - times[0], times[3] - times[2]
+    async def _computed(
+        self, request: Request, stages: dict[str, float], priority: int = 0, deadline: float | None = None
+    ) -> tuple[Item, bool]:
+        """Preprocess and predict; whether the engine's device decoded the file. Adds to the seconds of the stages."""
+        encoded = self.signature.decodes and (self.spec.decode == "gpu" or self._decoding >= self._workers)
+        while True:
+            started = time.perf_counter()
+            arrays = await self._preprocessed(replace(request, encoded=encoded))
+            stages["preprocess"] += time.perf_counter() - started
+            item = await self._infer(arrays, priority, deadline)
+            stages["queue"] += item.queued_s
+            stages["compute"] += item.computed_s
+            if item.outputs or not encoded:
+                return item, encoded and "jpeg" in arrays
+            encoded = False  # the device cannot decode the file
+
+    async def _preprocessed(self, request: Request) -> Arrays:
+        on_cpu = not request.encoded
+        self._decoding += on_cpu
+        try:
+            arrays: Arrays = await self._in_thread("preprocess", request)
+        finally:
+            self._decoding -= on_cpu
+        return arrays
+
+    async def _in_thread(self, method: str, *arguments: Any) -> Any:
+        assert self._front is not None  # a model that has a signature has one
+        loop, started = asyncio.get_running_loop(), time.monotonic()
+        found = await loop.run_in_executor(self._threads, self._run, self._front, method, *arguments)
         exchange = CURRENT.get()
         if exchange is not None:
-            exchange.did("preprocess", *times[:2])
-            exchange.did("postprocess", *times[2:])
-        self.statistics.answered(preprocess_s, postprocess_s)
-        stages = {
-            "preprocess": preprocess_s,
-            "queue": item.queued_s,
-            "compute": item.computed_s,
-            "postprocess": postprocess_s,
-        }
-        return Answer(value, stages)
-
-    async def _from_files(self, arrays: Arrays) -> Arrays:
-        """Preprocess files, if they are some."""
-        (files,) = arrays.values()
-        if files.dtype.kind != "O":
-            return arrays
-        if (len(files) != 1 and not self.signature.joined) or not len(files):
-            raise RequestError(f"expected {'files' if self.signature.joined else 'one file'}, found {len(files)}")
-        loop, front, started = asyncio.get_running_loop(), self._front, time.perf_counter()
-        assert front is not None
-        parts = await asyncio.gather(
-            *(
-                loop.run_in_executor(
-                    self._threads,
-                    self._run,
-                    front,
-                    "preprocess",
-                    Request(data, max_image_bytes=self.limits.image_bytes),
-                )
-                for data in files.tolist()
-            )
-        )
-        self.statistics.answered(time.perf_counter() - started, 0.0)
-        return (
-            parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        )
+            exchange.did(method, started, time.monotonic())
+        return found
 
     def _run(self, front: Model, method: str, *arguments: Any) -> Any:
         try:

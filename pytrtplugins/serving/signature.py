@@ -31,6 +31,7 @@ class Signature:
         sizes: Batches that the engine has; empty: any.
         platform: What computes it.
         detects: As `Model.detects`.
+        decodes: As `Model.decodes`.
         facts: As `Model.facts`.
         file_input: As `Model.file_input`.
     """
@@ -42,6 +43,7 @@ class Signature:
     sizes: tuple[int, ...] = ()
     platform: str = "python"
     detects: bool = False
+    decodes: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
     file_input: str | None = None
 
@@ -95,6 +97,7 @@ class Signature:
             tuple(sorted(sizes or model.sizes)),
             platform,
             model.detects,
+            model.decodes,
             facts,
             model.file_input,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from ..errors import UsageError
 from ..utils.declared import check_fields
@@ -44,6 +44,8 @@ class ModelSpec:
         queue: Most requests that wait; further ones are refused.
         priority: Of requests that say none; lower numbers go first.
         version: A whole number as text, in addresses.
+        decode: Who decodes JPEG files for a detector: ``cpu``; ``gpu``, the GPU of engine ``cuda``; ``auto``, the GPU too, where it can
+            and all threads that decode are busy.
 
     Raises:
         UsageError: a value has another type, or is outside of its limits.
@@ -59,6 +61,7 @@ class ModelSpec:
     queue: Annotated[int, Whole(1, _MOST_WAITING)] = 256
     priority: Annotated[int, Whole(1, MAX_PRIORITY)] = 10
     version: str = "1"
+    decode: Literal["auto", "cpu", "gpu"] = "auto"
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -16,7 +16,12 @@ ROLES = ("cpu", "engine")
 
 _NAMES = (
     *("succeeded", "failed", "refused", "late", "rows", "batches", "total_ns", "queue_ns", "compute_ns"),
-    *("plain", "preprocess_ns", "postprocess_ns"),  # of requests that went through `preprocess` and `postprocess`
+    *(
+        "plain",
+        "preprocess_ns",
+        "postprocess_ns",
+        "on_device",
+    ),  # of requests that went through `preprocess` and `postprocess`
     *("in_flight", "waiting"),  # now, not since the start
 )
 _FIELDS = {name: index for index, name in enumerate(_NAMES)}
@@ -75,12 +80,19 @@ class Statistics:
             own[5] += 1
             own[_ROWS + bisect_left(BATCHES, batch_rows)] += 1
 
-    def answered(self, preprocess_s: float, postprocess_s: float) -> None:
-        """Count a request that also went through the model's `preprocess` and `postprocess`, and how long these took."""
+    def answered(self, preprocess_s: float, postprocess_s: float, on_device: bool = False) -> None:
+        """Count a request that also went through the model's `preprocess` and `postprocess`.
+
+        Args:
+            preprocess_s: Seconds that the first took.
+            postprocess_s: Seconds that the second took.
+            on_device: Whether the engine's device decoded its file.
+        """
         own = self._own
         own[_FIELDS["plain"]] += 1
         own[_FIELDS["preprocess_ns"]] += int(1e9 * preprocess_s)
         own[_FIELDS["postprocess_ns"]] += int(1e9 * postprocess_s)
+        own[_FIELDS["on_device"]] += on_device
 
     def failed(self, status: int) -> None:
         """Count a request that got an error, with HTTP's code of it."""

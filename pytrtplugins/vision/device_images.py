@@ -12,10 +12,10 @@ from typing import Any, Protocol
 
 from ..errors import ImageError
 from ..utils.prefetch import map_ahead, take_ahead
-from .image import MAX_BYTES, Image, decode_image, read_image_file
-from .jpeg import Memory, read_header
+from .image import MAX_BYTES, Image, decode_image, read_image_file, read_usual_header
+from .jpeg import JpegHeader, Memory
 
-__all__ = ["DeviceImage", "ImageDecoder", "decode_in_batches"]
+__all__ = ["DeviceImage", "ImageDecoder", "decode_in_batches", "for_device"]
 
 _MOST_IMAGES, _MOST_BYTES = 32, 256 << 20  # of a batch
 _LONGEST_SIDE = 32767
@@ -108,14 +108,18 @@ def decode_in_batches(
             yield from batch
 
 
+def for_device(data: bytes, max_bytes: int = MAX_BYTES) -> JpegHeader | None:
+    """The header of a JPEG file that a device may be asked to decode; None where the host decodes, or has the error."""
+    header = read_usual_header(data, max_bytes)
+    return header if header is not None and max(header.width, header.height) <= _LONGEST_SIDE else None
+
+
 def _read(path: Path, memory: Memory) -> _Jpeg | Image | ImageError:
     try:
         data = read_image_file(path)
-        header = read_header(data)
+        header = for_device(data)
         if header is not None:
-            size = header.width * header.height * 3
-            if max(header.width, header.height) <= _LONGEST_SIDE and size <= MAX_BYTES:
-                return _Jpeg(path, data, size)
+            return _Jpeg(path, data, header.width * header.height * 3)
         return decode_image(data, path, memory=memory)
     except ImageError as error:
         return error

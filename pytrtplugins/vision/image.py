@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import ImageError
 from ..utils.files import check_target, read_regular, read_stdin, write_atomic
 from ..utils.optional import require
-from .jpeg import Memory, decode_jpeg, empty, read_header
+from .jpeg import SIDEWAYS, JpegHeader, Memory, decode_jpeg, empty, read_header
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
@@ -27,6 +27,7 @@ __all__ = [
     "decode_image",
     "load_image",
     "read_image_file",
+    "read_usual_header",
     "save_image",
 ]
 
@@ -117,8 +118,8 @@ def decode_image(
     Raises:
         ImageError: the bytes are not one whole image, or one that would take too much memory.
     """
-    header = read_header(data)
-    if header is not None and _needed((header.width, header.height), header.mode) <= min(max_bytes, MAX_BYTES):
+    header = read_usual_header(data, max_bytes)
+    if header is not None:
         orientation = header.orientation if exif else 1
         pixels = decode_jpeg(data, header, memory if orientation == 1 else empty)
         if pixels is not None:
@@ -153,6 +154,17 @@ def decode_image(
             f"image {str(name)!r}: damaged or truncated ({len(data):,} bytes; {str(error)[:200]}).\nDo: fetch the file again",
             path=Path(name),
         ) from error
+
+
+def read_usual_header(data: bytes, max_bytes: int = MAX_BYTES) -> JpegHeader | None:
+    """What a JPEG file says, if it is a usual one that takes no more memory than it may while it is decoded; else None.
+
+    Nothing is decoded. For other files `decode_image` has the error.
+    """
+    header = read_header(data)
+    if header is None or _needed((header.width, header.height), header.mode) > min(max_bytes, MAX_BYTES):
+        return None
+    return header
 
 
 def save_image(image: Image, path: str | Path) -> None:
@@ -233,7 +245,7 @@ def _orientation(image: PillowImage) -> int:
 
 def _upright(image: Image, orientation: int) -> Image:
     """Undo one of EXIF's eight orientations."""
-    if orientation in (5, 6, 7, 8):
+    if orientation in SIDEWAYS:
         image = image.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
         image = image[::-1]

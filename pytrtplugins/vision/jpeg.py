@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..errors import MissingExtraError
 from ..utils.optional import require
 
-__all__ = ["JpegHeader", "Memory", "decode_jpeg", "empty", "read_header"]
+__all__ = ["SIDEWAYS", "JpegHeader", "Memory", "decode_jpeg", "empty", "read_header"]
 
 Bytes = npt.NDArray[np.uint8]
 Memory = Callable[[int], Bytes]
@@ -27,6 +27,8 @@ _PART = 1 << 16  # bytes that are looked at in one go: arrays of this size are m
 _MODES = {1: "L", 3: "RGB"}
 _EXIF, _XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/"
 _ORIENTATION, _SHORT = 0x0112, 3  # a tag of EXIF, and its type
+SIDEWAYS = (5, 6, 7, 8)
+"""Orientations of EXIF that exchange width and height."""
 _IN_SCANS = frozenset((0xFF, *range(0xD0, 0xD8)))  # padding, restarts
 _BETWEEN_SCANS = frozenset((0xC4, _SCAN))  # of progressive files: tables, the next scan
 
@@ -55,6 +57,11 @@ class JpegHeader:
     orientation: int
     scan: int
     progressive: bool
+
+    @property
+    def upright_size(self) -> tuple[int, int]:
+        """(width, height) once the orientation is undone."""
+        return (self.height, self.width) if self.orientation in SIDEWAYS else (self.width, self.height)
 
 
 def read_header(data: bytes) -> JpegHeader | None:

@@ -78,3 +78,7 @@ def test_a_head_that_is_known_is_checked_against_each_memory():
     assert unpack(memoryview(memory))["x"].shape == (100,)
     with pytest.raises(FormatError, match="expected 512 bytes, found 128"):
         unpack(memoryview(memory)[:128])
+
+
+def test_no_arrays_at_all_are_a_form_too():
+    assert unpack(memoryview(packed({}))) == {}

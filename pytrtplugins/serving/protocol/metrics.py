@@ -83,6 +83,14 @@ def _of_models(core: Any, services: Sequence[Service], totals: Sequence[dict[str
         for stage, counted in _STAGES.items():
             stages.add_metric([*labels, stage], total[counted], total[f"{stage}_ns"] * 1e-9)
     yield stages
+    images = core.CounterMetricFamily(
+        "pytrt_images", "Images that detectors answered, by who decoded them.", labels=[*_LABELS, "decoder"]
+    )
+    for service, (labels, total) in zip(services, found, strict=True):
+        if service.ready and service.signature.detects:
+            images.add_metric([*labels, "cpu"], total["plain"] - total["on_device"])
+            images.add_metric([*labels, "gpu"], total["on_device"])
+    yield images
     ready = core.GaugeMetricFamily("pytrt_ready", "Whether the model takes requests.", labels=_LABELS)
     for service in services:
         ready.add_metric(_labels(service), int(service.ready))

@@ -21,10 +21,22 @@ from .copier import Copier
 from .elements import stored
 from .layout import FP8, Format, as_bytes, as_rows
 
-__all__ = ["Copies", "CudaDevice", "Device", "HostDevice", "Tensor", "bytes_of", "rows_of", "tensor_at"]
+__all__ = [
+    "NETWORK_PRIORITY",
+    "Copies",
+    "CudaDevice",
+    "Device",
+    "HostDevice",
+    "Tensor",
+    "bytes_of",
+    "rows_of",
+    "tensor_at",
+]
 
 _CURRENT = nullcontext()
 _PINNED = 1  # cudaMemoryTypeHost
+NETWORK_PRIORITY = -1
+"""Of streams with a network's kernels: they go before those on other streams, such as of decoding, whose priority is 0."""
 _OLDEST = 75
 """Compute capability that cuDNN 9 and the kernels of nhwc.cu need."""
 
@@ -339,7 +351,7 @@ class CudaDevice:
 
     def new_streams(self, count: int) -> list[Any]:
         """Streams that do not wait for the default one."""
-        return [self.xp.cuda.Stream(non_blocking=True) for _ in range(count)]
+        return [self.xp.cuda.Stream(non_blocking=True, priority=NETWORK_PRIORITY) for _ in range(count)]
 
 
 def tensor_at(xp: Any, memory: Any, offset: int, form: Format) -> Tensor:

@@ -12,6 +12,7 @@ from ....tensor import bind_dims
 from ....vision.device_images import ImageDecoder
 from ....vision.jpeg import Memory
 from ...base.detection import Boxes, DetectionContext, Pixels, Timings
+from ..device.device import NETWORK_PRIORITY
 from .decoding import JpegDecoder
 from .image_run import ImageRun
 from .staging import image_memory
@@ -40,7 +41,7 @@ class CudaDetection(DetectionContext):
         self._batches = (dims[0],) if isinstance(dims[0], int) else tuple(sorted(free))
         self._runs: dict[int, ImageRun] = {}
         with self.engine.device.current():
-            self._stream = self._cupy.cuda.Stream(non_blocking=True)
+            self._stream = self._cupy.cuda.Stream(non_blocking=True, priority=NETWORK_PRIORITY)
 
     @property
     def memory(self) -> Memory:

@@ -33,9 +33,9 @@ class Graph:
 class Stream(nullcontext):
     """Counts what is captured; work is done when it is queued."""
 
-    def __init__(self, non_blocking):
+    def __init__(self, non_blocking, priority=0):
         super().__init__()
-        self.graphs = []
+        self.graphs, self.priority = [], priority
 
     def synchronize(self):
         pass
