@@ -1,0 +1,131 @@
+"""A mixed load for a while, with engine processes killed at random: what is lost, what is wrong, what happens to memory.
+
+Each answer is compared with what NumPy, or the library's detector, makes of the request. The exit code is 1 if one is lost or wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.numbers import Real, Whole
+
+from .load import Clients, Outcome
+from .mixed import mixed, start
+from .photos import photos
+from .processes import descriptors, tree
+from .servers import Server, free_port
+
+_SAMPLE_S = 2.0
+RATES = {"tiny tensors": 60.0, "images as tensors": 6.0, "photos": 4.0, "wrong requests": 16.0, "gRPC": 20.0}
+
+
+def main() -> int:
+    """Run; gives the exit code."""
+    given = _arguments()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        grpc_port = free_port()
+        load = mixed(folder, photos(given.photos), {kind: rate * given.load for kind, rate in RATES.items()})
+        clients = stack.enter_context(Clients(len(RATES)))
+        server = stack.enter_context(start(folder, grpc_port, given.cpu, given.gpu))
+        begun = time.monotonic()
+        futures = load.begin(clients, server, grpc_port, 60 * given.minutes)
+        watched = _watched(server, begun + 60 * given.minutes, given.kill_every, random.Random(given.seed))
+        found = {kind: future.result() for kind, future in futures.items()}
+        printed = server.output()
+    said = report(found, watched, given.minutes)
+    print(said)
+    if given.json:
+        write_atomic(given.json, json.dumps({"text": said, **watched}).encode())
+    bad = sum(each.lost + sum(each.wrong.values()) for each in found.values())
+    if bad:
+        print(printed[-4000:], file=sys.stderr)
+    return int(bad > 0)
+
+
+def report(found: dict[str, Outcome], watched: dict[str, list[float]], minutes: float) -> str:
+    """Tables in Markdown."""
+    lines = [
+        "| requests | sent | answered as expected | lost | wrong | p50 ms | p99 ms | slowest ms |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for kind, each in found.items():
+        wrong = ", ".join(f"{count} with status {status}" for status, count in sorted(each.wrong.items())) or "0"
+        lines.append(
+            f"| {kind} | {each.sent:,} | {len(each.latencies_s):,} | {each.lost} | {wrong} | {each.quantile_ms(0.5):.1f} "
+            f"| {each.quantile_ms(0.99):.1f} | {each.quantile_ms(1):.0f} |"
+        )
+    seconds, memory = np.array(watched["seconds"]), np.array(watched["mib"])
+    settled = seconds > seconds[-1] / 3
+    slope = np.polyfit(seconds[settled], memory[settled], 1)[0] * 3600 if settled.sum() > 2 else float("nan")
+    middle = (
+        [float(np.median(part)) for part in np.array_split(memory[settled], 2)] if settled.sum() > 1 else [0.0, 0.0]
+    )
+    lines += [
+        "",
+        f"{minutes:g} minutes, {len(watched['killed_s'])} engine processes killed. Memory of all processes (PSS): {memory[0]:.0f} MiB at "
+        f"the start; after the first third {middle[0]:.0f} MiB, then {middle[1]:.0f} MiB (medians of the halves), slope {slope:+.0f} MiB "
+        f"an hour. Open files: {watched['files'][0]:.0f} at the start, {watched['files'][-1]:.0f} at the end.",
+    ]
+    return "\n".join(lines)
+
+
+def _watched(server: Server, until: float, kill_every: float, chance: random.Random) -> dict[str, list[float]]:
+    """Sample memory, and kill engine processes, until a time."""
+    found: dict[str, list[float]] = {"seconds": [], "mib": [], "files": [], "killed_s": []}
+    begun = time.monotonic()
+    next_kill = begun + kill_every
+    while (now := time.monotonic()) < until:
+        if kill_every and now >= next_kill:
+            engines = engine_pids(server)
+            if engines:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(chance.choice(engines), signal.SIGKILL)
+                found["killed_s"].append(now - begun)
+            next_kill = now + kill_every * chance.uniform(0.5, 1.5)
+        found["seconds"].append(now - begun)
+        found["mib"].append(server.pss_bytes() / (1 << 20))
+        found["files"].append(sum(map(descriptors, server.pids())))
+        time.sleep(_SAMPLE_S)
+    return found
+
+
+def engine_pids(server: Server) -> list[int]:
+    """Of the processes that have the models."""
+    found = []
+    for pid in tree(server.process.pid):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if json.loads(words[3])["role"] == "engine":
+                found.append(pid)
+    return found
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.soak", description=__doc__)
+    add = parser.add_argument
+    add("--minutes", type=Real(0, 10_000), default=10.0, help="default: %(default)s")
+    add("--kill-every", type=Real(0, 100_000), default=20.0, metavar="SECONDS", help="on average; 0: never")
+    add("--cpu", type=Whole(1, 256), default=1, help="CPU processes (default: %(default)s)")
+    add("--gpu", type=Whole(1, 256), default=2, help="engine processes (default: %(default)s)")
+    add("--load", type=Real(0, 1000), default=1.0, help="times the usual rates (106 requests a second)")
+    add("--photos", type=Path, metavar="FOLDER", help="with .jpg files; default: scikit-image's")
+    add("--seed", type=Whole(0, 1 << 30), default=1, help="of the times of kills")
+    add("--json", type=Path, metavar="FILE", help="write the tables and the samples of memory")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
