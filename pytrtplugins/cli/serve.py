@@ -187,7 +187,10 @@ def command(
     if check_only:
         check(specs)
         return Result(
-            Checked(tuple(CheckedModel(each.name, each.version, each.target) for each in specs)), _print_checked
+            Checked(
+                tuple(CheckedModel(each.name, each.version, each.target, each.share, each.shadow) for each in specs)
+            ),
+            _print_checked,
         )
     counts = serve(
         specs,
@@ -221,7 +224,8 @@ def _text(path: Path | None) -> str | None:
 
 def _print_checked(found: Checked) -> None:
     for each in found.models:
-        print(f"{each.name}, version {each.version}: {each.target}")
+        role = ", a shadow" if each.shadow else f", for {100 * each.share:g} % of the requests" if each.share else ""
+        print(f"{each.name}, version {each.version}: {each.target}{role}")
 
 
 def _print_served(found: Served) -> None:

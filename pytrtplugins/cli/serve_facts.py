@@ -49,11 +49,15 @@ class CheckedModel:
         name: In addresses.
         version: In addresses.
         target: A file, or ``module:Class``.
+        share: Of the requests that name no version.
+        shadow: Whether it gets copies of requests.
     """
 
     name: str
     version: str
     target: str
+    share: float
+    shadow: bool
 
 
 @dataclass(frozen=True)

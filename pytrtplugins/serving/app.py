@@ -17,6 +17,7 @@ from .protocol.infer import Codec
 from .protocol.memory import Memory
 from .service import Service
 from .spec import Limits
+from .versions import Choice
 from .whole import WHOLE
 
 __all__ = ["App"]
@@ -39,9 +40,9 @@ class App:
     def __init__(self, backend: Backend, limits: Limits, board: Board | None = None) -> None:
         self.backend, self.limits = backend, limits
         self.memory = Memory(limits, board)
-        self._short = {f"/v2/models/{name}/infer": service for name, service in backend.services.items()}
+        self._short = {f"/v2/models/{name}/infer": choice for name, choice in backend.services.choices().items()}
         for service in backend.services.every:
-            self._short[f"/v2/models/{service.name}/versions/{service.spec.version}/infer"] = service
+            self._short[f"/v2/models/{service.name}/versions/{service.spec.version}/infer"] = Choice(service)
         self._codecs: dict[Service, Codec] = {}
         others = [*extensions.routes(self.memory, limits), *plain.routes(backend, limits), *page.routes()]
         self._others = v2.with_routes(backend, limits, others)
@@ -49,9 +50,9 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http":
-            service = self._short.get(scope["path"])
-            if service is not None and scope["method"] == "POST":
-                await self._infer(service, scope, receive, send)
+            choice = self._short.get(scope["path"])
+            if choice is not None and scope["method"] == "POST":
+                await self._infer(choice(), scope, receive, send)
             else:
                 await self._others(scope, receive, send)
         elif scope["type"] == "lifespan":

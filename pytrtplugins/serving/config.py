@@ -20,7 +20,7 @@ TABLES = ("models", "limits")
 """Tables of a file that are not options of commands."""
 
 _VERSIONS = "versions"
-_OWN = ("target", "version")
+_OWN = ("target", "version", "share", "shadow")
 """What a version does not take over from the table of its model."""
 
 

@@ -86,7 +86,7 @@ class LocalBackend:
 
     def _submit(self, number: int, item: Item) -> None:
         replica = self._replicas[number]
-        assert replica is not None
+        assert replica is not None  # else the service is closed
         replica.queue.put(item)
 
     def _deliver(self, items: list[Item]) -> None:

@@ -169,6 +169,8 @@ class RemoteBackend:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def _submit(self, number: int, item: Item) -> None:
+        if self.services.every[number].spec.shadow and 2 * self._slots.free < self._slots.block.units:
+            raise RequestError("half of the memory for requests is in use: there is no room for copies", status=429)
         self._place(_Call(item, number))
 
     def _place(self, call: _Call) -> None:
@@ -287,7 +289,9 @@ class RemoteBackend:
             self._told.pop(key).set_result("")
         for call in list(link.calls.values()):
             call.again += 1
-            if call.again > _TIMES_AGAIN:
+            if self.services.every[call.model].spec.shadow:  # it may be what ends processes, and nobody waits for it
+                self._fail(call, RequestError("the engine process died while it computed this copy", status=500))
+            elif call.again > _TIMES_AGAIN:
                 text = f"the engine process died {call.again} times while it computed this request"
                 self._fail(call, RequestError(text, status=500))
             else:

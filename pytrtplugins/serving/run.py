@@ -71,15 +71,16 @@ def serve(
         For each model and each version of it how many requests it got, by outcome, and batches it ran.
 
     Raises:
-        UsageError: the port is taken, two models have one name and version, or a file or class is not there.
+        UsageError: the port is taken, the versions of a model cannot be served together, or a file or class is not there.
         PytrtpluginsError: a model cannot be loaded.
     """
     from .access_check import check_access
     from .local import LocalBackend  # here: asyncio and what builds on it are imported by no other command of pytrt
     from .server import BACKLOG, bind, serve_app
     from .supervisor import Supervisor
+    from .versions import check_versions
 
-    _check_names(specs)
+    check_versions(specs)
     names = list(dict.fromkeys(spec.name for spec in specs))
     limits, access, announce = limits or Limits(), access or Access(), announce or _print_at_once
     cpu = default_cpu_processes() if cpu is None else cpu
@@ -110,27 +111,17 @@ def check(specs: Sequence[ModelSpec]) -> None:
     """Look whether models can be served, without loading them.
 
     Raises:
-        UsageError: two models have one name and version, or a file or class is not there.
+        UsageError: the versions of a model cannot be served together, or a file or class is not there.
     """
     from .defaults import target_file  # engines take longer to import than all else here
+    from .versions import check_versions
 
-    _check_names(specs)
+    check_versions(specs)
     for spec in specs:
         if names_code(spec.target):
             model_class(spec.target)
         else:
             target_file(spec.target)
-
-
-def _check_names(specs: Sequence[ModelSpec]) -> None:
-    seen = set()
-    for spec in specs:
-        if (spec.name, spec.version) in seen:
-            raise UsageError(
-                f"two models are named {spec.name!r}, and have version {spec.version}.\n"
-                f"Do: pytrt serve a={specs[0].target} b={specs[-1].target}, or give one another version in the file"
-            )
-        seen.add((spec.name, spec.version))
 
 
 def _by_version(specs: Sequence[ModelSpec], statistics: Sequence[Statistics]) -> dict[str, dict[str, dict[str, int]]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,6 +62,7 @@ class Service:
 
     Attributes:
         versions: Of its model, the oldest first; its own is among them.
+        shadows: Versions of its model that get a copy of each request.
         state: ``READY``, ``LOADING`` or ``UNAVAILABLE``.
         reason: Why it is not ready.
     """
@@ -75,6 +78,8 @@ class Service:
     ) -> None:
         self.spec, self.limits, self.statistics = spec, limits, statistics
         self.versions: tuple[str, ...] = (spec.version,)
+        self.shadows: tuple[Service, ...] = ()
+        self._copies = 0
         self.state, self.reason = "LOADING", ""
         self._submit, self._threads, self._workers = submit, threads, workers
         self._decoding = 0  # requests in `preprocess` whose files the CPU decodes
@@ -143,29 +148,73 @@ class Service:
 
     async def _infer(self, arrays: Arrays, priority: int = 0, deadline: float | None = None) -> Item:
         signature, started = self.signature, time.monotonic()
+        item = self._begin(arrays, signature, priority, deadline)
+        for shadow in self.shadows:
+            shadow.copy(arrays, signature)
+        try:
+            await item.token
+        except asyncio.CancelledError:
+            self.statistics.ended()
+            raise
+        self._end(item, started)
+        exchange = CURRENT.get()
+        if exchange is not None:
+            exchange.computed(item, started)
+        return item
+
+    def copy(self, arrays: Arrays, signature: Signature) -> None:
+        """Compute a copy of a request that another version took, and throw the answer away; it is dropped where there is no room."""
+        own = self._signature
+        if not self.ready or own is None:
+            self.statistics.failed(503)
+        elif (signature.inputs, signature.decodes) != (own.inputs, own.decodes):
+            self.statistics.failed(400)
+        elif self._copies >= self.spec.queue:
+            self.statistics.failed(429)
+        else:
+            with suppress(RequestError):  # it is counted
+                item = self._begin(arrays, own)
+                self._copies += 1
+                item.token.add_done_callback(partial(self._copied, item, time.monotonic()))
+
+    def _copied(self, item: Item, started: float, future: Any) -> None:
+        self._copies -= 1
+        with suppress(RequestError):  # it is counted
+            self._end(item, started)
+
+    def _begin(self, arrays: Arrays, signature: Signature, priority: int = 0, deadline: float | None = None) -> Item:
+        """Hand a request over; `_end` must follow once its future is set.
+
+        Raises:
+            RequestError: its inputs do not fit together, or there is no room.
+        """
         self.statistics.began()
         try:
             rows = signature.rows(arrays)
             future = asyncio.get_running_loop().create_future()
             item = Item(arrays, rows, signature.key(arrays), priority or self.spec.priority, deadline, future)
             self._submit(item)
-            await future
-            if item.error is not None:
-                raise item.error
+            return item
         except UsageError as error:
-            self.statistics.failed(400)
-            raise RequestError(str(error), status=400) from None
+            told = RequestError(str(error), status=400)
         except RequestError as error:
-            self.statistics.failed(error.status)
-            raise
-        finally:
-            self.statistics.ended()
-        exchange = CURRENT.get()
-        if exchange is not None:
-            exchange.computed(item, started)
+            told = error
+        self.statistics.ended()
+        self.statistics.failed(told.status)
+        raise told
+
+    def _end(self, item: Item, started: float) -> None:
+        """Count a request that is done.
+
+        Raises:
+            RequestError: it failed.
+        """
+        self.statistics.ended()
+        if item.error is not None:
+            self.statistics.failed(item.error.status if isinstance(item.error, RequestError) else 500)
+            raise item.error
         batch_rows = item.batch_rows if item.leads else 0
-        self.statistics.succeeded(rows, batch_rows, time.monotonic() - started, item.queued_s, item.computed_s)
-        return item
+        self.statistics.succeeded(item.rows, batch_rows, time.monotonic() - started, item.queued_s, item.computed_s)
 
     async def _infer_files(self, files: list[bytes], priority: int, deadline: float | None) -> Item:
         """Preprocess files, and compute outputs for them together."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from ..errors import UsageError
 from ..utils.declared import check_fields
-from ..utils.numbers import Real, Whole
+from ..utils.numbers import SHARE, Real, Whole
 
 __all__ = ["MAX_PRIORITY", "MOST_ROWS", "Limits", "ModelSpec", "is_name"]
 
@@ -46,6 +46,8 @@ class ModelSpec:
         version: A whole number as text, in addresses.
         decode: Who decodes JPEG files for a detector: ``cpu``; ``gpu``, the GPU of engine ``cuda``; ``auto``, the GPU too, where it can
             and all threads that decode are busy.
+        share: Of the requests that name no version, those that this one answers, a canary; the default version answers the rest.
+        shadow: Whether it gets a copy of each request that another version of the model takes, and its answers are thrown away.
 
     Raises:
         UsageError: a value has another type, or is outside of its limits.
@@ -62,6 +64,8 @@ class ModelSpec:
     priority: Annotated[int, Whole(1, MAX_PRIORITY)] = 10
     version: str = "1"
     decode: Literal["auto", "cpu", "gpu"] = "auto"
+    share: Annotated[float, SHARE] = 0.0
+    shadow: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -74,6 +78,8 @@ class ModelSpec:
             raise UsageError(
                 f"ModelSpec.version: expected a whole number from 1 on as text, found {self.version[:40]!r}"
             )
+        if self.share and self.shadow:
+            raise UsageError("ModelSpec.share: a shadow answers no requests: give share or shadow, not both")
 
 
 @dataclass(frozen=True)

@@ -105,10 +105,18 @@ def test_a_file_says_what_is_served_and_the_command_line_wins(served, file):
 
 def test_check_says_what_would_be_served_and_serves_nothing(served, file, capsys):
     (file.parent / "net.onnx").write_bytes(b"")
+    rows = (("2", "share = 0.1"), ("3", "shadow = true"))
+    versions = "".join(
+        f"[[models.net.versions]]\nversion = '{number}'\ntarget = 'tests.serving.served:Double'\n{line}\n"
+        for number, line in rows
+    )
+    file.write_text(FILE + versions)
     code, calls = served("--config", file, "--check")
     assert (code, calls) == (0, [])
     assert capsys.readouterr().out == (
         f"double, version 1: tests.serving.served:Double\nnet, version 1: {file.parent / 'net.onnx'}\n"
+        "net, version 2: tests.serving.served:Double, for 10 % of the requests\n"
+        "net, version 3: tests.serving.served:Double, a shadow\n"
     )
 
 

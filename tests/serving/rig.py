@@ -63,13 +63,13 @@ class Rig:
         links = len(self.threads)
         self.do(self.until(lambda: sum(len(each.ready) == len(self.specs) for each in self.backend._links) >= links))
 
-    def played(self):
-        """The engine's end of a stream, which says that it has the first model."""
+    def played(self, number=0):
+        """The engine's end of a stream, which says that it has one model."""
         end = self.stream()
         data = {"signature": Signature.of(Double(), None).to_json(), "reason": ""}
-        end.sendall(write_record(Record(Kind.STATE, 0), data))
-        ready = len([link for link in self.backend._links if 0 in link.ready])
-        self.do(self.until(lambda: len([link for link in self.backend._links if 0 in link.ready]) > ready))
+        end.sendall(write_record(Record(Kind.STATE, number), data))
+        ready = len([link for link in self.backend._links if number in link.ready])
+        self.do(self.until(lambda: len([link for link in self.backend._links if number in link.ready]) > ready))
         return end
 
     async def until(self, true):

@@ -7,7 +7,7 @@ import pytest
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Limits, ModelSpec
 from pytrtplugins.serving.replica import Replica, model_class
-from pytrtplugins.serving.run import read_target, serve
+from pytrtplugins.serving.run import check, read_target, serve
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,24 @@ def test_a_class_that_is_no_model_is_refused_with_those_that_are():
 def test_two_models_of_one_name_are_refused():
     with pytest.raises(UsageError, match="two models are named 'a'"):
         serve([ModelSpec("a", "x.engine"), ModelSpec("a", "y.engine")])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([{"share": 0.5}, {"shadow": True}], "model 'a': one version must have neither share nor shadow"),
+        ([{}, {"share": 0.5}, {"share": 0.6}], "model 'a': the shares of its versions are more than 1"),
+    ],
+)
+def test_versions_that_cannot_be_served_together_are_refused(options, said):
+    specs = [ModelSpec("a", "x.engine", version=str(1 + number), **each) for number, each in enumerate(options)]
+    with pytest.raises(UsageError, match=said):
+        check(specs)
+
+
+def test_a_canary_is_no_shadow():
+    with pytest.raises(UsageError, match="give share or shadow, not both"):
+        ModelSpec("a", "x.engine", share=0.1, shadow=True)
 
 
 def test_a_load_that_raises_is_one_line_and_the_command_that_shows_more():

@@ -91,7 +91,7 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
     service = backend.services.find
 
     async def infer(request: Any, left_s: float | None) -> Any:
-        model = service(request.model_name, request.model_version)
+        model = backend.services.pick(request.model_name, request.model_version)
         reader = codec(model)
         call, arrays = _read(reader, request)
         waits = [each for each in (call.timeout_s, left_s) if each is not None]

@@ -62,11 +62,11 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
             raise RequestError(
                 f"no detector {name!r} is served" if name else "no model that is served is a detector", status=404
             )
-        return await answer(detectors[name], request)
+        return await answer(services.pick(name), request)
 
     async def predict(request: Request) -> Response:
         path = request.path_params
-        return await answer(services.find(path["model"], path.get("version", "")), request)
+        return await answer(services.pick(path["model"], path.get("version", "")), request)
 
     async def show_metrics(request: Request) -> Response:
         written = await asyncio.to_thread(metrics.text, backend)
