@@ -22,7 +22,7 @@ ROOMS = (
     ("engines",),
     ("bench", "check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),
     ("models",),
-    ("serving",),
+    ("serving", "tables"),
     ("cli",),
     ("__main__",),
 )

@@ -48,6 +48,7 @@ def command() -> Any:
         run,
         serve,
         serve_key,
+        table,
     )
     from .app import app
     from .common import add_options

@@ -13,9 +13,9 @@ from ..calibration import CalibrationTable
 from ..engines.base.engine import Engine
 from ..errors import NoDataError, UsageError
 from ..passes import CODES, LayerPrecision, Precisions, layer_names
+from ..utils.journal import Journal
 from ..utils.notebook import view
 from .interventions import Intervention, interventions, modelled_us
-from .journal import Journal
 from .measure import LayerError, Measurer
 from .network import Network, Sample
 from .submodels import Layer

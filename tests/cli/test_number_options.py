@@ -79,6 +79,11 @@ COMMANDS = {
     "pytrt precision search --max-latency-ratio": (1.0, 1e6),
     "pytrt precision search --max-runs": (1, 10**6),
     "pytrt compare --limit": IMAGES,
+    "pytrt table --limit": IMAGES,
+    "pytrt table --threads": THREADS,
+    "pytrt table --rounds": (1, 1000),
+    "pytrt table --seconds": (0.001, 3600.0),
+    "pytrt table --calibration-share": (0.01, 0.99),
     "pytrt compare --seed": (0, 2**32 - 1),
 }
 """The smallest and the largest number that each option of the commands takes."""

@@ -40,7 +40,6 @@ from pytrtplugins.mxnet import from_mxnet
 from pytrtplugins.passes import Precisions
 from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.plugin.envelope import wrap
-from pytrtplugins.precision.journal import Journal
 from pytrtplugins.precision.report import read_report
 from pytrtplugins.serving.config import read_limits, read_models
 from pytrtplugins.serving.packing import unpack
@@ -52,6 +51,7 @@ from pytrtplugins.serving.spec import Limits
 from pytrtplugins.serving.tensors import TensorSpec
 from pytrtplugins.utils.array_files import read_npy, read_npz
 from pytrtplugins.utils.files import sha256_hex
+from pytrtplugins.utils.journal import Journal
 from pytrtplugins.utils.text_formats import parse_json, parse_yaml
 from pytrtplugins.vision import decode_image
 from tests.mxnet.files import Symbol, params_bytes

@@ -1,4 +1,4 @@
-"""The measurements of a search, in a file, so that nothing is measured twice after an interruption."""
+"""Results in a file, so that nothing is measured twice after an interruption."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..utils.files import read_regular, write_atomic
-from ..utils.text_formats import parse_json
+from .files import read_regular, write_atomic
+from .text_formats import parse_json
 
 __all__ = ["Journal"]
 
@@ -18,10 +18,14 @@ _MAX_BYTES = 256 << 20
 
 
 class Journal:
-    """Results by key. A search takes the same way again, and finds here what it did before.
+    """Results by key. The same command takes the same way again, and finds here what it did before.
 
-    Without a path nothing is kept. Results depend on the identity: network, data, tolerance, options. A file of another search
-    starts anew.
+    Without a path nothing is kept. Results depend on the identity, such as network, data and options: a file with another identity
+    is begun anew.
+
+    Args:
+        path: The file; None: nothing is kept.
+        identity: What results depend on, as values for JSON.
     """
 
     def __init__(self, path: Path | None, identity: Mapping[str, Any]) -> None:
@@ -33,9 +37,9 @@ class Journal:
             held = parse_json(read_regular(path, _MAX_BYTES), path, max_bytes=_MAX_BYTES, allow_nan=True)
             if held["identity"] == self._identity:
                 self._results = dict(held["results"])
-                _log.info("%s: %d results of an interrupted search are used", path, len(self._results))
+                _log.info("%s: %d results of an interrupted run are used", path, len(self._results))
             else:
-                _log.warning("%s belongs to another search; it is begun anew", path)
+                _log.warning("%s belongs to another run; it is begun anew", path)
         except (ValueError, KeyError, TypeError):
             _log.warning("%s is damaged; it is begun anew", path)
 
@@ -52,6 +56,6 @@ class Journal:
         return self._results[key]
 
     def close(self) -> None:
-        """The search is done: the file goes."""
+        """The run is done: the file goes."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)

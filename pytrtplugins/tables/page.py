@@ -1,0 +1,118 @@
+"""A table as Markdown, as a page of HTML and as a chart of accuracy over latency."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+from ..utils.figures import drawing, save, svg
+from ..utils.files import write_atomic
+from .rows import Table, TableRow
+from .tasks import Figure
+
+__all__ = ["draw_chart", "to_markdown", "write_html"]
+
+_SIZE = (10, 4.8)
+_LINES = 12  # of small text that fit above each other
+_MARKS = {"fp32": "o", "tf32": "v", "bf16": "^", "fp16": "s", "int8": "D", "fp8": "P"}
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem; color: #222; background: #fff }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+.scroll { overflow-x: auto }
+th, td { border-bottom: 1px solid #ddd; padding: 4px 12px 4px 0; text-align: right; vertical-align: bottom }
+th:first-child, td:first-child { text-align: left; white-space: nowrap }
+svg { max-width: 100%; height: auto }
+"""
+
+
+def to_markdown(table: Table) -> str:
+    """The table, and below it what a reader has to know."""
+    head = table.columns()
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    lines += ["| " + " | ".join(table.cells(row)) + " |" for row in table.measured]
+    return "\n".join([*lines, "", *(f"- {remark}" for remark in table.remarks())]) + "\n"
+
+
+def write_html(table: Table, path: str | Path) -> None:
+    """Write a page: the table, the chart and the remarks, in one file without scripts.
+
+    Raises:
+        MissingExtraError: matplotlib is missing.
+    """
+    with drawing(*_SIZE) as figure:
+        _draw(figure, table)
+        chart = svg(figure)
+    chart = chart[chart.index("<svg") :]
+    title = html.escape(f"{table.model}: {table.task}")
+    head = "".join(f"<th>{html.escape(text)}</th>" for text in table.columns())
+    body = "".join(
+        f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in table.cells(row))}</tr>" for row in table.measured
+    )
+    remarks = "".join(f"<li>{html.escape(remark)}</li>" for remark in table.remarks())
+    page = (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n<h1>{title}</h1>\n"
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n'
+        f"{chart}\n<ul>{remarks}</ul>\n</body></html>\n"
+    )
+    write_atomic(path, page.encode())
+
+
+def draw_chart(table: Table, path: str | Path) -> None:
+    """Draw accuracy over latency: a colour for each engine, a mark for each precision.
+
+    Raises:
+        MissingExtraError: matplotlib is missing.
+    """
+    with drawing(*_SIZE) as figure:
+        _draw(figure, table)
+        save(figure, Path(path))
+
+
+def _draw(figure: Any, table: Table) -> None:
+    drawn = [each for each in table.figures if each.drawn]
+    shown: dict[str, Any] = {}
+    for axes, wanted in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn, strict=True):
+        shown |= _draw_figure(axes, table, wanted)
+    figure.suptitle("\n".join(filter(None, (table.model, table.machine.get("processor")))))
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=min(4, max(1, len(shown))))
+
+
+def _draw_figure(axes: Any, table: Table, wanted: Figure) -> dict[str, Any]:
+    """One figure of accuracy over latency; gives the marks for the legend."""
+    batch = table.batches[0]
+    times = {_kind(row): row.latency[batch].p50_ms for row in table.measured if batch in row.latency}
+    rows = [row for row in table.measured if _kind(row) in times and wanted.key in row.figures]
+    engines = list(dict.fromkeys(row.variant.engine for row in rows))
+    values = [row.figures[wanted.key] for row in rows]
+    room = max(max(values, default=1.0) - min(values, default=1.0), 10.0**-wanted.digits * 20)
+    shown: dict[str, Any] = {}
+    texts: dict[tuple[float, int], list[str]] = {}
+    for row, value in zip(rows, values, strict=True):
+        at, color = times[_kind(row)], f"C{engines.index(row.variant.engine)}"
+        points = axes.scatter([at], [value], marker=_MARKS.get(row.variant.precision, "o"), s=60, color=color, zorder=3)
+        shown.setdefault(" ".join(_kind(row)), points)
+        if row.variant.algorithm and sum(_kind(other) == _kind(row) for other in rows) > 1:
+            near = (at, round(value / room * _LINES))  # texts that would cover each other become one
+            texts.setdefault(near, []).append(f"{row.variant.algorithm} {row.variant.samples}")
+    for (at, line), words in texts.items():
+        axes.annotate(
+            "\n".join(words),
+            (at, line * room / _LINES),
+            textcoords="offset points",
+            xytext=(8, 0),
+            va="top",
+            fontsize=7,
+        )
+    axes.set_xlim(0, 1.25 * max(times.values(), default=1.0))
+    axes.set_ylim(min(values, default=0.0) - 0.15 * room, max(values, default=1.0) + 0.1 * room)
+    axes.ticklabel_format(axis="y", useOffset=False)
+    axes.set_xlabel(f"latency, p50, ms, batch {batch}")
+    axes.set_ylabel(wanted.title)
+    return shown
+
+
+def _kind(row: TableRow) -> tuple[str, str]:
+    """What has the same latency."""
+    return row.variant.engine, row.variant.precision

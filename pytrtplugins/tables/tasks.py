@@ -1,0 +1,260 @@
+"""What a network is for, and by which figures it is judged: verification, classification, detection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..engines.base.context import Arrays
+from ..engines.base.engine import Engine
+from ..errors import UsageError
+from ..models import YoloData, Yolov2, evaluate
+from ..tensor import TensorDesc
+from ..vision import letterbox
+from .labelled import LabelledImages
+from .pixels import PIXELS, Pixels, image_input
+from .verification import cosines, normalized, pairs_of, verify
+
+__all__ = ["ClassificationTask", "DetectionTask", "Figure", "Task", "VerificationTask"]
+
+_BATCH = 8  # images of a run, where the network's batch is free
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of accuracy.
+
+    Attributes:
+        key: In JSON.
+        title: At the head of a column.
+        digits: Behind the decimal point.
+        drawn: Whether the chart shows it.
+    """
+
+    key: str
+    title: str
+    digits: int = 4
+    drawn: bool = False
+
+
+class Task(Protocol):
+    """What a network is for."""
+
+    @property
+    def name(self) -> str:
+        """``"verification"``, ``"classification"`` or ``"detection"``."""
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """What `measure` gives. More is better in each."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What figures depend on, as values for JSON."""
+
+    def calibration(self, inputs: Sequence[TensorDesc], count: int) -> list[Arrays]:
+        """Batches for calibration, of so many images in all.
+
+        Raises:
+            UsageError: there are fewer, or the network takes something else.
+        """
+
+    def inputs(self, inputs: Sequence[TensorDesc], batch: int) -> Arrays:
+        """Real inputs of a run, whose time is measured."""
+
+    def measure(self, engine: Engine, reference: Any) -> tuple[dict[str, float], Any]:
+        """Figures of an engine, and what other engines are compared with, if this is the first one.
+
+        Args:
+            engine: What is measured.
+            reference: The second result for the first engine; None: this is the first one.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class _Labelled:
+    """What tasks on labelled images share.
+
+    Attributes:
+        data: What is measured on.
+        calibrated_on: What calibration sees; None: none was given.
+        pixels: How pixels become numbers; one of `PIXELS`.
+    """
+
+    data: LabelledImages
+    calibrated_on: LabelledImages | None = None
+    pixels: str = "0..1"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Digests of the images, and the form of pixels."""
+        other = None if self.calibrated_on is None else [self.calibrated_on.digest(), *self.calibrated_on.labels]
+        return {"data": [self.data.digest(), *self.data.labels], "calibration": other, "pixels": self.pixels}
+
+    def calibration(self, inputs: Sequence[TensorDesc], count: int) -> list[Arrays]:
+        """The first image of each label, then the second, and so on."""
+        images = self.calibrated_on
+        if images is None:
+            raise UsageError("INT8 and FP8 need images to calibrate on, which the accuracy is not measured on")
+        if count > len(images):
+            raise UsageError(f"calibration with {count} images: {images.source} has {len(images)} for that")
+        rank: dict[int, int] = {}
+        places = []
+        for index, number in enumerate(images.numbers.tolist()):
+            rank[number] = rank.get(number, -1) + 1
+            places.append((rank[number], index))
+        chosen = [images.names[index] for _, index in sorted(places)[:count]]
+        return list(self._batches(images, chosen, inputs))
+
+    def inputs(self, inputs: Sequence[TensorDesc], batch: int) -> Arrays:
+        """The first images, repeated where there are too few."""
+        name, size, _ = image_input(inputs)
+        names = [self.data.names[index % len(self.data)] for index in range(batch)]
+        return {name: self._form([self.data.image(each) for each in names], size)}
+
+    @property
+    def _form(self) -> Pixels:
+        return PIXELS[self.pixels]
+
+    def _batches(self, images: LabelledImages, names: Sequence[str], inputs: Sequence[TensorDesc]) -> Iterator[Arrays]:
+        input_name, size, batch = image_input(inputs)
+        step = batch or _BATCH
+        for begin in range(0, len(names), step):
+            part = [images.image(name) for name in names[begin : begin + step]]
+            part += [part[-1]] * (step - len(part) if batch else 0)
+            yield {input_name: self._form(part, size)}
+
+    def _outputs(self, engine: Engine) -> npt.NDArray[np.float32]:
+        """The first output for every image, (N, values)."""
+        if len(engine.outputs) != 1:
+            names = ", ".join(desc.name for desc in engine.outputs)
+            raise UsageError(f"expected a network with one output, found {names}")
+        rows = []
+        with engine.create_context() as context:
+            for arrays in self._batches(self.data, self.data.names, engine.inputs):
+                rows.append(np.asarray(context.run(arrays)[engine.outputs[0].name], np.float32).copy())
+        whole = np.concatenate([each.reshape(len(each), -1) for each in rows])
+        return whole[: len(self.data)]
+
+
+@dataclass(frozen=True, eq=False)
+class VerificationTask(_Labelled):
+    """Whether two images show the same: all pairs of the data, by the cosine between their embeddings."""
+
+    name: str = field(default="verification", init=False)
+    figures: tuple[Figure, ...] = field(
+        default=(
+            Figure("tpr_at_001", "TPR at FPR 0.001", drawn=True),
+            Figure("tpr_at_01", "TPR at FPR 0.01"),
+            Figure("balanced_accuracy", "balanced accuracy"),
+            Figure("cosine_mean", "cosine to the first row, mean", 5, drawn=True),
+            Figure("cosine_1", "its 1st percentile", 5),
+        ),
+        init=False,
+    )
+
+    def measure(self, engine: Engine, reference: Any) -> tuple[dict[str, float], Any]:
+        """Figures of `verify`, and how near embeddings are to those of the first engine."""
+        found = normalized(self._outputs(engine))
+        first, second, same = pairs_of(self.data.numbers)
+        told = verify(cosines(found, first, second), same)
+        alike = (found * (found if reference is None else np.asarray(reference))).sum(axis=1)
+        figures = {
+            "tpr_at_001": told.tpr_at_001,
+            "tpr_at_01": told.tpr_at_01,
+            "balanced_accuracy": told.balanced_accuracy,
+            "cosine_mean": float(alike.mean()),
+            "cosine_1": float(np.percentile(alike, 1)),
+        }
+        return figures, found.tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationTask(_Labelled):
+    """Which class an image belongs to.
+
+    Attributes:
+        classes: Names of the outputs, in their order; None: the labels of the data, in their order.
+    """
+
+    classes: tuple[str, ...] | None = None
+    name: str = field(default="classification", init=False)
+    figures: tuple[Figure, ...] = field(
+        default=(Figure("top1", "top-1", drawn=True), Figure("top5", "top-5"), Figure("same", "same as the first row")),
+        init=False,
+    )
+
+    def measure(self, engine: Engine, reference: Any) -> tuple[dict[str, float], Any]:
+        """Shares of the images whose class is the best, or among the best five; and those told as the first engine tells them."""
+        scores = self._outputs(engine)
+        names = self.classes or self.data.labels
+        missing = [label for label in self.data.labels if label not in names]
+        if missing or scores.shape[1] != len(names):
+            raise UsageError(
+                f"classification: the network has {scores.shape[1]} classes, and {len(names)} have names"
+                + (f"; without a name are {', '.join(missing[:5])}" if missing else "")
+                + ".\nDo: give the names of all classes, in the network's order (pytrt table --names FILE)"
+            )
+        wanted = np.array([names.index(label) for label in self.data.labels])[self.data.numbers]
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :5]
+        hits = order == wanted[:, None]
+        best = order[:, 0]
+        same = 1.0 if reference is None else float((best == np.asarray(reference)).mean())
+        return {"top1": float(hits[:, 0].mean()), "top5": float(hits.any(axis=1).mean()), "same": same}, best.tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionTask:
+    """Where objects are: average precision on labelled images.
+
+    Attributes:
+        data: What is measured on, in the YOLO layout.
+        split: The list of images that is measured on.
+        calibrated_on: The list of images that calibration sees.
+        names: Names of the detector's classes; None: as the model says.
+        mode: How images are fitted.
+        limit: Measure on the first images only; None: on all.
+    """
+
+    data: YoloData
+    split: str = "val.txt"
+    calibrated_on: str = "train.txt"
+    names: tuple[str, ...] | None = None
+    mode: str = "letterbox"
+    limit: int | None = None
+    name: str = field(default="detection", init=False)
+    figures: tuple[Figure, ...] = field(
+        default=(Figure("map50", "mAP50", drawn=True), Figure("map", "mAP50:95")), init=False
+    )
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The lists of images."""
+        chosen = self.data.images(self.split)[: self.limit]
+        return {"data": self.data.name, "images": chosen, "names": self.names, "mode": self.mode}
+
+    def calibration(self, inputs: Sequence[TensorDesc], count: int) -> list[Arrays]:
+        """The first images of the list."""
+        names = self.data.images(self.calibrated_on)
+        if count > len(names):
+            raise UsageError(f"calibration with {count} images: {self.calibrated_on} has {len(names)}")
+        return [self._fitted(inputs, [name]) for name in names[:count]]
+
+    def inputs(self, inputs: Sequence[TensorDesc], batch: int) -> Arrays:
+        """The first images, repeated where there are too few."""
+        names = self.data.images(self.split)
+        return self._fitted(inputs, [names[index % len(names)] for index in range(batch)])
+
+    def measure(self, engine: Engine, reference: Any) -> tuple[dict[str, float], Any]:
+        """Mean average precision, as COCO has it."""
+        detector = Yolov2(engine, None if self.names is None else list(self.names), mode=self.mode)
+        found = evaluate(detector, self.data, self.split, limit=self.limit)
+        return {"map50": found.map50, "map": found.map}, None
+
+    def _fitted(self, inputs: Sequence[TensorDesc], names: Sequence[str]) -> Arrays:
+        name, size, _ = image_input(inputs)
+        return {name: np.stack([letterbox(self.data.image(each), size, mode=self.mode).data for each in names])}

@@ -1,0 +1,62 @@
+"""The command ``pytrt table``."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.tables.people import network, photos
+
+
+@pytest.fixture
+def files(pytrt, tmp_path):
+    onnx.save(network(), tmp_path / "face.onnx")
+    np.savez(tmp_path / "faces.npz", **photos())
+    return tmp_path
+
+
+QUICK = ("--data", "faces.npz", "--pixels", "0..255", "--samples", "3", "--seconds", "0.01", "--rounds", "1")
+
+
+def test_a_table_is_printed_and_written_and_leaves_nothing_else(pytrt, files):
+    pytest.importorskip("matplotlib")
+    written = [word for name in ("t.md", "t.json", "t.html", "t.svg") for word in ("-o", name)]
+    code, out, _ = pytrt(
+        "table", "face.onnx", "--task", "verification", "--engines", "reference", "--batches", "2", *QUICK, *written
+    )
+    assert code == 0
+    assert "| reference fp32 |" in out
+    assert "| reference int8, minmax on 3 |" in out
+    assert "written: t.svg" in out
+    assert (files / "t.md").read_text() in out
+    rows = json.loads((files / "t.json").read_text())["rows"]
+    assert rows[0]["host_mib"] > 0
+    assert rows[1]["figures"]["cosine_mean"] > 0.9
+    assert sorted(path.name for path in files.iterdir()) == [
+        "face.onnx", "faces.npz", "t.html", "t.json", "t.md", "t.svg"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--pixels", "bgr"), "--pixels bgr: expected one of 0..1, 0..255"),
+        (("--samples", "0"), "--samples 0: expected numbers from 1 to"),
+        (("--samples", "3,x"), "--samples 3,x: expected numbers"),
+        (("--batches", "1,"), "--batches 1,: expected numbers"),
+        (("--engines", "cpu,"), "--engines cpu,: expected names"),
+        (("--precisions", "fp32,fp7"), "--precision fp7: expected fp32"),
+        (("--output", "t.txt"), "t.txt"),
+        (("--algorithms", "kl"), "algorithm 'kl'"),
+        (("--data", "nowhere"), "no such folder or file"),
+        (("--calibration-share", "0.05"), "cannot be divided"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_built(pytrt, files, words, said):
+    code, _, err = pytrt("table", "face.onnx", "--task", "verification", *QUICK, *words)
+    assert code == 2
+    assert said in " ".join(err.split())
+    assert not (files / "face.table").exists()

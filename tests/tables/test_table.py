@@ -1,0 +1,160 @@
+"""A table is built, measured, and taken up again where it was interrupted."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
+from pytrtplugins.tables import Plan, VerificationTask, make_table, table, to_markdown, write_html
+from pytrtplugins.tables.memory import Memory
+
+from .people import network
+
+QUICK = {"batches": (1, 2), "rounds": 1, "seconds": 0.01}
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """What was measured of memory, without processes."""
+    calls = []
+
+    def memory(path, batch, modules):
+        calls.append((path.name, batch))
+        return Memory(2.0, 0.0)
+
+    monkeypatch.setattr(table, "measure_memory", memory)
+    return calls
+
+
+@pytest.fixture
+def task(faces):
+    seen, rest = faces.split(0.5)
+    return VerificationTask(rest, seen, "0..255")
+
+
+def test_a_table_has_a_row_for_each_engine_precision_and_calibration(task, tmp_path, measured):
+    plan = Plan(
+        engines=("onnxruntime", "reference"),
+        precisions=("fp32", "int8"),
+        algorithms=("minmax", "percentile"),
+        samples=(3, 6),
+        **QUICK,
+    )
+    found = make_table(network(), task, plan, name="net", work=tmp_path / "work")
+    names = [row.variant.name for row in found.rows]
+    assert names[:5] == [
+        "onnxruntime fp32",
+        "onnxruntime int8, minmax on 3",
+        "onnxruntime int8, minmax on 6",
+        "onnxruntime int8, percentile on 3",
+        "onnxruntime int8, percentile on 6",
+    ]
+    assert len(names) == 10
+    assert all(row.reason == "" for row in found.rows)
+    timed = [row.variant.name for row in found.rows if row.latency]
+    assert timed == [
+        "onnxruntime fp32", "onnxruntime int8, minmax on 3", "reference fp32", "reference int8, minmax on 3"
+    ]  # fmt: skip
+    first, int8 = found.rows[0], found.rows[1]
+    assert first.figures["cosine_mean"] == pytest.approx(1)
+    assert 0.9 < int8.figures["cosine_mean"] < 0.999999
+    assert set(first.latency) == {1, 2}
+    assert first.latency[1].speed == 1.0
+    assert first.file_mib > 0
+    assert first.host_mib == 2.0
+    assert len(measured) == 10
+    assert {batch for _, batch in measured} == {1}
+
+
+def test_an_interrupted_table_goes_on_where_it_was(task, tmp_path, measured, monkeypatch):
+    plan = Plan(engines=("reference",), precisions=("fp32", "int8"), samples=(3,), **QUICK)
+    built = []
+    real = table.build
+    monkeypatch.setattr(table, "build", lambda *given, **more: built.append(more["precision"]) or real(*given, **more))
+
+    def stop(*given, **more):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table, "bench", stop)
+        with pytest.raises(KeyboardInterrupt):
+            make_table(network(), task, plan, work=tmp_path)
+    assert built == ["fp32", "int8"]
+    assert len(measured) == 2
+    found = make_table(network(), task, plan, work=tmp_path)
+    assert built == ["fp32", "int8"]
+    assert len(measured) == 2
+    assert all(row.latency for row in found.rows)
+    again = make_table(network(), task, plan, work=tmp_path)
+    assert again.rows == found.rows
+    make_table(network(seed=3), task, plan, work=tmp_path)  # another network: nothing is taken over
+    assert built == ["fp32", "int8"] * 2
+
+
+def test_engines_that_cannot_build_are_rows_with_the_reason(task, tmp_path, measured):
+    plan = Plan(engines=("onnxruntime",), precisions=("fp32", "fp16"), samples=(3,), **QUICK)
+    found = make_table(network(), task, plan, work=tmp_path)
+    assert [bool(row.reason) for row in found.rows] == [False, True]
+    assert "fp16" in found.rows[1].reason
+    text = to_markdown(found)
+    assert "onnxruntime fp16 has no figures: engine 'onnxruntime' has no precision 'fp16'" in text
+
+
+def test_where_nothing_can_be_built_the_first_error_is_raised(task, tmp_path):
+    with pytest.raises(PrecisionError, match="no precision 'fp16'"):
+        make_table(network(), task, Plan(engines=("onnxruntime",), precisions=("fp16",)), work=tmp_path)
+
+
+def test_a_fixed_batch_leaves_the_others_out_and_says_so(task, tmp_path, measured):
+    plan = Plan(engines=("reference",), precisions=("fp32",), batches=(1, 8), rounds=1, seconds=0.01)
+    found = make_table(network(batch=1), task, plan, work=tmp_path)
+    assert found.batches == (1,)
+    assert list(found.rows[0].latency) == [1]
+    assert found.notes == ("the network takes batches of 1 only: 8 left out",)
+
+
+def test_calibrations_are_shared_between_engines(task, tmp_path, measured, monkeypatch):
+    made = []
+    real = table.calibrate
+    monkeypatch.setattr(table, "calibrate", lambda *given, **more: made.append(given[1]) or real(*given, **more))
+    plan = Plan(engines=("reference", "onnxruntime"), precisions=("int8",), samples=(3,), **QUICK)
+    make_table(network(), task, plan, work=tmp_path)
+    assert len(made) == 1
+    assert isinstance(made[0], MinMaxCalibrator)
+
+
+def test_plans_without_sense_are_refused():
+    with pytest.raises(UsageError, match="at least one engine"):
+        Plan(engines=())
+    with pytest.raises(UsageError, match="batches"):
+        Plan(batches=(0,))
+    with pytest.raises(UsageError, match="algorithm 'kl'"):
+        Plan(algorithms=("kl",))
+
+
+def test_the_page_has_every_figure_and_no_script(task, tmp_path, measured):
+    pytest.importorskip("matplotlib")
+    plan = Plan(engines=("reference",), precisions=("fp32", "int8"), samples=(3, 6), **QUICK)
+    found = make_table(network(), task, plan, name="a <net>", data="made up", work=tmp_path / "w")
+    write_html(found, tmp_path / "t.html")
+    page = (tmp_path / "t.html").read_text()
+    assert "<script" not in page
+    assert "http" not in page.split("</style>")[1].split("<svg")[0]
+    assert "a &lt;net&gt;: verification" in page
+    assert "<svg" in page
+    assert "verification on made up" in page
+    for row in found.rows:
+        assert all(f"<td>{cell}</td>" in page for cell in found.cells(row))
+    assert json.loads(json.dumps(found.to_dict()))["rows"][1]["variant"]["samples"] == 3
+    assert "minmax 3" in page
+    assert "TPR at FPR 0.001" in page
+
+
+def test_images_that_do_not_suffice_are_an_error_before_anything_is_timed(task, tmp_path):
+    with pytest.raises((UsageError, NoDataError), match="calibration with 200 images"):
+        make_table(network(), task, Plan(engines=("reference",), precisions=("int8",)), work=tmp_path)
+    assert not np.any([path.suffix == ".engine" for path in tmp_path.iterdir()])
