@@ -141,11 +141,11 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
             raise RequestError(
                 "load: this server takes no configuration and no files from clients: leave out parameters"
             )
-        await backend.load(service(request.model_name).name)
+        await backend.load(service(_named(request)).name)
         return messages.RepositoryModelLoadResponse()
 
     async def unload(request: Any) -> Any:
-        await backend.unload(service(request.model_name).name)
+        await backend.unload(service(_named(request)).name)
         return messages.RepositoryModelUnloadResponse()
 
     def method(answer: Callable[[Any], Any]) -> Any:
@@ -256,6 +256,11 @@ def _read(codec: Codec, request: Any) -> tuple[Call, Arrays]:
     codec.check_whole(specs)
     wanted = [{"name": each.name, "parameters": _parameters(each.parameters)} for each in request.outputs]
     return codec.call((), request.id, wanted, _parameters(request.parameters)), arrays
+
+
+def _named(request: Any) -> str:
+    """The model to load or unload, which KServe's messages have where NVIDIA's have the repository."""
+    return request.model_name or request.repository_name or ""
 
 
 def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:

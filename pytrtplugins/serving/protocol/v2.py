@@ -69,11 +69,13 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         """Answer what did not go the short way: there is no such model."""
         raise RequestError(f"no model {service(request).name!r} takes requests", status=404)
 
-    def ready(request: Request) -> Response:
-        return empty_answer(200 if service(request).ready else 503)
+    def ready(request: Request) -> Response:  # the code says it; KServe's client reads the body too
+        found = service(request)
+        return json_answer({"name": found.name, "ready": found.ready}, 200 if found.ready else 503)
 
     def all_ready(request: Request) -> Response:
-        return empty_answer(200 if all(each.ready for each in services.values()) else 503)
+        whole = all(each.ready for each in services.values())
+        return json_answer({"ready": whole}, 200 if whole else 503)
 
     async def load(request: Request, body: bytes) -> Response:
         if _parameters(body):
@@ -117,7 +119,7 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
 
     routes = [
         *(route(path, about) for path in ("/v2", "/v2/")),
-        route("/v2/health/live", lambda request: empty_answer(200)),
+        route("/v2/health/live", lambda request: {"live": True}),
         route("/v2/health/ready", all_ready),
         route(
             "/v2/models/stats",

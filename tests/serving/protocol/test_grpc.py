@@ -112,6 +112,13 @@ def test_the_client_reads_statistics_and_unloads_and_loads(client):
         client.infer("lists", [tensor("x", np.arange(3), "INT64")])
     client.load_model("lists")
     assert client.is_model_ready("lists")
+    client._client_stub.RepositoryModelUnload(
+        messages.RepositoryModelUnloadRequest(repository_name="lists")
+    )  # KServe's form
+    assert not client.is_model_ready("lists")
+    client._client_stub.RepositoryModelLoad(messages.RepositoryModelLoadRequest(repository_name="lists"))
+    assert client.is_model_ready("lists")
+    assert not client.is_model_ready("nothing")
     with pytest.raises(library.InferenceServerException, match="no files from clients"):
         client.load_model("lists", config="{}")
 

@@ -95,6 +95,8 @@ def check(ports, requests, before=lambda: None):
     known = {name for names in DIFFERENT.values() for name in names}
     wrong = []
     for request, theirs, ours in compared(ports, requests, before):
+        if request.path.endswith(("/ready", "/live")):
+            ours = (*ours[:2], b"")  # what KServe's client reads there
         if (theirs[0] != ours[0]) != (request.name in known) or (ours[0] == theirs[0] == 200 and ours != theirs):
             wrong.append((request.name, theirs, ours))
         elif ours[0] >= 400 and ours[2]:
