@@ -143,6 +143,13 @@ def command(
             help="Who decodes JPEG files for a detector: cpu; gpu (engine cuda); auto: the GPU too, while the CPU threads are busy.",
         ),
     ] = "auto",
+    access_log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a line for each request to this file; - means standard error."),
+    ] = None,
+    access_log_form: Annotated[
+        Literal["json", "plain"], typer.Option(help="Form of these lines: JSON, or for people.")
+    ] = "json",
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
     check_only: Annotated[
@@ -207,6 +214,8 @@ def command(
             keys=_text(keys),
             allow_control=allow_control,
             cors=tuple(cors or ()),
+            access_log=_text(access_log),
+            access_log_form=access_log_form,
         ),
         limits=limits,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 __all__ = ["Access"]
 
@@ -19,6 +20,8 @@ class Access:
         keys: File of the keys of clients, as `pytrt serve-key` writes it; None: clients need none.
         allow_control: Whether clients of other machines may load and unload models without a key.
         cors: Origins, such as ``https://example.org``, whose pages may use the server from a browser; ``*``: all.
+        access_log: File that gets a line for each request; ``-``: standard error. None: no log.
+        access_log_form: Of a line: JSON, or for people.
     """
 
     tls_cert: str | None = None
@@ -27,6 +30,8 @@ class Access:
     keys: str | None = None
     allow_control: bool = False
     cors: Sequence[str] = ()
+    access_log: str | None = None
+    access_log_form: Literal["json", "plain"] = "json"
 
     @property
     def has_files(self) -> bool:

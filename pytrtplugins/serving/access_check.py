@@ -7,6 +7,7 @@ import logging
 import socket
 
 from .access import Access
+from .access_log import AccessLog
 from .cors import check_origins
 from .keys import read_keys
 from .tls import Tls
@@ -32,6 +33,8 @@ def check_access(access: Access, sock: socket.socket) -> None:
     elif outside:
         _log.warning("what clients send, keys too, can be read on its way: --tls-cert and --tls-key encrypt it")
     check_origins(access.cors)
+    if access.access_log:
+        AccessLog(access.access_log).close()
     if access.keys:
         if not read_keys(access.keys):
             _log.warning(

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from ..errors import RequestError
 from .access import Access
+from .access_log import AccessLog
 from .app import send_error
 from .body import Receive, Scope, Send
 from .exchange import CURRENT, Exchange
@@ -49,7 +50,8 @@ class Gate:
             PytrtpluginsError: a file that they name is missing, or is not what it should be.
         """
         keys = Keyring(access.keys, meter) if access.keys else None
-        return cls(keys) if keys else None
+        recorders = [AccessLog(access.access_log, access.access_log_form)] if access.access_log else []
+        return cls(keys, recorders) if keys or recorders else None
 
     def enter(self, exchange: Exchange, role: str | None) -> None:
         """Let a request in; `leave` follows in any case.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ class Client:
         self.loop = asyncio.new_event_loop()
         self.backend = LocalBackend(specs, limits)
         self.loop.run_until_complete(self.backend.start())
-        self.app = App(self.backend, limits)
+        self.app: Any = App(self.backend, limits)
 
     async def call(self, method, path, body=b"", headers=None, parts=None):
         parts = [body] if parts is None else list(parts)

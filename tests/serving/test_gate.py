@@ -42,7 +42,7 @@ def keys(access):
 @pytest.fixture(scope="module")
 def guarded(access, keys):
     made = Client(SPECS)
-    made.app = Gate.of(access).before(made.app)  # type: ignore[assignment]
+    made.app = Gate.of(access).before(made.app)
     yield made
     made.close()
 
