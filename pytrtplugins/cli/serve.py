@@ -150,6 +150,13 @@ def command(
     access_log_form: Annotated[
         Literal["json", "plain"], typer.Option(help="Form of these lines: JSON, or for people.")
     ] = "json",
+    trace_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Send traces to this collector of OpenTelemetry, such as http://localhost:4318; default: as OTEL_... variables say.",
+        ),
+    ] = None,
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
     check_only: Annotated[
@@ -216,6 +223,7 @@ def command(
             cors=tuple(cors or ()),
             access_log=_text(access_log),
             access_log_form=access_log_form,
+            trace_endpoint=trace_endpoint,
         ),
         limits=limits,
     )

@@ -22,6 +22,7 @@ class Access:
         cors: Origins, such as ``https://example.org``, whose pages may use the server from a browser; ``*``: all.
         access_log: File that gets a line for each request; ``-``: standard error. None: no log.
         access_log_form: Of a line: JSON, or for people.
+        trace_endpoint: URL of a collector of OpenTelemetry (OTLP over HTTP); None: as its environment variables say, else no traces.
     """
 
     tls_cert: str | None = None
@@ -32,6 +33,7 @@ class Access:
     cors: Sequence[str] = ()
     access_log: str | None = None
     access_log_form: Literal["json", "plain"] = "json"
+    trace_endpoint: str | None = None
 
     @property
     def has_files(self) -> bool:

@@ -11,6 +11,7 @@ from .access_log import AccessLog
 from .cors import check_origins
 from .keys import read_keys
 from .tls import Tls
+from .trace import Tracer
 
 __all__ = ["check_access", "is_loopback"]
 
@@ -33,6 +34,8 @@ def check_access(access: Access, sock: socket.socket) -> None:
     elif outside:
         _log.warning("what clients send, keys too, can be read on its way: --tls-cert and --tls-key encrypt it")
     check_origins(access.cors)
+    if tracer := Tracer.of(access):
+        tracer.close()
     if access.access_log:
         AccessLog(access.access_log).close()
     if access.keys:

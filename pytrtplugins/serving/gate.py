@@ -14,6 +14,7 @@ from .exchange import CURRENT, Exchange
 from .keys import Keyring
 from .meter import Meter
 from .roles import http_role
+from .trace import Tracer
 from .whole import in_messages
 
 __all__ = ["Gate", "Recorder"]
@@ -50,7 +51,8 @@ class Gate:
             PytrtpluginsError: a file that they name is missing, or is not what it should be.
         """
         keys = Keyring(access.keys, meter) if access.keys else None
-        recorders = [AccessLog(access.access_log, access.access_log_form)] if access.access_log else []
+        log = AccessLog(access.access_log, access.access_log_form) if access.access_log else None
+        recorders: list[Recorder] = [each for each in (Tracer.of(access), log) if each is not None]
         return cls(keys, recorders) if keys or recorders else None
 
     def enter(self, exchange: Exchange, role: str | None) -> None:
