@@ -157,6 +157,13 @@ def command(
             help="Send traces to this collector of OpenTelemetry, such as http://localhost:4318; default: as OTEL_... variables say.",
         ),
     ] = None,
+    allow_urls: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="https|ORIGIN",
+            help="Let clients name images by URLs: https at public addresses, or an ORIGIN such as http://camera.lan:80; may be repeated.",
+        ),
+    ] = None,
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
     check_only: Annotated[
@@ -186,7 +193,11 @@ def command(
         "queue": queue,
         "decode": decode,
     }
-    given = {"body_bytes": body_limit << 20, "shared_memory_regions": _SHARED_REGIONS if shared_memory else 0}
+    given: dict[str, Any] = {
+        "body_bytes": body_limit << 20,
+        "shared_memory_regions": _SHARED_REGIONS if shared_memory else 0,
+        "urls": tuple(allow_urls or ()),
+    }
     limits = Limits(**given) if file is None else read_limits(file, given)
     if models:
         specs = [ModelSpec(name, target, **every) for name, target in map(read_target, models)]

@@ -93,6 +93,8 @@ class Limits:
         head_seconds: Until the headers are there, from the first byte or the connection on.
         body_seconds: Until the body is there.
         connections: At a time, in each process.
+        urls: What clients may name by a URL, and the server fetches: ``https``, each of that scheme with public addresses alone; origins
+            such as ``http://camera.lan:8080``, which may have private ones. Empty: nothing.
         shared_memory_regions: That clients may register at a time; 0: the server shares no memory with clients.
 
     Raises:
@@ -105,7 +107,15 @@ class Limits:
     head_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 10.0
     body_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 60.0
     connections: Annotated[int, Whole(1, 1 << 20)] = 4096
+    urls: tuple[str, ...] = ()
     shared_memory_regions: Annotated[int, Whole(0, 1 << 16)] = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
+        object.__setattr__(self, "urls", tuple(self.urls))  # as for a model's sizes
+        if self.urls:
+            from .urls import PUBLIC, check_origin  # the command line need not import what fetches
+
+            for each in self.urls:
+                if each != PUBLIC:
+                    check_origin(each)

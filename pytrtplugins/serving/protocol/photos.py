@@ -1,4 +1,4 @@
-"""Files of a form, and the answers to several of them."""
+"""Images of a request, as files of a form or by URLs, and the answers to several of them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import RequestError
+from ...errors import FormatError, RequestError
 from ...utils.optional import require
+from ...utils.text_formats import parse_json, shorten
 from ..model import Request as ModelRequest
 from ..service import Service
+from ..urls import Budget, UrlFetcher
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["MOST_FILES", "answer_all", "read_form"]
+__all__ = ["MOST_FILES", "File", "answer_all", "read_form", "read_urls"]
 
 MOST_FILES = 64
-"""Of a form."""
+"""Of a request."""
+File = tuple[bytes, str]
+"""What is in a file, and its type."""
 _AT_A_TIME = 16  # of a form: they take memory while they wait
 
 
-async def read_form(request: Request, body: bytes) -> list[tuple[bytes, str]]:
+async def read_form(request: Request, body: bytes) -> list[File]:
     """The files of a form (multipart), each with its type, in their order.
 
     Raises:
@@ -44,7 +48,41 @@ async def read_form(request: Request, body: bytes) -> list[tuple[bytes, str]]:
     return found
 
 
-async def answer_all(service: Service, requests: Sequence[ModelRequest]) -> list[Any]:
+async def read_urls(body: bytes, fetcher: UrlFetcher | None, max_bytes: int) -> list[File | RequestError]:
+    """What the URLs name in ``{"url": text}`` or ``{"urls": [text, ...]}``, in their order, or why it could not be fetched.
+
+    Raises:
+        RequestError: no URLs are fetched, the body is something else, or the only URL cannot be fetched.
+    """
+    if fetcher is None:
+        raise RequestError(
+            "this server fetches no URLs: send the image itself (its owner allows URLs with pytrt serve --allow-urls https)",
+            status=403,
+        )
+    try:
+        said = parse_json(body.decode(), "the request")
+    except (FormatError, UnicodeDecodeError) as error:
+        raise RequestError(str(error)) from None
+    urls = said.get("urls", [said.get("url")]) if isinstance(said, dict) else []
+    if not isinstance(urls, list) or not 1 <= len(urls) <= MOST_FILES or not all(isinstance(url, str) for url in urls):
+        raise RequestError(
+            f'expected {{"url": text}}, or {{"urls": [text, ...]}} with {MOST_FILES} at most, found {shorten(said)}'
+        )
+    budget = Budget(max_bytes)
+
+    async def one(url: str) -> File | RequestError:
+        try:
+            return await fetcher.fetch(url, budget), ""
+        except RequestError as error:
+            return error
+
+    found = await asyncio.gather(*map(one, urls))
+    if len(found) == 1 and isinstance(found[0], RequestError):
+        raise found[0]
+    return list(found)
+
+
+async def answer_all(service: Service, requests: Sequence[ModelRequest | RequestError]) -> list[Any]:
     """The answers to several requests, in their order; ``{"error": text, "status": number}`` in the place of one that failed.
 
     Raises:
@@ -52,7 +90,9 @@ async def answer_all(service: Service, requests: Sequence[ModelRequest]) -> list
     """
     room = asyncio.Semaphore(_AT_A_TIME)
 
-    async def one(request: ModelRequest) -> Any:
+    async def one(request: ModelRequest | RequestError) -> Any:
+        if isinstance(request, RequestError):
+            return request
         async with room:
             try:
                 return (await service.answer(request)).value

@@ -15,8 +15,9 @@ from ..exchange import CURRENT, enter
 from ..model import Request as ModelRequest
 from ..service import Answer, Service
 from ..spec import Limits
+from ..urls import UrlFetcher
 from . import metrics, openapi
-from .photos import answer_all, read_form
+from .photos import File, answer_all, read_form, read_urls
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -32,18 +33,33 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
     responses = require("starlette.responses", extra="serve", package="starlette")
     services = backend.services
 
-    async def answer(service: Service, request: Request) -> Response:
+    fetcher = UrlFetcher(limits.urls) if limits.urls else None
+
+    async def read(request: Request, body: bytes, urls: bool) -> list[File | RequestError]:
+        kind = request.headers.get("content-type", "")
+        if kind.startswith("multipart/form-data"):
+            return list(await read_form(request, body))
+        if urls and kind.startswith("application/json"):
+            return await read_urls(body, fetcher, limits.body_bytes)
+        return [(body, kind)]
+
+    async def answer(service: Service, request: Request, urls: bool = False) -> Response:
         enter(service.name)
         headers, started = dict(request.scope["headers"]), time.perf_counter()
         body = await read_body(request.receive, headers, limits)
         upload_s = time.perf_counter() - started
-        kind = request.headers.get("content-type", "")
-        form = kind.startswith("multipart/form-data")
-        files = await read_form(request, body) if form else [(body, kind)]
+        files = await read(request, body, urls)
         exchange, query = CURRENT.get(), dict(request.query_params)
         identifier = request.headers.get("x-request-id", "")[:128] if exchange is None else exchange.id
-        told = [ModelRequest(data, said_of, query, identifier, limits.image_bytes) for data, said_of in files]
-        answered = await service.answer(told[0]) if len(told) == 1 else Answer(await answer_all(service, told), {})
+        told = [
+            file if isinstance(file, RequestError) else ModelRequest(*file, query, identifier, limits.image_bytes)
+            for file in files
+        ]
+        single = told[0] if len(told) == 1 else None
+        if isinstance(single, ModelRequest):
+            answered = await service.answer(single)
+        else:
+            answered = Answer(await answer_all(service, told), {})
         found = answered.value
         stages = {"upload": upload_s, **answered.stages, "total": time.perf_counter() - started}
         said = {"server-timing": ", ".join(f"{name};dur={1000 * seconds:.3f}" for name, seconds in stages.items())}
@@ -62,7 +78,7 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
             raise RequestError(
                 f"no detector {name!r} is served" if name else "no model that is served is a detector", status=404
             )
-        return await answer(services.pick(name), request)
+        return await answer(services.pick(name), request, urls=True)
 
     async def predict(request: Request) -> Response:
         path = request.path_params
