@@ -14,7 +14,6 @@ from ..errors import UsageError
 from ..models import YoloData
 from ..models.description import read_name_list
 from ..tables import (
-    PIXELS,
     ClassificationTask,
     DetectionTask,
     LabelledImages,
@@ -30,6 +29,7 @@ from ..tables import (
 from ..utils.files import check_target, write_atomic
 from ..utils.numbers import LARGEST_BATCH, Real, Whole
 from ..utils.optional import require
+from ..vision import PIXELS
 from . import loading, options
 from .app import app
 from .options import MAX_SAMPLES, number

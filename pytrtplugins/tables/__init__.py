@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from .labelled import LabelledImages
 from .page import draw_chart, to_markdown, write_html
-from .pixels import PIXELS, Pixels
 from .rows import Latency, Table, TableRow, Variant
 from .table import Plan, make_table
 from .tasks import ClassificationTask, DetectionTask, Figure, Task, VerificationTask
 from .verification import Verification, verify
 
 __all__ = [
-    "PIXELS",
     "ClassificationTask",
     "DetectionTask",
     "Figure",
     "LabelledImages",
     "Latency",
-    "Pixels",
     "Plan",
     "Table",
     "TableRow",
@@ -32,6 +29,6 @@ __all__ = [
     "write_html",
 ]
 
-for _name in set(__all__) - {"PIXELS"}:
+for _name in __all__:
     globals()[_name].__module__ = __name__
 del _name

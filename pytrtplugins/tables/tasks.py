@@ -14,9 +14,9 @@ from ..engines.base.engine import Engine
 from ..errors import UsageError
 from ..models import YoloData, Yolov2, evaluate
 from ..tensor import TensorDesc
-from ..vision import letterbox
+from ..vision import PIXELS, Pixels, letterbox
+from ..vision.pixels import image_input
 from .labelled import LabelledImages
-from .pixels import PIXELS, Pixels, image_input
 from .verification import cosines, normalized, pairs_of, verify
 
 __all__ = ["ClassificationTask", "DetectionTask", "Figure", "Task", "VerificationTask"]

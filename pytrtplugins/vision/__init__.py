@@ -11,17 +11,20 @@ from .image import check_image, check_image_path, decode_image, load_image, save
 from .letterbox import MODES, Letterboxed, Placement, letterbox, place_image, resize_darknet
 from .nms import nms
 from .outputs import Outputs
+from .pixels import PIXELS, Pixels
 from .sources import Frame, Sources
 from .tracking import Tracker
 
 __all__ = [
     "MODES",
+    "PIXELS",
     "Detection",
     "Detections",
     "Frame",
     "Head",
     "Letterboxed",
     "Outputs",
+    "Pixels",
     "Placement",
     "Source",
     "Sources",

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.tables import PIXELS
-from pytrtplugins.tables.pixels import image_input
 from pytrtplugins.tensor import DType, TensorDesc
+from pytrtplugins.vision import PIXELS
+from pytrtplugins.vision.pixels import image_input
 
 IMAGE = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3) * 10
 
