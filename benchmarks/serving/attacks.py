@@ -45,17 +45,17 @@ class _Attack:
     def on(self) -> bool:
         return time.monotonic() < self.until
 
-    async def many(self, count: int, one: Callable[[], Awaitable[None]]) -> None:
-        """Keep so many connections busy; one that ends is replaced after a second."""
+    async def many(self, count: int, one: Callable[[], Awaitable[None]], pause_s: float = 1.0) -> None:
+        """Keep so many connections busy; one that ends is replaced after a pause."""
 
         async def forever(number: int) -> None:
-            await asyncio.sleep(number / count)
+            await asyncio.sleep(pause_s * number / count)
             while self.on:
                 try:
                     await one()
                 except OSError:
                     self.outcome.wrong[0] += 1
-                await asyncio.sleep(1)
+                await asyncio.sleep(pause_s)
 
         await asyncio.gather(*map(forever, range(count)))
 
@@ -88,7 +88,7 @@ async def _half_bodies(attack: _Attack) -> None:
 
 
 async def _idle(attack: _Attack) -> None:
-    await attack.many(10_000, lambda: attack.said(b""))
+    await attack.many(10_000, lambda: attack.said(b""), 5.0)
 
 
 async def _slowloris(attack: _Attack) -> None:

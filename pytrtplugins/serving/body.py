@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..errors import RequestError
@@ -17,6 +18,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
+_AT_ONCE = 1024  # bytes; what is longer may become large, and is decompressed while other requests are answered
+_READ, _WRITTEN = 16 << 10, 1 << 20
+_THREADS = ThreadPoolExecutor(2, "decompress")  # not more: each may take as much memory as a body may have
 
 
 async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Limits) -> bytes:
@@ -29,7 +33,7 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Li
     if length is not None and (not length.isdigit() or len(length) > 15 or int(length) > limits.body_bytes):
         raise _too_large(limits)
     message = await receive()
-    body = message.get("body", b"")
+    body: bytes = message.get("body", b"")
     if message.get("more_body"):
         try:
             body = await asyncio.wait_for(_rest(body, receive, limits), limits.body_seconds)
@@ -40,7 +44,12 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Li
     if len(body) > limits.body_bytes:
         raise _too_large(limits)
     coding = headers.get(b"content-encoding")
-    return _decompressed(body, coding, limits) if coding and coding != b"identity" else body
+    if not coding or coding == b"identity":
+        return body
+    if len(body) <= _AT_ONCE:
+        return _decompressed(body, coding, limits)
+    whole: bytes = await asyncio.get_running_loop().run_in_executor(_THREADS, _decompressed, body, coding, limits)
+    return whole
 
 
 async def _rest(first: bytes, receive: Receive, limits: Limits) -> bytes:
@@ -62,15 +71,22 @@ def _decompressed(body: bytes, coding: bytes, limits: Limits) -> bytes:
     if bits is None:
         raise RequestError(f"Content-Encoding: expected gzip or deflate, found {coding[:40]!r}", status=415)
     stream = zlib.decompressobj(bits)
+    parts, size = [], 0
     try:
-        found = stream.decompress(body, limits.body_bytes + 1)
+        for start in range(0, len(body), _READ):  # piece by piece: other threads wait while a large one is put together
+            rest, part = body[start : start + _READ], b""
+            while rest or len(part) == _WRITTEN:
+                part = stream.decompress(rest, _WRITTEN)
+                rest = stream.unconsumed_tail
+                parts.append(part)
+                size += len(part)
+                if size > limits.body_bytes:
+                    raise _too_large(limits)
     except zlib.error as error:
         raise RequestError(f"the body is not valid {coding.decode()} data: {error}") from None
-    if len(found) > limits.body_bytes:
-        raise _too_large(limits)
     if not stream.eof:
         raise RequestError(f"the body is incomplete {coding.decode()} data")
-    return found
+    return b"".join(parts)
 
 
 def _too_large(limits: Limits) -> RequestError:

@@ -14,8 +14,14 @@ __all__ = ["connection_class"]
 
 
 def connection_class(limits: Limits) -> type[Any]:
-    """Uvicorn's protocol on httptools, with these limits."""
+    """Uvicorn's protocol on httptools, with these limits.
+
+    Where there are too many connections, a new one takes the place of the one that has been silent longest since it was made; where all
+    others have asked something, the new one is closed. So clients that only connect cannot keep others out.
+    """
     base = require("uvicorn.protocols.http.httptools_impl", extra="serve", package="httptools").HttpToolsProtocol
+
+    silent: dict[Any, None] = {}  # connections on which nothing was asked yet, the oldest first
 
     class Connection(base):  # type: ignore[misc, valid-type]
         """A connection."""
@@ -27,8 +33,14 @@ def connection_class(limits: Limits) -> type[Any]:
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._timer = self.loop.call_later(limits.head_seconds, self._too_slow)
+            silent[self] = None
+            if len(self.connections) > limits.connections:
+                oldest = next(iter(silent))
+                del silent[oldest]
+                oldest.transport.abort()
 
         def connection_lost(self, error: Exception | None) -> None:
+            silent.pop(self, None)
             self._stop_timer()
             super().connection_lost(error)
 
@@ -43,6 +55,7 @@ def connection_class(limits: Limits) -> type[Any]:
 
         def on_headers_complete(self) -> None:
             self._in_head = False
+            silent.pop(self, None)
             self._stop_timer()
             super().on_headers_complete()
             self.scope["extensions"] = {WHOLE: partial(write_whole, self.cycle)}

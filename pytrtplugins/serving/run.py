@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from .access import Access
+from .files import within_files
 from .replica import model_class, names_code
 from .spec import Limits, ModelSpec, is_name
 from .statistics import Statistics
@@ -82,7 +83,7 @@ def serve(
 
     check_versions(specs)
     names = list(dict.fromkeys(spec.name for spec in specs))
-    limits, access, announce = limits or Limits(), access or Access(), announce or _print_at_once
+    limits, access, announce = within_files(limits or Limits()), access or Access(), announce or _print_at_once
     cpu = default_cpu_processes() if cpu is None else cpu
     grpc_address = None
     if grpc_port is not None:

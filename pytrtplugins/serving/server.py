@@ -107,7 +107,6 @@ def make_server(app: Any, limits: Limits, tls: Tls | None = None) -> uvicorn.Ser
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections,
         backlog=BACKLOG,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_DRAIN_S,
