@@ -48,6 +48,7 @@ def command() -> Any:
         run,
         serve,
         serve_key,
+        serve_top,
         table,
     )
     from .app import app

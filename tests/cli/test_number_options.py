@@ -19,7 +19,7 @@ typer = pytest.importorskip("typer")
 
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
-from pytrtplugins.cli import bench, check, export, precision, profile, run, serve, serve_key  # noqa: E402, F401  commands
+from pytrtplugins.cli import bench, check, export, precision, profile, run, serve, serve_key, serve_top  # noqa: E402, F401
 from pytrtplugins.cli.app import app  # noqa: E402
 from pytrtplugins.cli.options import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402
@@ -55,6 +55,7 @@ COMMANDS = {
     "pytrt serve-key --rate": (0.001, 1e6),
     "pytrt serve-key --burst": (1, 10**6),
     "pytrt serve-key --concurrent": (1, 10**6),
+    "pytrt serve-top --interval": (0.1, 3600.0),
     "pytrt calibrate --batch": (1, 4096),
     "pytrt calibrate --limit": IMAGES,
     "pytrt calibrate --threads": THREADS,

@@ -22,6 +22,7 @@ OF_CLIENTS = {
     "/v2/models/double/versions/1/config",
     "/v2/models/double/versions/1/infer",
     "/v2/models/double/versions/1/ready",
+    "/v2/repository/index",
 }
 
 
@@ -37,7 +38,7 @@ def test_every_address_is_open_or_for_clients_or_for_admins(client):
     assert {path for path, role in found.items() if role is None} == OPEN
     assert {path for path, role in found.items() if role == INFER} == OF_CLIENTS
     for path, role in found.items():
-        if any(word in path for word in ("repository", "stats", "metrics", "memory", "trace", "logging")):
+        if any(word in path for word in ("repository/models", "stats", "metrics", "memory", "trace", "logging")):
             assert role == ADMIN, path
 
 
@@ -60,4 +61,5 @@ def test_every_method_of_grpc_has_a_role():
         "ModelConfig",
         "ModelInfer",
         "ModelStreamInfer",
+        "RepositoryIndex",
     }

@@ -9,9 +9,10 @@ import { $, clearMessage, make, showAnswer, showBusy, showError, showNote, showO
 const AGAIN_MS = 2000; // until models that load are asked for again
 const MOST_FILES = 100;
 
-let model = ""; // its name
+let models = []; // {name, version, label}; the version is empty if the server has one of that name alone
+let model = null; // the one of them that is picked
 let metadata = null; // of the model; null if it is not ready
-let items = []; // files: {file, result, error, model}
+let items = []; // files: {file, result, error, model: the label of the one that was asked}
 let current = null; // the item that is shown
 let shown = null; // what is on the canvas: {picture, width, height, detections}
 let live = null; // a camera or a video that runs
@@ -21,44 +22,48 @@ let working = Promise.resolve(); // files are sent one after another
 // -- models ---------------------------------------------------------------------------------------------------------------
 
 async function loadModels() {
-  let models;
+  let found;
   try {
-    models = await listModels();
+    found = await listModels();
   } catch (error) {
     showError(error);
     return;
   }
-  const picker = $("model");
-  picker.replaceChildren(...models.map(({ name, state }) => {
-    const text = state === "READY" ? name : `${name} (${state.toLowerCase()})`;
-    return make("option", text, { value: name });
+  models = found.map(({ name, version }) => {
+    const alone = found.filter((each) => each.name === name).length === 1;
+    return { name, version: alone ? "" : version, label: alone ? name : `${name}, version ${version}` };
+  });
+  const before = models.findIndex((each) => each.label === model?.label);
+  const ready = found.findIndex((each) => each.state === "READY");
+  $("model").replaceChildren(...models.map(({ label }, index) => {
+    const { state } = found[index];
+    return make("option", state === "READY" ? label : `${label} (${state.toLowerCase()})`, { value: label });
   }));
-  const names = models.map((each) => each.name);
-  const first = models.find((each) => each.state === "READY") || models[0];
-  picker.value = names.includes(model) ? model : first?.name ?? "";
-  await pickModel(picker.value);
-  if (models.some((each) => each.state === "LOADING")) setTimeout(loadModels, AGAIN_MS);
+  $("model").selectedIndex = before >= 0 ? before : Math.max(0, ready);
+  if (models.length) await pickModel(models[$("model").selectedIndex]);
+  if (found.some((each) => each.state === "LOADING")) setTimeout(loadModels, AGAIN_MS);
 }
 
-async function pickModel(name) {
-  model = name;
+async function pickModel(picked) {
+  model = picked;
   metadata = null;
   clearMessage();
   try {
-    metadata = await describe(name);
+    const described = await describe(picked);
+    if (model !== picked) return; // another one was picked meanwhile
+    metadata = described;
   } catch (error) {
     showError(error);
   }
-  if (model !== name) return; // another one was picked meanwhile
   showCode();
   $("text-card").hidden = metadata === null || isDetector(metadata);
-  if (current && current.model !== name) await send(current);
+  if (current && current.model !== picked.label) await send(current);
 }
 
 // -- files ----------------------------------------------------------------------------------------------------------------
 
 async function take(files) {
-  if (!files.length) return;
+  if (!files.length || model === null) return;
   clearMessage();
   stopLive();
   const video = files.find((file) => file.type.startsWith("video/"));
@@ -76,8 +81,8 @@ async function take(files) {
 // Sends a file to the model, after those before it, and shows what comes if it is still the one that is looked at.
 function send(item) {
   working = working.then(async () => {
-    if (item === current) showBusy(`Waiting for ${model} …`);
-    item.model = model;
+    if (item === current) showBusy(`Waiting for ${model.label} …`);
+    item.model = model.label;
     item.error = item.result = null;
     try {
       item.result = await predict(model, item.file);
@@ -106,7 +111,7 @@ function showItems() {
     button.addEventListener("click", () => {
       stopLive();
       select(item);
-      if (item.model && item.model !== model) send(item);
+      if (item.model && item.model !== model.label) send(item);
     });
     const entry = make("li");
     entry.append(button);
@@ -120,7 +125,7 @@ async function showItem() {
   const { file, result, error } = item;
   clearMessage();
   if (error) showError(error);
-  showBusy(result || error ? "" : `Waiting for ${model} …`);
+  showBusy(result || error ? "" : `Waiting for ${model.label} …`);
   const picture = result?.kind.startsWith("image/") ? result.blob : file;
   const { width = 0, height = 0 } = result?.value ?? {};
   const decoded = file.type.startsWith("image/") || picture !== file ? await decode(picture, width, height) : null;
@@ -152,6 +157,7 @@ function redraw() {
 // -- a camera, a video ----------------------------------------------------------------------------------------------------
 
 async function watch(open) {
+  if (model === null) return;
   stopLive();
   clearMessage();
   current = null;
@@ -223,7 +229,7 @@ async function copyCode() {
 
 // -- events ---------------------------------------------------------------------------------------------------------------
 
-$("model").addEventListener("change", () => pickModel($("model").value));
+$("model").addEventListener("change", () => pickModel(models[$("model").selectedIndex]));
 for (const id of ["choose", "hint"]) $(id).addEventListener("click", () => $("files").click());
 $("files").addEventListener("change", () => {
   take([...$("files").files]);

@@ -26,12 +26,17 @@ export async function listModels() {
 }
 
 // {inputs: [{name, datatype, shape}], outputs: ...}
+// A model here is {name, version}; without a version, the server takes the one that it prefers.
 export async function describe(model) {
-  return (await request(`/v2/models/${encodeURIComponent(model)}`)).json();
+  return (await request(`/v2/models/${path(model)}`)).json();
 }
 
 export function predictPath(model) {
-  return `/v1/models/${encodeURIComponent(model)}:predict`;
+  return `/v1/models/${path(model)}:predict`;
+}
+
+function path({ name, version }) {
+  return encodeURIComponent(name) + (version ? `/versions/${encodeURIComponent(version)}` : "");
 }
 
 // Sends a body to a model. Gives {kind, blob, value, stages, roundTrip}: the answer's type, its bytes, its JSON if it is JSON,

@@ -14,13 +14,19 @@ export function isDetector(metadata) {
 }
 
 export function curl(model, metadata, withKey) {
-  const key = withKey ? ' \\\n-H "Authorization: Bearer $API_KEY"' : "";
+  const key = withKey ? ' \\\n-H "Authorization: Bearer $PYTRT_API_KEY"' : "";
   const body = isDetector(metadata) ? "-F image=@photo.jpg" : "--data-binary @request";
   return `curl ${body}${key} \\\n${location.origin}${predictPath(model)}`;
 }
 
 export function python(model, metadata, withKey) {
   const detector = isDetector(metadata);
+  const given = [
+    JSON.stringify(model.name),
+    `[${metadata.inputs.map((_, index) => `input${index}`).join(", ")}]`,
+    ...(model.version ? [`model_version=${JSON.stringify(model.version)}`] : []),
+    ...(withKey ? ['headers={"Authorization": "Bearer " + os.environ["PYTRT_API_KEY"]}'] : []),
+  ];
   const secure = location.protocol === "https:" ? ", ssl=True" : "";
   const lines = [
     ...(withKey ? ["import os", ""] : []),
@@ -30,9 +36,7 @@ export function python(model, metadata, withKey) {
     "",
     `client = http.InferenceServerClient("${location.host}"${secure})`,
     ...(detector ? photo(metadata.inputs[0]) : metadata.inputs.flatMap(zeros)),
-    `answer = client.infer(${JSON.stringify(model)}, [${metadata.inputs.map((_, index) => `input${index}`).join(", ")}]${
-      withKey ? ', headers={"Authorization": "Bearer " + os.environ["API_KEY"]}' : ""
-    })`,
+    `answer = client.infer(${given.join(", ")})`,
     ...metadata.outputs.map((each) => `print(answer.as_numpy(${JSON.stringify(each.name)}))`),
   ];
   return lines.join("\n");

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 from pytrtplugins.serving import Limits
+from pytrtplugins.serving.access import Access
+from pytrtplugins.serving.keys import add_key
 from pytrtplugins.vision import class_color
 from tests.serving.conftest import spec
 from tests.serving.running import running
@@ -25,6 +27,7 @@ CHROMIUM = shutil.which("chromium")
 OPTIONS = ["--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
 SIZES = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 WAIT_MS = 20_000
+VERSIONS = [spec("several", "Double"), spec("several", "Lists", version="2")]
 # what a drag from a folder, or the clipboard, brings to the page
 GIVE = """([name, kind, type, data]) => {
   const transfer = new DataTransfer();
@@ -38,7 +41,7 @@ GIVE = """([name, kind, type, data]) => {
 
 @pytest.fixture(scope="module")
 def address():
-    models = [spec("finder", "Finder"), spec("double", "Double"), spec("lists", "Lists")]
+    models = [spec("finder", "Finder"), spec("double", "Double"), spec("lists", "Lists"), *VERSIONS]
     with running(models, Limits(body_bytes=1 << 20)) as server:
         yield f"http://127.0.0.1:{server.port}"
 
@@ -243,9 +246,13 @@ def test_a_video_is_played_to_its_end(page, tmp_path):
 def test_the_python_that_it_shows_runs(page, image, tmp_path):
     pytest.importorskip("tritonclient.http", reason="pip install 'tritonclient[http]'")
     (tmp_path / "photo.jpg").write_bytes(encoded(image, "JPEG"))
-    for model, said in (("finder", "0.9"), ("lists", "0")):
-        page.get_by_label("Model").select_option(model)
-        page.locator(f"#code:has-text('{model}')").wait_for()
+    for label, address, said in (
+        ("finder", "/finder:", "0.9"),
+        ("lists", "/lists:", "0"),
+        ("several, version 1", "/several/versions/1:", "[[0. 0.]]"),
+    ):
+        page.get_by_label("Model").select_option(label)
+        page.locator(f"#code:has-text('{address}')").wait_for()
         page.get_by_role("tab", name="Python").click()
         page.get_by_role("button", name="Copy").click()
         page.get_by_role("button", name="Copied").wait_for()
@@ -263,9 +270,26 @@ def test_a_key_stays_in_the_tab_and_goes_with_requests(page, image):
     with page.expect_request("**/v2/repository/index") as caught:
         page.get_by_role("button", name="Use").click()
     assert caught.value.headers["authorization"] == "Bearer secret"
-    page.locator("#code:has-text('$API_KEY')").wait_for()
+    page.locator("#code:has-text('$PYTRT_API_KEY')").wait_for()
     assert "secret" not in page.locator("#code").inner_text()
     assert page.evaluate("[localStorage.length, document.cookie, Object.values(sessionStorage)]") == [0, "", ["secret"]]
+
+
+def test_a_server_with_keys_is_used_once_the_key_is_entered(browser, image, tmp_path):
+    key = add_key(str(tmp_path / "keys.toml"), "visitor")
+    access = Access(keys=str(tmp_path / "keys.toml"))
+    with running([spec("finder", "Finder")], Limits(), access) as server:
+        page = browser.new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.goto(f"http://127.0.0.1:{server.port}")
+        page.get_by_text("Error 401.").wait_for()
+        page.get_by_label("Sent with each request").fill(key)  # which is open now
+        page.keyboard.press("Enter")
+        page.locator("#code:has-text('finder')").wait_for()
+        assert page.get_by_role("alert").count() == 0
+        give(page, encoded(image))
+        assert len(rows(page)) == 3
+        page.close()
 
 
 def test_everything_is_reached_by_the_tab_key_and_has_a_name(page, image):
