@@ -50,6 +50,8 @@ PURPOSES = {
     "cli": "the command pytrt",
     "caffe": "Caffe models",
     "serve": "pytrt serve",
+    "serve-ray": "pytrt serve --ray",
+    "otel": "pytrt serve --trace-endpoint",
     "grpc": "pytrt serve --grpc-port",
     "evaluate": "average precision",
     "native": "building plugins in C++",

@@ -26,7 +26,7 @@ def requires(monkeypatch, *lines):
 def test_each_extra_of_the_package_has_a_purpose():
     text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     section = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
-    assert set(re.findall(r"^(\w+) = ", section, re.MULTILINE)) - {"all", "dev", "docs", "mutation"} == set(PURPOSES)
+    assert set(re.findall(r"^([\w-]+) = ", section, re.MULTILINE)) - {"all", "dev", "docs", "mutation"} == set(PURPOSES)
 
 
 def test_extras_tell_versions_of_what_is_here_and_the_command_for_what_is_not(monkeypatch):

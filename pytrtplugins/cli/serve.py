@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from ..errors import UsageError
 from ..serving.access import Access
-from ..serving.config import read_limits, read_models
+from ..serving.config import read_limits, read_models, read_scale
 from ..serving.run import check, read_target, serve
+from ..serving.scale import read_replicas
 from ..serving.spec import Limits, ModelSpec
 from ..utils.declared import field_limits
 from ..utils.numbers import Whole
@@ -23,7 +24,7 @@ from .serve_facts import Checked, CheckedModel, Served, ServedModel
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
-__all__ = ["command"]
+__all__ = ["command", "milliseconds"]
 
 _MOST_PROCESSES = 256
 _SHARED_REGIONS = 256
@@ -35,12 +36,13 @@ _LONGEST_MS = 10_000
 
 def _read_delay(text: str) -> str:
     found = _DURATION.fullmatch(text)
-    if found is None or _milliseconds(text) > _LONGEST_MS:
+    if found is None or milliseconds(text) > _LONGEST_MS:
         raise UsageError(f"--max-delay: expected a time of at most 10s, such as 500us, 2ms or 1s, found {text[:40]!r}")
     return text
 
 
-def _milliseconds(text: str) -> float:
+def milliseconds(text: str) -> float:
+    """The milliseconds in ``2ms``, which was checked."""
     found = _DURATION.fullmatch(text)
     assert found is not None
     return float(found[1]) * _MILLISECONDS[found[2]]
@@ -164,6 +166,17 @@ def command(
             help="Let clients name images by URLs: https at public addresses, or an ORIGIN such as http://camera.lan:80; may be repeated.",
         ),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Serve on a Ray cluster: local (a new one on this machine), auto (the one this machine is in), or HOST:PORT.",
+        ),
+    ] = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(metavar="N[:MOST]", help="Replicas on Ray: 2, or 1:8 for a number that follows the load."),
+    ] = None,
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
     check_only: Annotated[
@@ -184,12 +197,14 @@ def command(
     pytrt serve day=animals.engine night=dark.onnx --port 8080
 
     pytrt serve --config serving.toml
+
+    pytrt serve animals.engine --ray auto --replicas 1:8 --host 0.0.0.0
     """
     file: TomlFile | None = context.obj
     every: dict[str, Any] = {
         "engine": engine,
         "max_batch": max_batch,
-        "max_delay_ms": _milliseconds(max_delay),
+        "max_delay_ms": milliseconds(max_delay),
         "queue": queue,
         "decode": decode,
     }
@@ -207,6 +222,26 @@ def command(
         raise UsageError(
             "no model: name one, or a file with [models.NAME].\nDo: pytrt serve animals.engine, or --config serving.toml"
         )
+    scale = read_scale(file, {} if replicas is None else read_replicas(replicas))
+    if ray is not None:
+        _refuse_with_ray(
+            {
+                "local": local,
+                "cpu": cpu,
+                "grpc-port": grpc_port,
+                "tls-cert": tls_cert,
+                "shared-memory": shared_memory,
+                "keys": keys,
+                "allow-control": allow_control,
+                "cors": cors,
+                "access-log": access_log,
+                "trace-endpoint": trace_endpoint,
+            }
+        )
+    elif replicas is not None:
+        raise UsageError(
+            "--replicas is for a cluster.\nDo: --ray auto, or --gpu N for engine processes on this machine"
+        )
     if local and cpu:
         raise UsageError(f"--local is one process, --cpu {cpu} are several: leave one of them out")
     if check_only:
@@ -217,6 +252,11 @@ def command(
             ),
             _print_checked,
         )
+    if ray is not None:
+        from ..serving.ray import serve_on_ray  # here: with it comes all that a server imports
+
+        serve_on_ray(specs, ray, host=host, port=port, scale=scale, limits=limits, modules=plugins or ())
+        return Result(Served(()), _print_served)
     counts = serve(
         specs,
         host=host,
@@ -248,6 +288,15 @@ def command(
 
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
+
+
+def _refuse_with_ray(said: dict[str, Any]) -> None:
+    """Refuse options that a replica on Ray cannot follow."""
+    for option, value in said.items():
+        if value:
+            raise UsageError(
+                f"--{option} is for a server without Ray, and does nothing with --ray: leave one of them out"
+            )
 
 
 def _print_checked(found: Checked) -> None:

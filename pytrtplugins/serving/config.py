@@ -1,4 +1,4 @@
-"""The models and limits of a server, from a file of TOML: ``[models.NAME]`` and ``[limits]``."""
+"""The models and limits of a server, and its replicas, from a file of TOML: ``[models.NAME]``, ``[limits]``, ``[scale]``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from ..utils.declared import field_types, mismatch, nearest
 from ..utils.text_formats import shorten
 from ..utils.toml_file import Names, TomlFile
 from .replica import names_code
+from .scale import Scale
 from .spec import Limits, ModelSpec
 
-__all__ = ["TABLES", "read_limits", "read_models"]
+__all__ = ["TABLES", "read_limits", "read_models", "read_scale"]
 
-TABLES = ("models", "limits")
+TABLES = ("models", "limits", "scale")
 """Tables of a file that are not options of commands."""
 
 _VERSIONS = "versions"
@@ -49,6 +50,22 @@ def read_limits(file: TomlFile, given: Mapping[str, Any]) -> Limits:
     """
     known = [each.name for each in fields(Limits) if each.name not in given]
     return Limits(**given, **_checked(file, ("limits",), _table(file, ("limits",)), Limits, known))
+
+
+def read_scale(file: TomlFile | None, given: Mapping[str, Any]) -> Scale:
+    """How many replicas a file has in its table ``[scale]``; the keys are those of `Scale`.
+
+    Args:
+        file: That was read; None: there is none.
+        given: Values that go before those of the file.
+
+    Raises:
+        FormatError: a key is unknown, or a value of another type or outside of its limits; ``.path`` and ``.line`` say where.
+        UsageError: they contradict each other.
+    """
+    names = ("scale",)
+    known = [each.name for each in fields(Scale)]
+    return Scale(**{**(_checked(file, names, _table(file, names), Scale, known) if file else {}), **given})
 
 
 def _versions(file: TomlFile, name: str, defaults: Mapping[str, Any]) -> Iterator[ModelSpec]:

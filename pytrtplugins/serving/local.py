@@ -63,6 +63,14 @@ class LocalBackend:
 
     async def unload(self, name: str) -> None:
         """Answer what waits for a model, then release all its versions."""
+        await self._close(name)
+
+    def stopped(self) -> list[str]:
+        """Names of models whose thread has ended, though they should serve."""
+        pairs = zip(self.services.every, self._replicas, strict=True)
+        return [each.name for each, replica in pairs if replica is not None and replica.batcher.join(0)]
+
+    async def _close(self, name: str) -> None:
         for number in self.services.numbers(name):
             self.services.every[number].closed("UNAVAILABLE", "unloaded")
             replica, self._replicas[number] = self._replicas[number], None
@@ -72,7 +80,7 @@ class LocalBackend:
     async def stop(self) -> None:
         """Answer what waits, and release all models."""
         for name in self.services:
-            await self.unload(name)
+            await self._close(name)
         self._threads.shutdown(wait=False)
 
     async def _open(self, number: int) -> None:

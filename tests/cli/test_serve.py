@@ -146,3 +146,25 @@ def test_without_a_model_the_error_says_where_they_come_from(served, capsys, mon
     monkeypatch.chdir(tmp_path)
     assert served() == (2, [])
     assert "no model: name one, or a file with [models.NAME]" in capsys.readouterr().err
+
+
+def test_ray_gets_the_models_and_the_replicas(monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(
+        "pytrtplugins.serving.ray.serve_on_ray", lambda *words, **options: calls.append((words, options))
+    )
+    file = tmp_path / "serving.toml"
+    file.write_text('[scale]\ngpus = 0.5\nmax_replicas = 3\n[models.a]\ntarget = "a.engine"\n')
+    with pytest.raises(SystemExit) as caught:
+        main(["serve", "--config", str(file), "--ray", "auto", "--replicas", "1:8"])
+    [((specs, address), options)] = calls
+    assert (caught.value.code, [each.name for each in specs], address) == (0, ["a"], "auto")
+    assert (options["scale"].gpus, options["scale"].max_replicas) == (0.5, 8)
+
+
+@pytest.mark.parametrize(
+    "words", [["--ray", "auto", "--grpc-port", "1"], ["--ray", "auto", "--cpu", "2"], ["--replicas", "2"]]
+)
+def test_options_that_ray_cannot_follow_are_refused(served, words, capsys):
+    assert served("x.engine", *words) == (2, [])
+    assert "leave one of them out" in (found := capsys.readouterr().err) or "--ray auto" in found

@@ -1,0 +1,160 @@
+"""A server on a Ray cluster, until somebody ends it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import UsageError
+from ...utils.optional import require
+from ..replica import names_code
+from ..scale import Scale
+from ..spec import Limits, ModelSpec
+from ..versions import check_versions
+from .application import NAME, application
+
+__all__ = ["INGRESS", "absolute", "apply_settings", "serve_on_ray"]
+
+INGRESS: Mapping[str, str] = {
+    "RAY_SERVE_ENABLE_HA_PROXY": "1",
+    "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+    # HAProxy sends a request again only if it had all of its body before it sent it the first time: hence the second line, which Ray
+    # copies into HAProxy's configuration with the first, as it has no setting for it
+    "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response 502 503\n    option http-buffer-request",
+    "RAY_SERVE_HAPROXY_RETRIES": "3",
+    "RAY_SERVE_HAPROXY_TUNE_BUFSIZE": str(1 << 20),
+    "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "5",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""Environment variables of a Ray cluster. HAProxy takes the requests, and sends one again whose replica has died, if head and body fit into
+its buffer of 1 MiB. A replica that is to end is sent no requests for 5 s before it does."""
+
+
+_CONNECT_S = 5
+
+
+def serve_on_ray(
+    specs: Sequence[ModelSpec],
+    address: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    scale: Scale | None = None,
+    limits: Limits | None = None,
+    modules: Sequence[str] = (),
+    announce: Callable[[str], object] = print,
+    wait: Callable[[], object] | None = None,
+) -> None:
+    """Serve models on a Ray cluster until the process gets SIGTERM or SIGINT.
+
+    Args:
+        specs: What is served. Each node needs this package, and each file at the same path.
+        address: ``"local"``: a new cluster on this machine; ``"auto"``: the cluster that this machine belongs to; or ``HOST:PORT``.
+        host: Address that the ingress listens on, if no application runs in the cluster yet.
+        port: Of the ingress.
+        scale: How many replicas, and what each gets.
+        limits: Of requests.
+        modules: Modules with plugins, which each replica imports.
+        announce: Takes a line once requests are taken.
+        wait: Returns when the server is to end; by default at SIGTERM or SIGINT.
+
+    Raises:
+        UsageError: there is no such cluster, or it cannot run the replicas.
+    """
+    check_versions(specs)
+    scale, limits = scale or Scale(), limits or Limits()
+    variables = apply_settings()
+    ray = require("ray", extra="serve-ray", feature="pytrt serve --ray")
+    serve = require("ray.serve", extra="serve-ray", package="ray", feature="pytrt serve --ray")
+    with ExitStack() as stack:
+        _connect(ray, address, variables)
+        stack.callback(ray.shutdown)
+        _check_reachable(ray, host)
+        try:
+            logging.getLogger("ray.serve").setLevel(logging.ERROR)  # what failed is in the exception
+            serve.start(http_options={"host": host, "port": port})
+            if address == "local":
+                stack.callback(serve.shutdown)
+            else:
+                stack.callback(serve.delete, NAME)
+            made = application([absolute(spec) for spec in specs], limits, scale, modules)
+            serve.run(made, name=NAME, route_prefix="/")
+        except (RuntimeError, ValueError, TimeoutError) as error:
+            raise UsageError(
+                f"Ray cannot run the application: {error}\nDo: ray status, for what the cluster has"
+            ) from error
+        announce(_ready(specs, host, port, scale))
+        (wait or _until_signal)()
+
+
+def apply_settings() -> dict[str, str]:
+    """Set the environment variables of `INGRESS` that are not set, before Ray is imported; all of them, as they are then."""
+    return {name: os.environ.setdefault(name, value) for name, value in INGRESS.items()}
+
+
+def _connect(ray: Any, address: str, variables: Mapping[str, str]) -> None:
+    try:
+        host, _, port = address.rpartition(":")
+        if host and port.isdecimal():  # Ray itself tries for minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+        ray.init(
+            address=address,
+            runtime_env={"env_vars": dict(variables)},
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+            **({"include_dashboard": False} if address == "local" else {}),
+        )
+    except (OSError, OverflowError, ValueError) as error:
+        raise UsageError(
+            f"--ray {address}: {str(error).splitlines()[0]}\n"
+            "Do: ray start --head, on the first machine; or --ray local, for a cluster on this one"
+        ) from error
+
+
+def _reason(serve: Any) -> str:
+    """What Ray says of the deployment; its exception does not. The last line of a traceback has the reason."""
+    found = serve.status().applications.get(NAME)
+    told = [each.message.strip() for each in found.deployments.values()] if found else []
+    return next(
+        (line.strip() for text in told for line in reversed(text.splitlines()) if "Error" in line), " ".join(told)
+    )
+
+
+def _check_reachable(ray: Any, host: str) -> None:
+    """Require an address that other machines of the cluster can reach: replicas listen on it too."""
+    machines = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    if len(machines) > 1 and host in ("127.0.0.1", "::1", "localhost"):
+        raise UsageError(
+            f"--host {host}: the {len(machines)} machines of this cluster cannot reach replicas there.\n"
+            "Do: --host 0.0.0.0, in a network that only you can reach: there are no keys on Ray"
+        )
+
+
+def absolute(spec: ModelSpec) -> ModelSpec:
+    """The same for processes in other folders."""
+    module, _, name = spec.target.rpartition(":")
+    if not names_code(spec.target):
+        return replace(spec, target=str(Path(spec.target).absolute()))
+    return replace(spec, target=f"{Path(module).absolute()}:{name}") if module.endswith(".py") else spec
+
+
+def _ready(specs: Sequence[ModelSpec], host: str, port: int, scale: Scale) -> str:
+    replicas = f"{scale.min_replicas} to {scale.max_replicas}" if scale.autoscaled else f"{scale.min_replicas}"
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{', '.join(spec.name for spec in specs)}: ready at {address}, replicas on Ray: {replicas}; Ctrl-C ends"
+
+
+def _until_signal() -> None:
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    while not ended.wait(1):
+        pass
