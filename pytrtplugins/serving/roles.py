@@ -10,7 +10,7 @@ INFER, ADMIN = "infer", "admin"
 
 _OPEN = re.compile(r"/v2/health/(?:live|ready)|/|/page/[^/]+")  # the page's files are the same for everybody
 _OF_CLIENTS = re.compile(
-    r"/v2|/v2/repository/index|/docs|/openapi\.json|/v1/detect|/v1/models/[^/]+(?:/versions/[^/]+)?:predict"
+    r"/v2/?|/v2/repository/index|/docs|/openapi\.json|/v1/detect|/v1/models/[^/]+(?:/versions/[^/]+)?:predict"
     r"|/v2/models/(?!stats$)[^/]+(?:/versions/[^/]+)?(?:/infer|/ready|/config)?"
 )
 _OPEN_METHODS = {"ServerLive", "ServerReady"}

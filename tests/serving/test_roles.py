@@ -14,6 +14,7 @@ OF_CLIENTS = {
     "/v1/models/double:predict",
     "/v1/models/double/versions/1:predict",
     "/v2",
+    "/v2/",
     "/v2/models/double",
     "/v2/models/double/config",
     "/v2/models/double/infer",

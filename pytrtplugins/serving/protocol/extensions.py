@@ -53,6 +53,6 @@ def routes(memory: Memory, limits: Limits) -> list[Route]:
         route(f"{system}/region/{{region}}/register", register, "POST"),
         route(f"{system}/region/{{region}}/unregister", unregister, "POST"),
         route(f"{system}/unregister", unregister, "POST"),
-        *(route("/v2/trace/setting", trace, method) for method in ("GET", "POST")),
-        *(route("/v2/logging", logging, method) for method in ("GET", "POST")),
+        route("/v2/trace/setting", trace, "GET", "POST"),
+        route("/v2/logging", logging, "GET", "POST"),
     ]

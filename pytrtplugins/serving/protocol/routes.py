@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 __all__ = ["empty_answer", "json_answer", "make_route", "read_json"]
 
 
-def make_route(limits: Limits, path: str, answer: Callable[..., Any], method: str = "GET") -> Route:
+def make_route(limits: Limits, path: str, answer: Callable[..., Any], *methods: str) -> Route:
     """A route.
 
     Args:
         limits: Of requests.
         path: As Starlette has it.
         answer: Takes the request, and its body where the method is POST; gives a response, or what JSON can say. May be a coroutine.
-        method: GET or POST.
+        methods: GET, POST, or both; GET if there are none.
     """
     routing = require("starlette.routing", extra="serve", package="starlette", feature="pytrt serve")
 
     async def endpoint(request: Request) -> Response:
-        if method == "POST":
+        if request.method == "POST":
             _refuse_other_origins(request)
         body = await read_body(request.receive, dict(request.scope["headers"]), limits)
-        found = answer(request, body) if method == "POST" else answer(request)
+        found = answer(request, body) if request.method == "POST" else answer(request)
         if hasattr(found, "__await__"):
             found = await found
         return found if hasattr(found, "status_code") else json_answer(found)
 
-    made: Route = routing.Route(path, endpoint, methods=[method])
+    made: Route = routing.Route(path, endpoint, methods=methods or ["GET"])
     return made
 
 

@@ -130,7 +130,7 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         *both("/stats", stats),
         *both("/infer", not_inferred, "POST"),
         *both("", lambda request: model_metadata(service(request))),
-        *(route("/v2/models/{model}/trace/setting", trace, method) for method in ("GET", "POST")),
+        route("/v2/models/{model}/trace/setting", trace, "GET", "POST"),
         route("/v2/repository/index", index, "POST"),
         route("/v2/repository/models/{model}/load", load, "POST"),
         route("/v2/repository/models/{model}/unload", unload, "POST"),
