@@ -11,7 +11,7 @@ from ..serving.access import Access
 from ..serving.config import read_limits, read_models, read_scale
 from ..serving.run import check, read_target, serve
 from ..serving.scale import read_replicas
-from ..serving.spec import Limits, ModelSpec
+from ..serving.spec import MOST_PROCESSES, Limits, ModelSpec
 from ..utils.declared import field_limits
 from ..utils.numbers import Whole
 from ..utils.optional import require
@@ -26,7 +26,6 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command", "milliseconds"]
 
-_MOST_PROCESSES = 256
 _SHARED_REGIONS = 256
 _MAX_MIB = 1 << 12
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(us|ms|s)")
@@ -69,15 +68,25 @@ def command(
     cpu: Annotated[
         int | None,
         number(
-            Whole(0, _MOST_PROCESSES),
+            Whole(0, MOST_PROCESSES),
             "--cpu",
             "--workers",
             help="Processes that speak HTTP and decode; 0: everything in one process; default: half of the cores, on two cores 0.",
         ),
     ] = None,
     gpu: Annotated[
-        int, number(Whole(1, _MOST_PROCESSES), help="Processes that have the models and compute, on a GPU or not.")
-    ] = 1,
+        int | None,
+        number(
+            Whole(1, MOST_PROCESSES),
+            help="Processes that have the models and compute, on a GPU or not; default: one for each device.",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...", help="GPUs over which these processes are spread, such as 0,1; default: the first."
+        ),
+    ] = None,
     local: Annotated[
         bool, typer.Option("--local", help="Everything in one process, for breakpoints: --workers 0.")
     ] = False,
@@ -244,8 +253,9 @@ def command(
         )
     if local and cpu:
         raise UsageError(f"--local is one process, --cpu {cpu} are several: leave one of them out")
+    devices = [part.strip() for part in device.split(",")] if device else []
     if check_only:
-        check(specs)
+        check(specs, gpu, devices)
         return Result(
             Checked(
                 tuple(CheckedModel(each.name, each.version, each.target, each.share, each.shadow) for each in specs)
@@ -264,6 +274,7 @@ def command(
         grpc_port=grpc_port,
         cpu=0 if local else cpu,
         engines=gpu,
+        devices=devices,
         modules=plugins or (),
         access=Access(
             tls_cert=_text(tls_cert),

@@ -118,8 +118,13 @@ def build(
         return cls.build(written, options, progress)
 
 
-def load_engine(path: str | Path) -> Engine:
+def load_engine(path: str | Path, *, device: str | None = None) -> Engine:
     """Load an engine file that `Engine.save` wrote.
+
+    Args:
+        path: The file.
+        device: The engine's own name for a device, such as ``"cuda:1"``, of the same model as the one that it was built for, which is
+            the default.
 
     Raises:
         EngineFileError: it is damaged, of another format version, or made for another kind of machine.
@@ -130,12 +135,12 @@ def load_engine(path: str | Path) -> Engine:
     metadata = file.metadata
     again = f"\nDo: pytrt build MODEL.onnx -o {path}"
     try:
-        options = BuildOptions(**metadata["options"])
+        options = BuildOptions(**{**metadata["options"], **({} if device is None else {"device": device})})
         engine_class(metadata["engine"])  # a file names one engine, never "auto"
         cls = available_class(metadata["engine"])
         cls.check_precision(options.precision)
         again = f"\nDo: pytrt build MODEL.onnx --engine {cls.name} --precision {options.precision} -o {path}"
-        reason = cls.check_requirements(dict(metadata["requirements"]))
+        reason = cls.check_requirements(dict(metadata["requirements"]), device)
         if not reason:
             return cls.restore(file, options)
     except (EngineFileError, MissingExtraError, RegistryError, UnavailableError):

@@ -14,6 +14,7 @@ from .access import Access
 from .board import Board
 from .control import Control
 from .meter import Meter
+from .placement import Place
 from .slots import Block
 from .spec import Limits, ModelSpec
 from .statistics import Counts
@@ -33,7 +34,8 @@ def main(text: str) -> int:
     if said["role"] == "engine":
         from .engine_process import EngineProcess
 
-        return EngineProcess(specs, blocks, control, counts).run()
+        device, models = said["place"]
+        return EngineProcess(specs, blocks, control, counts, Place(device, tuple(models))).run()
     from .cpu_process import run_cpu_process
     from .remote import RemoteBackend
 

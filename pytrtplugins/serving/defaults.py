@@ -166,8 +166,8 @@ class Detector(Model):
         self.detector.close()
 
 
-def default_model(spec: ModelSpec) -> Model:
-    """Load the model of a file: a detector where the engine's model is one.
+def default_model(spec: ModelSpec, device: str | None = None) -> Model:
+    """Load the model of a file on a device: a detector where the engine's model is one.
 
     Raises:
         UsageError: there is no such file, or it is of another kind.
@@ -175,9 +175,9 @@ def default_model(spec: ModelSpec) -> Model:
     """
     path = target_file(spec.target)
     if path.suffix == ".onnx" and not is_engine_file(path):
-        engine = build(path, engine=spec.engine, device=spec.device, progress=False)
+        engine = build(path, engine=spec.engine, device=device, progress=False)
     else:
-        engine = load_engine(path)
+        engine = load_engine(path, device=device)
     model = engine.model_without_weights
     try:
         read_heads(model)

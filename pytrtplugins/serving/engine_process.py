@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import FormatError, PytrtpluginsError, RequestError, UsageError
 from .control import Control
 from .packing import pack, packed_bytes, unpack
+from .placement import Place
 from .queue import Item
 from .records import Kind, Reader, Record, write_record
 from .replica import Replica
@@ -47,9 +48,18 @@ class EngineProcess:
         blocks: Memory of each CPU process.
         control: To the supervisor.
         counts: Where the length of queues is said.
+        place: The models that this process has, and its device; None: all.
     """
 
-    def __init__(self, specs: Sequence[ModelSpec], blocks: Sequence[Block], control: Control, counts: Counts) -> None:
+    def __init__(
+        self,
+        specs: Sequence[ModelSpec],
+        blocks: Sequence[Block],
+        control: Control,
+        counts: Counts,
+        place: Place | None = None,
+    ) -> None:
+        self._place = place or Place(None, tuple(range(len(specs))))
         self._specs, self._blocks, self._control, self._counts = specs, blocks, control, counts
         self._replicas: list[Replica | None] = [None] * len(specs)
         self._changing = [threading.Lock() for _ in specs]
@@ -59,7 +69,7 @@ class EngineProcess:
     def run(self) -> int:
         """Work until the end; gives the process's exit code."""
         try:
-            for number in range(len(self._specs)):
+            for number in self._place.models:
                 self._replicas[number] = self._loaded(number)
         except PytrtpluginsError as error:
             self._control.send({"failed": str(error)})
@@ -85,7 +95,7 @@ class EngineProcess:
 
     def _loaded(self, number: int) -> Replica:
         watch = self._counts.statistics[number].waits
-        return Replica(self._specs[number], partial(self._deliver, number), watch)
+        return Replica(self._specs[number], self._place.device, partial(self._deliver, number), watch)
 
     def _obey(self) -> bool:
         """Do what the supervisor says; False at the end."""
@@ -98,7 +108,7 @@ class EngineProcess:
             self._drop(message["peer"])
             self._peers[message["peer"]] = peer
             self._selector.register(handed, selectors.EVENT_READ, (message["peer"], peer))
-            for number in range(len(self._specs)):
+            for number in self._place.models:
                 peer.send(self._state(number))
         if "drain" in message:
             for replica in self._replicas:
@@ -178,8 +188,9 @@ class EngineProcess:
         number, reason = record.model, ""
         with self._changing[number]:
             old = self._replicas[number]
+            wanted = record.kind == Kind.LOAD and number in self._place.models
             try:
-                self._replicas[number] = self._loaded(number) if record.kind == Kind.LOAD else None
+                self._replicas[number] = self._loaded(number) if wanted else None
             except Exception as error:  # whatever a file leads to: what served until now stays
                 old, reason = None, str(error) or type(error).__name__
             for each in list(self._peers.values()):

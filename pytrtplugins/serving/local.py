@@ -25,9 +25,11 @@ class LocalBackend:
     Args:
         specs: What is served.
         limits: Of requests.
+        device: The engine's own name for a device; None: its default.
     """
 
-    def __init__(self, specs: Sequence[ModelSpec], limits: Limits) -> None:
+    def __init__(self, specs: Sequence[ModelSpec], limits: Limits, device: str | None = None) -> None:
+        self._device = device
         workers = threads_for_files()
         self._threads = ThreadPoolExecutor(workers, "request")
         self._replicas: list[Replica | None] = [None] * len(specs)
@@ -86,7 +88,7 @@ class LocalBackend:
     async def _open(self, number: int) -> None:
         """Load a version; it takes requests from then on, and the one that did until now answers what it took."""
         service = self.services.every[number]
-        replica = await asyncio.to_thread(Replica, service.spec, self._deliver, service.statistics.waits)
+        replica = await asyncio.to_thread(Replica, service.spec, self._device, self._deliver, service.statistics.waits)
         old, self._replicas[number] = self._replicas[number], replica
         service.opened(replica.signature)
         if old is not None:

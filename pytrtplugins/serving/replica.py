@@ -20,6 +20,7 @@ class Replica:
 
     Args:
         spec: What to load.
+        device: Where: the engine's own name for a device; None: its default.
         deliver: Takes requests that are done; called in the thread.
         watch: Takes the number of waiting requests whenever it changes.
 
@@ -28,9 +29,11 @@ class Replica:
         PytrtpluginsError: the engine cannot be had.
     """
 
-    def __init__(self, spec: ModelSpec, deliver: Deliver, watch: Callable[[int], object] | None = None) -> None:
+    def __init__(
+        self, spec: ModelSpec, device: str | None, deliver: Deliver, watch: Callable[[int], object] | None = None
+    ) -> None:
         self.spec = spec
-        self.model = _loaded(spec)
+        self.model = _loaded(spec, device)
         self.signature = Signature.of(self.model, spec.max_batch, spec.sizes)
         self.queue = BatchQueue(
             self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch
@@ -85,20 +88,20 @@ def front_model(spec: ModelSpec, signature: Signature) -> Model:
     return model
 
 
-def _loaded(spec: ModelSpec) -> Model:
+def _loaded(spec: ModelSpec, device: str | None) -> Model:
     if not names_code(spec.target):
         from .defaults import default_model  # as above
 
-        return default_model(spec)
+        return default_model(spec, device)
     cls = model_class(spec.target)
     try:
         model = cls()
-        model.load(spec.device)
+        model.load(device)
     except PytrtpluginsError:
         raise
     except Exception as error:  # whatever the user's model does
         raise UsageError(
             f"{spec.target}: load raised {type(error).__name__}: {error}\n"
-            f'Do: python -c "import {spec.target.partition(":")[0]} as m; m.{cls.__name__}().load(None)", for the whole traceback'
+            f'Do: python -c "import {spec.target.partition(":")[0]} as m; m.{cls.__name__}().load({device!r})", for the whole traceback'
         ) from error
     return model

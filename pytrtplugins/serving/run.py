@@ -11,8 +11,9 @@ from pathlib import Path
 from ..errors import UsageError
 from .access import Access
 from .files import within_files
+from .placement import place
 from .replica import model_class, names_code
-from .spec import Limits, ModelSpec, is_name
+from .spec import Limits, ModelSpec, device_name, is_name
 from .statistics import Statistics
 
 __all__ = ["check", "read_target", "serve"]
@@ -47,7 +48,8 @@ def serve(
     port: int = 8000,
     grpc_port: int | None = None,
     cpu: int | None = None,
-    engines: int = 1,
+    engines: int | None = None,
+    devices: Sequence[str] = (),
     modules: Sequence[str] = (),
     limits: Limits | None = None,
     access: Access | None = None,
@@ -62,7 +64,9 @@ def serve(
         grpc_port: To serve gRPC on too.
         cpu: CPU processes, which speak HTTP and decode; 0: everything in this process. None: half as many as there are cores; on two
             cores none.
-        engines: Engine processes, each with all models, if there are CPU processes.
+        engines: Engine processes, if there are CPU processes; None: one for each device.
+        devices: The engine's own names for devices, over which engine processes are spread; a number N is ``cuda:N``. Empty: those of
+            the models, or the engine's default.
         modules: Modules with plugins, which each process imports.
         limits: Of requests.
         access: Who may connect, and what is recorded of requests.
@@ -82,9 +86,13 @@ def serve(
     from .versions import check_versions
 
     check_versions(specs)
+    places = place(specs, engines, list(map(device_name, devices)))
     names = list(dict.fromkeys(spec.name for spec in specs))
     limits, access, announce = within_files(limits or Limits()), access or Access(), announce or _print_at_once
-    cpu = default_cpu_processes() if cpu is None else cpu
+    several = len({each.device for each in places}) > 1
+    cpu = max(default_cpu_processes(), several) if cpu is None else cpu
+    if several and not cpu:
+        raise UsageError("one process computes on one device: name one, or start several processes.\nDo: --cpu 1")
     grpc_address = None
     if grpc_port is not None:
         bind(host, grpc_port).close()  # gRPC shares its port, so that nobody would be told that another program has it
@@ -94,7 +102,7 @@ def serve(
         number = sock.getsockname()[1]
         address = f"http{'s' * bool(access.tls_cert)}://{f'[{host}]' if ':' in host else host}:{number}"
         if not cpu:
-            backend = LocalBackend(specs, limits)
+            backend = LocalBackend(specs, limits, places[0].device)
             ready = _ready(names, address, "one process")
             serve_app(backend, limits, [sock], lambda: announce(ready), grpc_address, access)
             return _by_version(specs, [service.statistics for service in backend.services.every])
@@ -102,14 +110,14 @@ def serve(
         sockets = [stack.enter_context(bind(host, number, shared=True)) for _ in range(cpu)]
         for each in sockets:
             each.listen(BACKLOG)
-        supervisor = Supervisor(specs, limits, sockets, engines, modules, grpc_address, access)
-        processes = f"{_counted(cpu, 'CPU process')} and {_counted(engines, 'engine process')}"
+        supervisor = Supervisor(specs, limits, sockets, places, modules, grpc_address, access)
+        processes = f"{_counted(cpu, 'CPU process')} and {_counted(len(places), 'engine process')}"
         supervisor.run(lambda: announce(_ready(names, address, processes)))
         return _by_version(specs, supervisor.statistics)
 
 
-def check(specs: Sequence[ModelSpec]) -> None:
-    """Look whether models can be served, without loading them.
+def check(specs: Sequence[ModelSpec], engines: int | None = None, devices: Sequence[str] = ()) -> None:
+    """Look whether models can be served, without loading them; see `serve`.
 
     Raises:
         UsageError: the versions of a model cannot be served together, or a file or class is not there.
@@ -118,6 +126,7 @@ def check(specs: Sequence[ModelSpec]) -> None:
     from .versions import check_versions
 
     check_versions(specs)
+    place(specs, engines, list(map(device_name, devices)))
     for spec in specs:
         if names_code(spec.target):
             model_class(spec.target)

@@ -10,17 +10,25 @@ from ..errors import UsageError
 from ..utils.declared import check_fields
 from ..utils.numbers import SHARE, Real, Whole
 
-__all__ = ["MAX_PRIORITY", "MOST_ROWS", "Limits", "ModelSpec", "is_name"]
+__all__ = ["MAX_PRIORITY", "MOST_PROCESSES", "MOST_ROWS", "Limits", "ModelSpec", "device_name", "is_name"]
 
 MAX_PRIORITY = 1 << 16
 """Of the least urgent requests."""
 MOST_ROWS = 4096
 """Of a batch."""
 
+MOST_PROCESSES = 256
+"""Of a role."""
+
 _MOST_MS, _MOST_WAITING, _MOST_BYTES, _MOST_SECONDS = 10_000, 1_000_000, 1 << 36, 86_400
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TAKEN = {"stats"}  # has an address of its own
 _VERSION = re.compile(r"[1-9][0-9]{0,17}")
+
+
+def device_name(text: str | int) -> str:
+    """The engine's own name for a device; of a number N it is ``cuda:N``."""
+    return f"cuda:{text}" if isinstance(text, int) or text.isdecimal() else text
 
 
 def is_name(text: str) -> bool:
@@ -36,7 +44,8 @@ class ModelSpec:
         name: In addresses.
         target: A file of an engine, an ONNX model, or ``module:Class``.
         engine: Which engine an ONNX model is built for.
-        device: The engine's own name for a device.
+        devices: The engine's own names for devices, on which it is loaded; a number N is ``cuda:N``. Empty: on those of the server.
+        replicas: How many engine processes have it; None: all on its devices.
         max_batch: Most rows of a run; None: as the model says.
         sizes: Batches that are preferred: a batch is one of these, the last rows of it zeros where requests do not fill the smallest.
             Empty: as the model says.
@@ -56,7 +65,8 @@ class ModelSpec:
     name: str
     target: str
     engine: str = "auto"
-    device: str | None = None
+    devices: tuple[str | int, ...] = ()
+    replicas: Annotated[int | None, Whole(1, MOST_PROCESSES)] = None
     max_batch: Annotated[int | None, Whole(1, MOST_ROWS)] = None
     sizes: Annotated[tuple[int, ...], Whole(1, MOST_ROWS)] = ()
     max_delay_ms: Annotated[float, Real(0, _MOST_MS)] = 2.0
@@ -70,6 +80,7 @@ class ModelSpec:
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "sizes", tuple(self.sizes))  # a list, where it was read from a file
+        object.__setattr__(self, "devices", tuple(map(device_name, self.devices)))
         if not is_name(self.name):
             raise UsageError(
                 f"ModelSpec.name: expected letters, digits, '.', '_' and '-', 64 at most, found {self.name[:80]!r}"

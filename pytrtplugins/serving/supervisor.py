@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from ..errors import UnavailableError, UsageError
@@ -22,6 +22,7 @@ from .access import Access
 from .board import Board
 from .control import Control
 from .meter import Meter
+from .placement import Place
 from .slots import Block
 from .spec import Limits, ModelSpec
 from .statistics import ROLES, Counts, Statistics
@@ -55,7 +56,7 @@ class Supervisor:
         limits: Of requests.
         sockets: One for each CPU process, all on one port; they stay open here, so that connections that wait for a process that dies are
             taken by the one that replaces it.
-        engines: How many engine processes.
+        places: What each engine process has.
         modules: Modules with plugins, which each process imports.
         grpc_address: Where all CPU processes serve gRPC, as host:port.
         access: Who may connect, and what is recorded.
@@ -66,7 +67,7 @@ class Supervisor:
         specs: Sequence[ModelSpec],
         limits: Limits,
         sockets: Sequence[socket.socket],
-        engines: int,
+        places: Sequence[Place],
         modules: Sequence[str] = (),
         grpc_address: str | None = None,
         access: Access | None = None,
@@ -75,10 +76,13 @@ class Supervisor:
             raise UnavailableError("several processes need Linux (memfd).\nDo: pytrt serve --local ...")
         self._specs, self._limits, self._sockets, self._modules = specs, limits, sockets, modules
         self._grpc_address, self._access = grpc_address, access or Access()
-        self._wanted = [(ENGINE, index) for index in range(engines)] + [(CPU, index) for index in range(len(sockets))]
+        self._places = places
+        self._wanted = [(ENGINE, index) for index in range(len(places))] + [
+            (CPU, index) for index in range(len(sockets))
+        ]
         self._blocks = [Block.create(_UNITS) for _ in sockets]
         self._board = Board.create()
-        self._processes = (len(sockets), engines)
+        self._processes = (len(sockets), len(places))
         size = Counts.size(len(specs), *self._processes)
         self._memory = os.memfd_create("pytrt-counts")
         os.ftruncate(self._memory, size)
@@ -155,6 +159,7 @@ class Supervisor:
             "grpc": self._grpc_address,
             "access": asdict(self._access),
             "meter": self._meter,
+            "place": astuple(self._places[index]) if role == ENGINE else None,
         }
         process = subprocess.Popen(
             [sys.executable, "-m", "pytrtplugins.serving", json.dumps(said)],

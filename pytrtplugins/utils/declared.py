@@ -80,8 +80,11 @@ def mismatch(value: Any, hint: Any, limits_of: Callable[[Any], Whole | Real | No
 def _wrong(value: Any, kind: Any, hint: Any, limits_of: Callable[[Any], Whole | Real | None] | None) -> str | None:
     if typing.get_origin(kind) is Literal:
         return None if value in typing.get_args(kind) else " or ".join(map(repr, typing.get_args(kind)))
-    if type(value) is not (str if kind is Path else kind) and not (kind is float and type(value) is int):
-        return _WORDS[kind]
+    kinds = _options(kind) or (kind,)
+    if not any(
+        type(value) is (str if each is Path else each) or (each is float and type(value) is int) for each in kinds
+    ):
+        return " or ".join(_WORDS[each] for each in kinds)
     for each in getattr(hint, "__metadata__", ()):
         limits = limits_of(each) if limits_of else each if isinstance(each, (Whole, Real)) else None
         if limits is not None:
@@ -93,5 +96,6 @@ def _wrong(value: Any, kind: Any, hint: Any, limits_of: Callable[[Any], Whole | 
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    """The types of a union."""
-    return typing.get_args(typing.get_args(hint)[0] if hasattr(hint, "__metadata__") else hint)
+    """The types of a union; none where it is no union."""
+    hint = typing.get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
+    return typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else ()

@@ -41,7 +41,7 @@ def test_models_and_limits_are_handed_on(served):
 
 @pytest.mark.parametrize(
     ("words", "cpu", "engines"),
-    [([], None, 1), (["--local"], 0, 1), (["--workers", "0"], 0, 1), (["--cpu", "12", "--gpu", "4"], 12, 4)],
+    [([], None, None), (["--local"], 0, None), (["--workers", "0"], 0, None), (["--cpu", "12", "--gpu", "4"], 12, 4)],
 )
 def test_processes_are_handed_on(served, words, cpu, engines):
     _, [(_, options)] = served("x.engine", *words)

@@ -12,6 +12,7 @@ import numpy as np
 from pytrtplugins.serving import Limits
 from pytrtplugins.serving.control import Control
 from pytrtplugins.serving.engine_process import EngineProcess
+from pytrtplugins.serving.placement import Place
 from pytrtplugins.serving.records import Kind, Reader, Record, write_record
 from pytrtplugins.serving.remote import RemoteBackend
 from pytrtplugins.serving.signature import Signature
@@ -50,18 +51,18 @@ class Rig:
         self.do(self.backend.join(ours))
         return theirs
 
-    def engine(self):
+    def engine(self, place=None):
         """A real engine process, in a thread; what it is told is what a supervisor says."""
+        place = place or Place(None, tuple(range(len(self.specs))))
         ours, theirs = Control.pair()
-        process = EngineProcess(self.specs, [Block(self.descriptor)], theirs, Counts(len(self.specs)))
+        process = EngineProcess(self.specs, [Block(self.descriptor)], theirs, Counts(len(self.specs)), place)
         thread = threading.Thread(target=process.run)
         thread.start()
         assert ours.receive() == ({"ready": True}, None)
         with self.stream() as end:
             ours.send({"peer": 0}, end)
         self.threads.append((thread, ours))
-        links = len(self.threads)
-        self.do(self.until(lambda: sum(len(each.ready) == len(self.specs) for each in self.backend._links) >= links))
+        self.do(self.until(lambda: self.backend._links[-1].ready == {*place.models}))
 
     def played(self, number=0):
         """The engine's end of a stream, which says that it has one model."""

@@ -48,8 +48,8 @@ def detector_engine(batch):
 
 @pytest.fixture(scope="module")
 def client(folder):
-    def serve(spec):
-        return loaded(spec) if spec.name == "negated" else Detector(detector_engine(1))
+    def serve(spec, device):
+        return loaded(spec, device) if spec.name == "negated" else Detector(detector_engine(1))
 
     loaded = default_model
     with pytest.MonkeyPatch.context() as patch:

@@ -48,7 +48,7 @@ def model(tmp_path_factory):
 def client(model, codec, monkeypatch):  # noqa: F811
     """Serves one detector three times: by who decodes."""
 
-    def load(spec):
+    def load(spec, device):
         made = Detector(cuda_engine(model), decode=spec.decode)
         made.detector.score_threshold = 0.1  # of random weights
         return made

@@ -61,7 +61,7 @@ def test_a_canary_is_no_shadow():
 
 def test_a_load_that_raises_is_one_line_and_the_command_that_shows_more():
     with pytest.raises(UsageError, match="served:Broken: load raised OSError: no weights") as caught:
-        Replica(ModelSpec("broken", "tests.serving.served:Broken"), print)
+        Replica(ModelSpec("broken", "tests.serving.served:Broken"), None, print)
     assert "Do: python -c" in str(caught.value)
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Limits
+from pytrtplugins.serving.placement import Place
 from pytrtplugins.serving.server import bind
 from pytrtplugins.serving.supervisor import Supervisor
 from tests.serving.conftest import spec
@@ -122,4 +123,6 @@ def test_a_model_is_loaded_anew_under_load_without_a_lost_request():
 
 def test_a_model_that_cannot_be_loaded_ends_the_start_with_its_line():
     with bind("127.0.0.1", 0) as sock, pytest.raises(UsageError, match="Broken: load raised OSError: no weights"):
-        Supervisor([spec("broken", "Broken")], Limits(), [sock], 1).run(lambda: pytest.fail("it was started"))
+        Supervisor([spec("broken", "Broken")], Limits(), [sock], [Place(None, (0,))]).run(
+            lambda: pytest.fail("it was started")
+        )

@@ -28,6 +28,8 @@ from pytrtplugins.utils.numbers import Real, Whole
         ([1, 2], Annotated[tuple[int, ...], Whole(1, 2)], None),
         ([1, 3], Annotated[tuple[int, ...], Whole(1, 2)], "a list of a whole number from 1 to 2"),
         ("ab", list[str], "a list"),
+        (["a", 1], tuple[str | int, ...], None),
+        ([1.5], tuple[str | int, ...], "a list of text or a whole number"),
     ],
 )
 def test_a_value_that_does_not_fit_is_told_what_is_expected(value, hint, said):

@@ -178,8 +178,8 @@ class Engine(Uncopied, ABC):
         return {}
 
     @classmethod
-    def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
-        """Why an engine with these requirements cannot be loaded here; empty when it can."""
+    def check_requirements(cls, requirements: Mapping[str, Any], device: str | None = None) -> str:
+        """Why an engine with these requirements cannot be loaded on a device, or where it was built; empty when it can."""
         return ""
 
     # -- what callers use --------------------------------------------------------------------------------------------

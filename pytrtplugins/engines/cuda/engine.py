@@ -215,11 +215,12 @@ class CudaEngine(Engine):
         return {_DEVICE: f"cuda:{self.device.number}", **_requirements(self.device)}
 
     @classmethod
-    def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
-        """Why an engine with these requirements cannot be loaded here; empty when it can."""
+    def check_requirements(cls, requirements: Mapping[str, Any], device: str | None = None) -> str:
+        """Why an engine with these requirements cannot be loaded on a GPU, or on that which it was built for; empty when it can."""
+        number = _device_number(device or requirements.get(_DEVICE))
         wrong = [
             f"{name}: built for {requirements.get(name)!r}, here is {value!r}"
-            for name, value in _requirements(CudaDevice(_device_number(requirements.get(_DEVICE)))).items()
+            for name, value in _requirements(CudaDevice(number)).items()
             if requirements.get(name) != value
         ]
         return "; ".join(wrong)

@@ -129,7 +129,7 @@ class HostEngine(Engine):
 
     @classmethod
     @override
-    def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
+    def check_requirements(cls, requirements: Mapping[str, Any], device: str | None = None) -> str:
         return missing_int8_features(requirements)
 
     def _written_out(self) -> onnx.ModelProto:

@@ -124,17 +124,17 @@ class TensorrtEngine(Engine):
 
     @classmethod
     @override
-    def check_requirements(cls, requirements: Mapping[str, Any]) -> str:
+    def check_requirements(cls, requirements: Mapping[str, Any], device: str | None = None) -> str:
         api = _api.load()
         compatible = requirements.get("version_compatible") is True
         reason = _version_problem(api, str(requirements.get("tensorrt")), compatible)
         if reason:
             return reason
-        device = find_device(requirements.get("cuda"))
-        if requirements.get("compute_capability") != device.capability:
+        gpu = find_device(device or requirements.get("cuda"))
+        if requirements.get("compute_capability") != gpu.capability:
             return (
                 f"it was built for {requirements.get('device')} (compute capability "
-                f"{requirements.get('compute_capability')}); here is {device}"
+                f"{requirements.get('compute_capability')}); here is {gpu}"
             )
         plugins = requirements.get("plugins")
         if not (isinstance(plugins, list) and all(_is_key(key) for key in plugins)):

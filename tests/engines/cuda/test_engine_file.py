@@ -20,7 +20,7 @@ from pytrtplugins.engines.cuda import engine as module
 from pytrtplugins.engines.cuda.conv.cache import TacticCache
 from pytrtplugins.engines.cuda.device import source
 from pytrtplugins.engines.cuda.device.device import HostDevice
-from pytrtplugins.errors import EngineFileError
+from pytrtplugins.errors import EngineFileError, UnavailableError
 from tests.damage import damaged
 from tests.passes.nets import Net
 
@@ -41,10 +41,11 @@ class Device(HostDevice):
     """One of two GPUs that are none, of different models."""
 
     xp = Modules()
+    models = ("NVIDIA Test", "NVIDIA Other")
     capability, driver, multiprocessors, cache = 90, 13000, 132, 1 << 20
 
     def __init__(self, number=0):
-        self.number, self.model = number, ("NVIDIA Test", "NVIDIA Other")[number]
+        self.number, self.model = number, self.models[number]
 
     def explaining_memory(self, size=None):
         return nullcontext()
@@ -162,6 +163,18 @@ def test_a_loaded_engine_gives_the_same_bits_without_reading_the_model(built, ma
         assert [node.op_type for node in loaded.model_without_weights.graph.node] == [
             node.op_type for node in engine.model.graph.node
         ]
+
+
+def test_an_engine_is_loaded_on_the_gpu_that_the_caller_names_if_it_is_of_the_same_model(built, machine):
+    with pytest.raises(EngineFileError, match="gpu: built for 'NVIDIA Test', here is 'NVIDIA Other'"):
+        ptp.load_engine(built[1], device="cuda:1")
+    with pytest.raises(UnavailableError, match=r"device 'gpu1' is unknown; it has cuda, cuda:0"):
+        ptp.load_engine(built[1], device="gpu1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Device, "models", ("NVIDIA Test", "NVIDIA Test"))
+        loaded = ptp.load_engine(built[1], device="cuda:1")
+        assert (loaded.device.number, loaded.options.device) == (1, "cuda:1")
+        assert same(run(loaded, 1), run(built[0], 1))
 
 
 def test_what_a_loaded_engine_reads_is_the_model_that_was_built(built):

@@ -123,7 +123,8 @@ def test_an_engine_is_checked_on_the_gpu_that_it_was_built_for(runtime, monkeypa
     monkeypatch.setattr(engine, "find_device", lambda name=None: asked.append(name) or fake_device())
     requirements = {"tensorrt": runtime.version, "version_compatible": True, "compute_capability": "9.0", "plugins": []}
     assert engine.TensorrtEngine.check_requirements({**requirements, "cuda": "cuda:1"}) == ""
-    assert asked == ["cuda:1"]
+    assert engine.TensorrtEngine.check_requirements(requirements, "cuda:1") == ""
+    assert asked == ["cuda:1", "cuda:1"]
 
 
 @pytest.mark.parametrize("plugins", [None, "Affine", [1], [["a", "b"]], [["a", "b", 3]]])
