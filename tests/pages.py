@@ -15,7 +15,7 @@ import re
 import runpy
 import shlex
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,8 +87,11 @@ class Reader:
         self._modules: dict[str, Any] = {}
         self._classes: dict[Any, Any] = {}
 
-    def follow(self, page: str, *, without: Collection[str] = ()) -> None:
-        """Do all that a page says, but for commands that begin with one of the words of ``without``."""
+    def follow(self, page: str, *, without: Collection[str] = (), codes: Mapping[str, int] | None = None) -> None:
+        """Do all that a page says, but for commands that begin with one of the words of ``without``.
+
+        ``codes`` has the lines that end with another code than 0.
+        """
         printed = ""
         for kind, title, text in blocks(page):
             if title:
@@ -97,7 +100,7 @@ class Reader:
                 printed = self.python(text)
             elif kind in SHELL:
                 printed = "".join(
-                    self.shell(line)
+                    self.shell(line, (codes or {}).get(line, 0))
                     for line in text.replace("\\\n", " ").splitlines()
                     if not line.startswith(tuple(without))
                 )

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import onnx
+
+from pytrtplugins.passes import REPAIRS
 from tests.mxnet.files import face
-from tests.pages import Reader
+from tests.pages import Reader, read
+from tests.passes.repairs.exports import old_export
 
 
 def test_the_page_can_be_followed(tmp_path):
     face(size=112).write(tmp_path)
-    Reader(tmp_path).follow("docs/mxnet.md")
+    onnx.save(old_export(face()), tmp_path / "broken.onnx")
+    Reader(tmp_path).follow("docs/mxnet.md", codes={"pytrt repair broken.onnx": 1})
     assert (tmp_path / "face.engine").exists()
+
+
+def test_the_table_has_all_repairs_in_their_order():
+    rows = [
+        line.split("|")
+        for line in read("docs/mxnet.md").splitlines()
+        if line.startswith("| `") and line.count("|") == 5
+    ]
+    kinds = {name: "fault" if each.fault else "leftover" for name, each in REPAIRS.items()}
+    assert [(name.strip(" `"), kind.strip()) for _, name, kind, *_ in rows] == list(kinds.items())

@@ -45,6 +45,7 @@ def command() -> Any:
         imports,
         precision,
         profile,
+        repair,
         run,
         serve,
         serve_key,

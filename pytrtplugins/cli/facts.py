@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..engines.base.types import Availability
 from ..models import Evaluation, Published
+from ..passes import Finding
 from .model_facts import EngineFacts, TensorFacts
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "Offered",
     "Offers",
     "Profiled",
+    "RepairFacts",
     "Searched",
     "Treated",
     "WrittenFile",
@@ -138,6 +140,27 @@ class Imported:
     nodes: int
     parameters: int
     tensors: tuple[TensorFacts, ...]
+    next: str
+
+
+@dataclass(frozen=True)
+class RepairFacts:
+    """What repair found in a model.
+
+    Attributes:
+        model: The model's file.
+        file: The file that was written; None where none was.
+        faults: How many findings are faults.
+        leftovers: How many are not.
+        findings: All of them.
+        next: The command that goes on from here; empty where there is none.
+    """
+
+    model: str
+    file: str | None
+    faults: int
+    leftovers: int
+    findings: tuple[Finding, ...]
     next: str
 
 

@@ -17,17 +17,20 @@ from .placement import Placement
 from .precisions import LayerPrecision, Precisions, layer_names
 from .prepare import load_model, prepare
 from .quantize import Quantize, quantize, quantized_tensors
+from .repairs import REPAIRS, Finding, RepairedModel, repair
 from .repeated_pairs import DropRepeatedPairs
 from .rounding import AdaptiveRounding
 from .unsigned import UnsignedActivations
 
 __all__ = [
     "CODES",
+    "REPAIRS",
     "AdaptiveRounding",
     "Codes",
     "CrossLayerEqualization",
     "DropRepeatedPairs",
     "Eliminate",
+    "Finding",
     "FloatPads",
     "FoldBatchNorm",
     "Int8Forms",
@@ -38,6 +41,7 @@ __all__ = [
     "Precisions",
     "PropagateConstants",
     "Quantize",
+    "RepairedModel",
     "UnsignedActivations",
     "layer_names",
     "load_model",
@@ -45,6 +49,7 @@ __all__ = [
     "prepare",
     "quantize",
     "quantized_tensors",
+    "repair",
     "run_passes",
     "to_half",
     "to_ir",

@@ -37,9 +37,11 @@ class Pass(ABC):
 
     Attributes:
         name: The step's name, for messages.
+        drops_inputs: Whether the step may remove inputs of the model.
     """
 
     name: ClassVar[str]
+    drops_inputs: ClassVar[bool] = False
 
     def __call__(self, model: ir.Model) -> PassResult:
         """Run the pass on a model, which changes.
@@ -51,6 +53,8 @@ class Pass(ABC):
         before = _interface(model)
         result = self.call(model)
         after = _interface(result.model)
+        if self.drops_inputs:
+            before = [name for name in before[0] if name in after[0]], before[1]
         if after != before:
             raise ModelError(
                 f"pass {self.name!r}: the inputs and outputs of the model must stay: expected {before}, found {after}."

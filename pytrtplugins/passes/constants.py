@@ -50,6 +50,8 @@ class PropagateConstants(Pass):
         sizes: Free dim → its size.
         expands: Whether to write an operator with those by which ONNX defines it.
         own_dims: Dims of the outputs of a node of another domain than ONNX's, from those of its inputs; None: unknown.
+        computes: Whether a node may go, for what it gives or for the branch that it takes; default: any. Where it is given, nodes that
+            lead nowhere stay, unless such a node has gone.
     """
 
     name: ClassVar[str] = "propagate-constants"
@@ -59,21 +61,23 @@ class PropagateConstants(Pass):
         sizes: Mapping[str, int] | None = None,
         expands: Callable[[str], bool] = lambda op_type: False,
         own_dims: Callable[[ir.Node], Sequence[Sequence[int]] | None] = lambda node: None,
+        computes: Callable[[ir.Node], bool] | None = None,
     ) -> None:
         self.sizes, self.expands, self.own_dims = sizes or {}, expands, own_dims
+        self.computes = computes
 
     def call(self, model: ir.Model) -> PassResult:
         """Fold in place."""
         graph = model.graph
         self._version = model.opset_imports.get("", 1)
         self._partial = PartialValues()
-        modified = False
+        modified = self._gone = False
         for value in graph.inputs:
             modified |= self._bind(value)
         for node in graph:  # nodes that are put behind this one come next
-            if is_op(node, "If") and (branch := self._branch(node)) is not None:
+            if is_op(node, "If") and self._may_go(node) and (branch := self._branch(node)) is not None:
                 splice(graph, node, branch, ())
-                modified = True
+                modified = self._gone = True
                 continue
             if node.op_type == "Constant" and self._fold(graph, node):  # its dims need no inference
                 modified = True
@@ -86,7 +90,7 @@ class PropagateConstants(Pass):
                 modified |= told != [(value.type, value.shape) for value in node.outputs]
             self._partial.note(node)
             if self._fold(graph, node):
-                modified = True
+                modified = self._gone = True
             elif (
                 self.expands(node.op_type)
                 and not node.domain
@@ -94,7 +98,11 @@ class PropagateConstants(Pass):
             ):
                 splice(graph, node, inner, node.inputs)
                 modified = True
-        return PassResult(model, remove_unused(model) or modified)
+        removes = self.computes is None or self._gone
+        return PassResult(model, (removes and remove_unused(model)) or modified)
+
+    def _may_go(self, node: ir.Node) -> bool:
+        return self.computes is None or self.computes(node)
 
     def _bind(self, value: ir.Value) -> bool:
         """Put sizes in the place of free dims."""
@@ -149,7 +157,11 @@ class PropagateConstants(Pass):
 
     def _fold(self, graph: ir.Graph, node: ir.Node) -> bool:
         """The node's outputs as constants, where they can be known."""
-        if node.domain not in ("", "ai.onnx") or node.op_type in (*_RANDOM, "QuantizeLinear", "DequantizeLinear"):
+        if (
+            not self._may_go(node)
+            or node.domain not in ("", "ai.onnx")
+            or node.op_type in (*_RANDOM, "QuantizeLinear", "DequantizeLinear")
+        ):
             return False
         is_output = any(value.is_graph_output() for value in node.outputs)
         if is_output and (len(node.outputs) > 1 or node.op_type in ("Constant", "Identity")):

@@ -54,7 +54,7 @@ def _check_slope(node: onnx.NodeProto, dims: _Dims, slope: _Dims) -> None:
         f"{node_text(node)}: the slope {node.input[1][:200]!r} has dims {dims_text(slope)}, which do not broadcast to those of "
         f"{node.input[0][:200]!r}, {dims_text(dims)}: ONNX holds the last axis against the last (unidirectional broadcasting).\n"
         + (
-            f"Do: reshape the slope to {dims_text(channels)}: one for each channel"
+            f"Do: pytrt repair MODEL.onnx -o FIXED.onnx, which reshapes the slope to {dims_text(channels)}: one for each channel"
             if along
             else "Do: export the model again"
         ),

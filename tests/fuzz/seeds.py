@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -31,7 +32,8 @@ from tests.damage import yaml_bomb
 from tests.darknet2caffe.networks import ALL_LAYERS
 from tests.fuzz.targets import CACHE, WEIGHTS_CFG, model_bytes, mxnet_network
 from tests.fuzz.worker import CORPUS
-from tests.mxnet.files import params_bytes
+from tests.mxnet.files import face, params_bytes
+from tests.passes.repairs.exports import exported, old_export
 
 YOLO = """[net]
 width=64
@@ -110,6 +112,27 @@ def mxnet() -> Seed:
     claim = bytearray(params_bytes(net.arrays))
     claim[36:44] = (2**40).to_bytes(8, "little")
     yield "mxnet_params/claims-2-to-the-40", bytes(claim)
+
+
+def broken() -> Seed:
+    """Models with faults that repairs know."""
+    yield "repair_model/mxnet-1.3", old_export(face(size=4), 4).SerializeToString()
+    vector = {"s": np.float32([1, 2])}
+    forms: dict[str, tuple[list[Any], dict[str, Any], int]] = {
+        "slope": ([("PRelu", ["data", "s"], "y", {})], vector, 9),
+        "old-sum": ([("Add", ["data", "s"], "y", {"broadcast": 1, "axis": 1})], vector, 6),
+        "reshape": ([("Reshape", ["data", "d"], "y", {})], {"d": np.array([1, 24], np.int64)}, 13),
+        "shapes": ([("Shape", ["data"], "s", {}), ("Reshape", ["data", "s"], "y", {})], {}, 13),
+        "transposes": (
+            [("Transpose", ["data"], "t", {"perm": [0, 2, 3, 1]}), ("Transpose", ["t"], "y", {"perm": [0, 3, 1, 2]})], {}, 13,
+        ),
+        "training": (
+            [("Dropout", ["data", "r", "t"], "y", {})], {"r": np.float32(0.5), "t": np.bool_(True)}, 13,
+        ),
+    }  # fmt: skip
+    for name, (nodes, weights, opset) in forms.items():
+        dims = ["N", 2, 3, 4] if name == "reshape" else [1, 2, 3, 4]
+        yield f"repair_model/{name}", exported(nodes, weights, dims, "y", opset=opset).SerializeToString()
 
 
 def calibration(folder: Path) -> Seed:
@@ -351,7 +374,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         parts: list[Callable[[], Seed]] = [
-            darknet, lambda: caffe(folder), mxnet, lambda: calibration(folder), lambda: engines(folder), arrays, images, texts,
+            darknet, lambda: caffe(folder), mxnet, broken, lambda: calibration(folder), lambda: engines(folder), arrays, images, texts,
             served,
         ]  # fmt: skip
         for part in parts:

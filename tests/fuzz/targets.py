@@ -37,7 +37,7 @@ from pytrtplugins.models.description import read_description
 from pytrtplugins.models.heads import read_heads, read_input_size
 from pytrtplugins.models.yolov2 import read_names
 from pytrtplugins.mxnet import from_mxnet
-from pytrtplugins.passes import Precisions
+from pytrtplugins.passes import Precisions, repair
 from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.plugin.envelope import wrap
 from pytrtplugins.precision.report import read_report
@@ -234,6 +234,12 @@ def engine_file(data: bytes) -> object:
 def onnx_model(data: bytes) -> object:
     """An ONNX model, on its way to an engine."""
     return build(file(data, "x.onnx"), engine="null")
+
+
+@target
+def repair_model(data: bytes) -> object:
+    """A broken ONNX model, repaired."""
+    return repair(file(data, "x.onnx"))
 
 
 @target

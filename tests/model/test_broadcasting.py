@@ -26,7 +26,7 @@ def test_slopes_along_the_channels_are_refused_with_the_dims_that_they_need(engi
     assert str(caught.value) == (
         "node 'PRelu_y' (PRelu): the slope 's' has dims (4), which do not broadcast to those of 'x', (n, 4, 5, 6): "
         "ONNX holds the last axis against the last (unidirectional broadcasting).\n"
-        "Do: reshape the slope to (4, 1, 1): one for each channel"
+        "Do: pytrt repair MODEL.onnx -o FIXED.onnx, which reshapes the slope to (4, 1, 1): one for each channel"
     )
     assert (caught.value.node, caught.value.expected, caught.value.found) == ("PRelu_y", ("n", 4, 5, 6), (4,))
 

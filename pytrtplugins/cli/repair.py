@@ -1,0 +1,103 @@
+"""The command ``pytrt repair``, which mends what exporters are known to break."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+from ..model import read_onnx, write_onnx
+from ..passes import REPAIRS, repair
+from ..utils.files import check_target
+from ..utils.optional import require
+from . import options
+from .app import app
+from .facts import RepairFacts
+from .results import Result
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["repair_model"]
+
+_SHOWN = 10
+
+Names = Annotated[list[str] | None, typer.Option(metavar="A,B", help="Leave out these repairs; may be repeated.")]
+
+
+@app.command("repair")  # type: ignore[untyped-decorator]
+def repair_model(
+    model: options.Model,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.onnx",
+            help="Model to write; without it the command only says what it found.",
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help=f"Run these repairs alone: {', '.join(REPAIRS)}. May be repeated."),
+    ] = None,
+    skip: Names = None,
+) -> Result[RepairFacts]:
+    """Find what exporters are known to write wrongly, say where and why, and mend it.
+
+    Without -o nothing is written, and the exit code is 1 where a fault was found. A fault is what onnxruntime refuses, or computes
+    otherwise than was meant; leftovers go without a change of the numbers.
+
+    Examples: pytrt repair broken.onnx
+
+    pytrt repair broken.onnx -o fixed.onnx
+
+    pytrt repair broken.onnx -o fixed.onnx --only channel-vectors,batchnorm-spatial
+    """
+    if output is not None:
+        check_target(output)
+    loaded, external_data = read_onnx(model)
+    found = repair(loaded, only=_split(only), skip=_split(skip) or ())
+    if output is not None:
+        write_onnx(found.model, output, external_data=external_data)
+    faults = sum(each.fault for each in found.findings)
+    choice = "".join(
+        f" --{name} {shlex.quote(','.join(given))}" for name, given in (("only", only), ("skip", skip)) if given
+    )
+    written = (
+        f"pytrt inspect {output}" if output else f"pytrt repair {model}{choice} -o OUT.onnx" if found.findings else ""
+    )
+    file = None if output is None else str(output)
+    facts = RepairFacts(str(model), file, faults, len(found.findings) - faults, found.findings, written)
+    problem = f"{model}: {_count(faults, 'fault')}" if faults else ""
+    return Result(facts, _print, output is not None or not faults, problem)
+
+
+def _split(texts: list[str] | None) -> list[str] | None:
+    """Names in words, between commas."""
+    return [name.strip() for text in texts for name in text.split(",")] if texts else None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _print(facts: RepairFacts) -> None:
+    order = list(REPAIRS)
+    print(f"{facts.model}: {_count(facts.faults, 'fault')}, {_count(facts.leftovers, 'leftover')}")
+    for (name, fault), group in itertools.groupby(
+        sorted(facts.findings, key=lambda each: (order.index(each.repair), not each.fault)),
+        lambda each: (each.repair, each.fault),
+    ):
+        findings = list(group)
+        print(f"\n{name} ({_count(len(findings), 'fault' if fault else 'leftover')}): {REPAIRS[name].why}")
+        for each in findings[:_SHOWN]:
+            print(f"  {each.node}: {each.found} -> {each.done}")
+        if len(findings) > _SHOWN:
+            print(f"  and {len(findings) - _SHOWN:,} more, which --json lists")
+    if facts.findings or facts.file:
+        print()
+    if facts.file:
+        print(f"{facts.file}: written")
+    if facts.next:
+        print(f"Do: {facts.next}")

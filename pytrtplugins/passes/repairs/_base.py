@@ -1,0 +1,87 @@
+"""What a repair is: a pass that says what it found, where and why, and what it does about it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...model.ir import array_of
+from ...model.proto import node_name
+from ...utils.override import override
+from .._base import Pass, PassResult
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Finding", "Repair", "Repaired", "held_constant", "is_by_mxnet"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a repair found.
+
+    Attributes:
+        repair: The repair's name.
+        fault: Whether onnxruntime refuses the model for it, or computes something else than was meant. Otherwise the numbers are
+            right, and stay the same.
+        node: The node's name, or that of an input of the model.
+        found: What is there.
+        done: What the repair makes of it.
+    """
+
+    repair: str
+    fault: bool
+    node: str
+    found: str
+    done: str
+
+
+@dataclass(frozen=True)
+class Repaired(PassResult):
+    """What a repair gives.
+
+    Attributes:
+        findings: What was found; all of it is mended in the model.
+    """
+
+    findings: tuple[Finding, ...] = ()
+
+
+class Repair(Pass):
+    """A pass that mends one kind of fault, or removes one kind of leftover, of the main graph: subclasses fill in `mend`.
+
+    It reads the dims that tensors have in the model; `repair` infers them before.
+
+    Attributes:
+        fault: What `Finding` has in general.
+        why: Why exporters write it, and what comes of it; one sentence.
+    """
+
+    fault: ClassVar[bool]
+    why: ClassVar[str]
+
+    @override
+    def call(self, model: ir.Model) -> Repaired:
+        findings = tuple(self.mend(model))
+        return Repaired(model, bool(findings), findings)
+
+    @abstractmethod
+    def mend(self, model: ir.Model) -> Iterator[Finding]:
+        """Change the model in place; give what was found, one by one."""
+
+    def finding(self, node: ir.Node | str, found: str, done: str, *, fault: bool | None = None) -> Finding:
+        """What was found at a node, or at an input of this name; ``fault``: where it is not as with this repair in general."""
+        name = node if isinstance(node, str) else node_name(node)
+        return Finding(self.name, self.fault if fault is None else fault, name, found, done)
+
+
+def is_by_mxnet(model: ir.Model) -> bool:
+    """Whether MXNet's exporter wrote the model. It leaves the producer's name empty, and names each graph the same."""
+    return model.graph.name == "mxnet_converted_model" or (model.producer_name or "").lower().startswith("mxnet")
+
+
+def held_constant(value: ir.Value | None) -> Any:
+    """The array of a constant that callers cannot replace; None of anything else."""
+    return None if value is None or value.is_graph_input() else array_of(value)

@@ -1,0 +1,33 @@
+"""Labels of a training loss that were left as inputs of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from ...utils.override import override
+from ._base import Finding, Repair
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["LabelInputs"]
+
+
+class LabelInputs(Repair):
+    """Remove an input whose name ends with ``label`` and that no node reads: MXNet's SoftmaxOutput becomes Softmax, and its label stays."""
+
+    name: ClassVar[str] = "label-inputs"
+    fault: ClassVar[bool] = True
+    why: ClassVar[str] = (
+        "A training loss had a label; at inference nothing reads it, and onnxruntime still demands an array for it."
+    )
+    drops_inputs: ClassVar[bool] = True
+
+    @override
+    def mend(self, model: ir.Model) -> Iterator[Finding]:
+        for value in list(model.graph.inputs):
+            name = str(value.name)
+            if name.lower().endswith("label") and not value.uses() and not value.is_graph_output():
+                model.graph.inputs.remove(value)
+                yield self.finding(name, f"the input {name!r}, which no node reads", "the input is removed")

@@ -1,0 +1,35 @@
+"""Nodes without effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from ...utils.override import override
+from ..eliminate import Eliminate
+from ._base import Finding, Repair
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Leftovers"]
+
+
+class Leftovers(Repair):
+    """Remove what pass `eliminate` removes: Identity, Dropout at inference, and nodes that lead to no output."""
+
+    name: ClassVar[str] = "leftovers"
+    fault: ClassVar[bool] = False
+    why: ClassVar[str] = "Exporters write copies, and layers of the training that do nothing at inference."
+
+    @override
+    def mend(self, model: ir.Model) -> Iterator[Finding]:
+        before = [(node, node.op_type) for node in model.graph]
+        Eliminate()(model)
+        left = set(model.graph)
+        for node, op in before:
+            if node not in left:
+                idle = op in ("Identity", "Dropout")
+                yield self.finding(
+                    node, f"{op}, {'which changes nothing' if idle else 'which leads to no output'}", "it goes"
+                )

@@ -1,0 +1,82 @@
+"""Opsets that libraries no longer run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from ...errors import ModelError
+from ...model.ir import dims_of, to_ir, to_proto
+from ...utils.optional import require
+from ...utils.override import override
+from ..normalize import with_opset
+from ._base import Finding, Repair
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+__all__ = ["OldOpset"]
+
+_OLDEST, _NEW = 7, 13
+_SUMS = ("Add", "Sub", "Mul", "Div")
+
+
+class OldOpset(Repair):
+    """Convert a model of an opset before 7 to opset 13, with ONNX's version converter, where that can.
+
+    What stays: (1) opset 7 and newer, which onnxruntime runs, and which engines convert themselves; (2) a model all of whose operators
+    opset 7 defines in the same way.
+    """
+
+    name: ClassVar[str] = "old-opset"
+    fault: ClassVar[bool] = True
+    why: ClassVar[str] = "onnxruntime runs opset 7 and newer; before it operators say otherwise how operands broadcast."
+
+    @override
+    def mend(self, model: ir.Model) -> Iterator[Finding]:
+        found = model.opset_imports.get("", _OLDEST)
+        if not 0 < found < _OLDEST or not any(_is_old(node, found) for node in model.graph):
+            return
+        proto = to_proto(model)
+        _lay_along_axes(
+            proto, {str(value.name): len(dims) for value in _values(model.graph) if (dims := dims_of(value))}
+        )
+        try:
+            converted = to_ir(with_opset(proto, _NEW), checked=True)
+        except ModelError:  # the log says why
+            return
+        model.graph, model.ir_version = converted.graph, converted.ir_version
+        yield self.finding(str(model.graph.name), f"opset {found}", f"opset {_NEW}")
+
+
+def _is_old(node: ir.Node, opset: int) -> bool:
+    """Whether the operator has another definition in the first opset that onnxruntime runs."""
+    defs = require("onnx.defs", extra="onnx", feature="passes")
+    if node.domain or not defs.has(node.op_type, _OLDEST, ""):
+        return False
+    return bool(defs.get_schema(node.op_type, _OLDEST, "").since_version > opset)
+
+
+def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+    yield from graph.inputs
+    for node in graph:
+        yield from node.outputs
+
+
+def _lay_along_axes(model: onnx.ModelProto, ranks: Mapping[str, int]) -> None:
+    """Give constants that an attribute lays along an axis ones behind it: ONNX's converter leaves this out, and fails."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    readers = [name for node in model.graph.node for name in node.input]
+    for node in model.graph.node:
+        axis = next((each for each in node.attribute if each.name == "axis"), None)
+        if node.op_type not in _SUMS or axis is None or len(node.input) != 2:
+            continue
+        x, held = node.input[0], constants.get(node.input[1])
+        if held is not None and readers.count(node.input[1]) == 1 and x in ranks:
+            behind = ranks[x] - axis.i % ranks[x] - len(held.dims)
+            if behind >= 0:
+                held.dims.extend([1] * behind)
+                node.attribute.remove(axis)
+                for info in [each for each in model.graph.value_info if each.name == held.name]:
+                    model.graph.value_info.remove(info)

@@ -1,0 +1,111 @@
+"""All repairs over a model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from ...errors import UsageError
+from ...model import Graph
+from ...model.ir import to_ir, to_proto
+from ...model.proto import copy_of
+from ..constants import PropagateConstants
+from ..prepare import load_model
+from ._base import Finding, Repair
+from .batch_norm_spatial import BatchNormSpatial
+from .batch_reshape import BatchReshape
+from .channel_vectors import ChannelVectors
+from .label_inputs import LabelInputs
+from .leftovers import Leftovers
+from .old_opset import OldOpset
+from .shape_arithmetic import ShapeArithmetic
+from .training_mode import TrainingMode
+from .transposes import DoubledTransposes
+from .weight_inputs import WeightInputs
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+    from ._base import Repaired
+
+__all__ = ["REPAIRS", "RepairedModel", "repair"]
+
+REPAIRS: dict[str, type[Repair]] = {
+    each.name: each
+    for each in (
+        WeightInputs, LabelInputs, BatchNormSpatial, OldOpset, ShapeArithmetic, ChannelVectors, TrainingMode, BatchReshape,
+        DoubledTransposes, Leftovers,
+    )
+}  # fmt: skip
+"""Name → repair, in the order in which they run: each finds what those before it have uncovered."""
+_AGAIN = ("channel-vectors",)
+"""Repairs behind which more dims are known, so that they may find more."""
+
+
+@dataclass(frozen=True)
+class RepairedModel:
+    """A repaired model.
+
+    Attributes:
+        model: The model; the one that was given where nothing was found.
+        findings: What was found and mended, in the order in which it was.
+    """
+
+    model: onnx.ModelProto
+    findings: tuple[Finding, ...]
+
+
+def repair(
+    model: str | Path | onnx.ModelProto | Graph, *, only: Collection[str] | None = None, skip: Collection[str] = ()
+) -> RepairedModel:
+    """Mend what exporters are known to break, and remove what they leave over.
+
+    A fault is what onnxruntime refuses, or what it computes otherwise than was meant; only faults change what a model computes.
+    Nodes in bodies of If, Loop and Scan, and in local functions, are left as they are.
+
+    Args:
+        model: Path or model; it is not changed.
+        only: Names of repairs, from `REPAIRS`; default: all.
+        skip: Names of repairs that are left out.
+
+    Raises:
+        UsageError: there is no repair of a name.
+        ModelError: it is no ONNX model, or a broken one that cannot be read.
+    """
+    for name in (*(only or ()), *skip):
+        if name not in REPAIRS:
+            raise UsageError(f"there is no repair {name!r}.\nRepairs: {', '.join(REPAIRS)}", name=name)
+    loaded = load_model(model)
+    current = to_ir(copy_of(loaded), checked=True)
+    found: list[Finding] = []
+    for name, repair_class in REPAIRS.items():
+        if name in skip or (only is not None and name not in only):
+            continue
+        while True:
+            _infer(current)
+            result = cast("Repaired", repair_class()(current))
+            found += result.findings
+            if not result.findings or name not in _AGAIN:
+                break
+    if not found:
+        return RepairedModel(loaded, ())
+    return RepairedModel(_written(current, loaded), tuple(found))
+
+
+def _written(model: ir.Model, before: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, with the descriptions of tensors that it had before: what was inferred is for the repairs alone."""
+    _infer(model)
+    made = to_proto(model)
+    said = {info.name for info in before.graph.value_info}
+    kept = [copy_of(info) for info in made.graph.value_info if info.name in said]
+    del made.graph.value_info[:]
+    made.graph.value_info.extend(kept)
+    return made
+
+
+def _infer(model: ir.Model) -> None:
+    """Write down the dims that are known; nothing else changes."""
+    PropagateConstants(computes=lambda node: False)(model)

@@ -1,0 +1,45 @@
+"""Dropout and BatchNormalization that were exported as in the training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from ...model.ir import is_op, operand
+from ...utils.override import override
+from ._base import Finding, Repair, held_constant
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["TrainingMode"]
+
+
+class TrainingMode(Repair):
+    """Put nodes into the mode of inference, where nothing reads what only the training needs.
+
+    1. Dropout that is told to train by a constant, whose mask nobody reads.
+    2. BatchNormalization with ``training_mode=1``, whose new statistics nobody reads: it takes those that are stored.
+
+    What stays: nodes whose mask or statistics are read, or are outputs of the model: it is meant to train.
+    """
+
+    name: ClassVar[str] = "training-mode"
+    fault: ClassVar[bool] = True
+    why: ClassVar[str] = "In training mode a result depends on chance, or on the other samples of the batch."
+
+    @override
+    def mend(self, model: ir.Model) -> Iterator[Finding]:
+        for node in model.graph:
+            if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
+                continue
+            if is_op(node, "Dropout"):
+                told = held_constant(operand(node, 2))
+                if told is not None and told.any():
+                    node.resize_inputs(2)
+                    node.resize_outputs(1)
+                    yield self.finding(node, "Dropout in training mode: it drops at random", "it drops nothing")
+            elif is_op(node, "BatchNormalization") and node.attributes.get_int("training_mode", 0) != 0:
+                del node.attributes["training_mode"]
+                node.resize_outputs(1)
+                yield self.finding(node, "BatchNormalization in training mode", "it takes the stored statistics")

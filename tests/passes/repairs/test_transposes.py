@@ -1,0 +1,55 @@
+"""Transposes of transposed tensors become one, or none; what others read stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from pytrtplugins.passes import repair
+from tests.passes.repairs.exports import exported, repairs_of, run
+
+X = np.random.default_rng(10).normal(size=(2, 3, 4, 5)).astype(np.float32)
+TO_LAST, TO_FIRST = {"perm": [0, 2, 3, 1]}, {"perm": [0, 3, 1, 2]}
+
+
+def network(*perms):
+    nodes: list[Any] = [("Relu", ["data"], "t", {})]
+    for number, perm in enumerate(perms):
+        nodes.append(("Transpose", [nodes[-1][2]], f"t{number}", perm))
+    return exported([*nodes, ("Neg", [nodes[-1][2]], "y", {})], {}, X.shape, "y", opset=13)
+
+
+@pytest.mark.parametrize(
+    ("perms", "left"),
+    [
+        ([TO_LAST, TO_FIRST], 0),
+        ([TO_LAST, TO_LAST], 1),
+        ([TO_LAST, TO_FIRST, TO_LAST], 1),
+        ([TO_LAST, TO_LAST, TO_LAST], 0),
+        ([TO_LAST], 1),
+    ],
+)
+def test_transposes_in_a_row_become_one_or_none(perms, left):
+    model = network(*perms)
+    found = repair(model)
+    assert sum(node.op_type == "Transpose" for node in found.model.graph.node) == left
+    np.testing.assert_array_equal(run(found.model, data=X), run(model, data=X))
+    assert set(repairs_of(found)) <= {"doubled-transposes"}
+
+
+def test_a_tensor_between_them_that_is_an_output_stays():
+    model = network(TO_LAST, TO_FIRST)
+    model.graph.output.append(helper.make_tensor_value_info("t0", TensorProto.FLOAT, None))
+    found = repair(model)
+    assert [node.op_type for node in found.model.graph.node] == ["Relu", "Transpose", "Neg"]
+    np.testing.assert_array_equal(run(found.model, data=X), run(model, data=X))
+
+
+def test_between_the_model_s_input_and_output_a_copy_stays():
+    nodes: list[Any] = [("Transpose", ["data"], "t", TO_LAST), ("Transpose", ["t"], "y", TO_FIRST)]
+    found = repair(exported(nodes, {}, X.shape, "y", opset=13))
+    assert [node.op_type for node in found.model.graph.node] == ["Identity"]
+    np.testing.assert_array_equal(run(found.model, data=X), X)
