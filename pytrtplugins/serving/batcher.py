@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -31,10 +31,13 @@ class Batcher:
         model: Loaded; this thread alone calls its `predict`.
         queue: Where requests wait.
         deliver: Takes requests that are done, with outputs or an error.
+        lost: Called where the model is not usable any more; it need not return. None: its requests get errors.
     """
 
-    def __init__(self, model: Model, queue: BatchQueue, deliver: Deliver) -> None:
-        self.model, self.queue, self.deliver = model, queue, deliver
+    def __init__(
+        self, model: Model, queue: BatchQueue, deliver: Deliver, lost: Callable[[], object] | None = None
+    ) -> None:
+        self.model, self.queue, self.deliver, self._lost = model, queue, deliver, lost
         self._thread = threading.Thread(target=self._run, name=f"batcher-{type(model).__name__}", daemon=True)
 
     def start(self) -> None:
@@ -92,6 +95,9 @@ class Batcher:
 
     def _failed(self, batch: list[Item], error: Exception) -> None:
         """Run the requests of a batch alone, so that one cannot spoil the others."""
+        if self._lost is not None and not self.model.usable():
+            _log.error("%s cannot compute any more: %s", type(self.model).__name__, error)
+            self._lost()
         if len(batch) == 1:
             batch[0].error = failure(self.model, "predict", error)
             return

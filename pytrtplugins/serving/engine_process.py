@@ -24,6 +24,7 @@ from .statistics import Counts
 
 __all__ = ["EngineProcess"]
 
+_LOST = 3  # exit code of a process whose model cannot compute any more
 _RECEIVED = 1 << 18
 _ALIGNED = 64
 
@@ -95,7 +96,8 @@ class EngineProcess:
 
     def _loaded(self, number: int) -> Replica:
         watch = self._counts.statistics[number].waits
-        return Replica(self._specs[number], self._place.device, partial(self._deliver, number), watch)
+        end = partial(os._exit, _LOST)
+        return Replica(self._specs[number], self._place.device, partial(self._deliver, number), watch, end)
 
     def _obey(self) -> bool:
         """Do what the supervisor says; False at the end."""

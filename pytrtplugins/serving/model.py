@@ -135,6 +135,15 @@ class Model:
         """
         return {name: np.asarray(value).tolist() for name, value in outputs.items()}
 
+    def usable(self) -> bool:
+        """Whether it may still compute, asked once `predict` has raised: by default its engine says so, if ``self.engine`` is one.
+
+        An engine process with a model that is not usable, such as after an illegal address on a GPU, ends without an answer. Another
+        one, or its replacement, computes its requests.
+        """
+        usable = getattr(getattr(self, "engine", None), "usable", None)
+        return usable is None or bool(usable())
+
     def close(self) -> None:
         """Release what `load` took; called before the model is unloaded."""
 

@@ -53,6 +53,11 @@ class _Link(asyncio.Protocol):
         self.calls: dict[int, _Call] = {}
         self.ready: set[int] = set()
 
+    @property
+    def tries(self) -> bool:
+        """Whether it has a request that was in a process that died: one at a time, so that none dies with another that is to blame."""
+        return any(call.again for call in self.calls.values())
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # a stream has one that writes
 
@@ -187,7 +192,7 @@ class RemoteBackend:
         self._send(call)
 
     def _send(self, call: _Call) -> None:
-        able = [link for link in self._links if call.model in link.ready]
+        able = [link for link in self._links if call.model in link.ready and not (call.again and link.tries)]
         if not able:
             self._parked.append(call)
             call.timer = self._loop.call_later(_WITHOUT_ENGINE_S, self._give_up, call)
@@ -209,6 +214,13 @@ class RemoteBackend:
         )
         link.send(write_record(record))
 
+    def _send_parked(self) -> None:
+        parked, self._parked = self._parked, []
+        for call in parked:
+            if call.timer is not None:
+                call.timer.cancel()
+            self._send(call)
+
     def _give_up(self, call: _Call) -> None:
         self._parked.remove(call)
         self._fail(call, RequestError("no engine process has the model", status=503, retry_after=1))
@@ -228,6 +240,8 @@ class RemoteBackend:
         if record.kind != Kind.ANSWER or call is None or call.generation != record.generation:
             return
         del link.calls[record.slot]
+        if call.again and self._parked:
+            self._loop.call_soon(self._send_parked)
         begin = -(-call.length // _ALIGNED) * _ALIGNED
         item = call.item
         try:
@@ -271,12 +285,7 @@ class RemoteBackend:
         if not service.ready or service.signature != signature:
             service.opened(signature)
             self._look_whether_all()
-        parked = [call for call in self._parked if call.model == number]
-        self._parked = [call for call in self._parked if call.model != number]
-        for call in parked:
-            if call.timer is not None:
-                call.timer.cancel()
-            self._send(call)
+        self._send_parked()
 
     def _look_whether_all(self) -> None:
         if all(service.state != "LOADING" for service in self.services.every):

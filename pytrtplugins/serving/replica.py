@@ -23,6 +23,7 @@ class Replica:
         device: Where: the engine's own name for a device; None: its default.
         deliver: Takes requests that are done; called in the thread.
         watch: Takes the number of waiting requests whenever it changes.
+        lost: Called where the model is not usable any more; see `Batcher`.
 
     Raises:
         UsageError: there is no such file or class, or its `load` failed.
@@ -30,7 +31,12 @@ class Replica:
     """
 
     def __init__(
-        self, spec: ModelSpec, device: str | None, deliver: Deliver, watch: Callable[[int], object] | None = None
+        self,
+        spec: ModelSpec,
+        device: str | None,
+        deliver: Deliver,
+        watch: Callable[[int], object] | None = None,
+        lost: Callable[[], object] | None = None,
     ) -> None:
         self.spec = spec
         self.model = _loaded(spec, device)
@@ -38,7 +44,7 @@ class Replica:
         self.queue = BatchQueue(
             self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch
         )
-        self.batcher = Batcher(self.model, self.queue, deliver)
+        self.batcher = Batcher(self.model, self.queue, deliver, lost)
         self.batcher.start()
 
     def close(self, timeout_s: float = 30.0) -> None:

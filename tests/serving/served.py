@@ -95,6 +95,13 @@ class Files(Double):
     file_input = "rows"
 
 
+class Lost(Double):
+    """Cannot compute any more once something has failed, as after an illegal address on a GPU."""
+
+    def usable(self):
+        return False
+
+
 class Slow(Double):
     """Waits until it is let go."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,17 +11,17 @@ import pytest
 from pytrtplugins.errors import ImageError, RequestError
 from pytrtplugins.serving.batcher import Batcher, failure
 from pytrtplugins.serving.queue import BatchQueue, Item
-from tests.serving.served import Double, Later, Lists, Wrong
+from tests.serving.served import Double, Later, Lists, Lost, Wrong
 
 
-def computed(model, rows, sizes=(), max_batch=8):
+def computed(model, rows, sizes=(), max_batch=8, lost=None):
     """Items of one batch, computed together: the queue is closed before the thread starts."""
     queue = BatchQueue(max_batch, sizes)
     items = [Item({"x": np.asarray(each)}, len(each)) for each in rows]
     for item in items:
         queue.put(item)
     queue.close()
-    batcher = Batcher(model, queue, lambda items: None)
+    batcher = Batcher(model, queue, lambda items: None, lost)
     batcher.start()
     assert batcher.join(20)
     return items
@@ -45,6 +46,22 @@ def test_a_batch_is_filled_with_zeros_to_a_size_of_the_engine():
     (item,) = computed(model, [rows(1, 2, 3)], sizes=(4, 8))
     assert model.batches[0][:, 0].tolist() == [1, 2, 3, 0]
     assert item.outputs["y"].shape == (3, 2)
+
+
+@pytest.mark.parametrize(("cls", "asked"), [(Lost, 1), (Double, 0)])
+def test_the_host_is_told_of_a_model_that_cannot_compute_any_more_before_the_batch_is_tried_again(cls, asked, caplog):
+    model, batches = cls(), []
+    computed(model, [rows(1), rows(-1)], lost=lambda: batches.append(len(model.batches)))
+    assert batches == [1] * asked
+    assert ("Lost cannot compute any more: poison" in caplog.text) == bool(asked)
+
+
+def test_a_model_is_as_usable_as_its_engine():
+    model = Double()
+    assert model.usable()
+    for usable in (True, False):
+        model.engine = SimpleNamespace(usable=lambda usable=usable: usable)
+        assert model.usable() is usable
 
 
 @pytest.mark.parametrize("cls", [Double, Later])

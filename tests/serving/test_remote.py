@@ -128,6 +128,24 @@ def test_a_request_that_kills_every_process_is_an_error_after_the_third(rig):
     ends[0].close()
 
 
+def test_requests_of_processes_that_died_are_tried_one_at_a_time_in_each(rig):
+    """So that none dies again with another that is to blame."""
+    first = rig.played()
+    tasks = [rig.loop.create_task(infer(rig, x(number))) for number in range(3)]
+    rig.asked(first)
+    second = rig.played()
+    first.close()
+    rig.do(rig.until(lambda: len(rig.backend._links) == 1))
+    (link,) = rig.backend._links
+    fresh = rig.loop.create_task(infer(rig, x(9)))
+    rig.do(asyncio.sleep(0.01))
+    assert sorted(call.again for call in link.calls.values()) == [0, 1]
+    second.close()
+    rig.engine()  # computes what two processes have left, again one after the other
+    assert [rig.do(task).outputs["y"][0, 0] for task in (*tasks, fresh)] == [0, 2, 4, 18]
+    assert rig.backend._slots.free == rig.free
+
+
 def test_while_no_engine_process_lives_requests_wait_for_the_next(rig):
     rig.played().close()
     rig.do(rig.until(lambda: not rig.backend._links))

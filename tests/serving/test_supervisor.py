@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -84,6 +85,27 @@ def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_
     assert metrics['pytrt_process_restarts_total{role="engine"}'] == 1
     assert metrics['pytrt_process_restarts_total{role="cpu"}'] == 1
     assert metrics['pytrt_requests_in_flight{model="double",version="1"}'] == 0
+
+
+@pytest.mark.slow
+def test_a_request_that_ends_what_a_model_computes_with_ends_three_processes_and_no_other_request():
+    command = [sys.executable, "-c", SERVE.replace(":Double", ":Lost").replace("cpu=1", "cpu=1, engines=2")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        try:
+            address = process.stdout.readline().split(" at ")[1].split(",")[0]
+            with ThreadPoolExecutor(4) as threads:
+                good = [threads.submit(ask, address, [number, 0]) for number in range(20)]
+                with pytest.raises(urllib.error.HTTPError) as caught:
+                    ask(address, [-1, 0])
+            assert [each.result() for each in good] == [[2 * number, 0] for number in range(20)]
+            assert caught.value.code == 500
+            assert "died 3 times" in json.loads(caught.value.read())["error"]
+            assert ask(address, [3, 4]) == [6, 8]
+            assert counted(address)['pytrt_process_restarts_total{role="engine"}'] >= 2
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
 
 
 ROLLED = SERVE.replace("cpu=1", "cpu=2, engines=2")

@@ -226,6 +226,10 @@ class Engine(Uncopied, ABC):
                 ' multiprocessing\'s "spawn"'
             )
 
+    def usable(self) -> bool:
+        """Whether runs may still succeed: False once an error has ended what the engine has on its device, until the process ends."""
+        return True
+
     def stream(
         self,
         source: Iterable[Any],

@@ -279,6 +279,10 @@ class CudaEngine(Engine):
         """Make the state for one thread's runs from image bytes to boxes, all of it on the GPU, in one launch."""
         return CudaDetection(self, heads, size, mode, max_detections, batch)
 
+    @override
+    def usable(self) -> bool:
+        return self.device.usable()
+
     def tactics(self) -> list[LayerKernel]:
         """The kernel of each convolution, one row for each that differs."""
         return self.selector.kernels()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,6 +67,9 @@ class Device(Protocol):
     @property
     def queue_copy(self) -> int:
         """Address of a C function that queues a copy from page-locked memory, as cuMemcpyHtoDAsync does; 0: there is none."""
+
+    def usable(self) -> bool:
+        """Whether it still computes; False once a kernel has failed in a way that ends this process's context."""
 
     def is_pinned(self, array: npt.NDArray[Any]) -> bool:
         """Whether an array of the host lies in page-locked memory."""
@@ -160,6 +163,10 @@ class HostDevice:
         """The same bytes twice."""
         memory = self.allocate(size)
         return memory, memory
+
+    def usable(self) -> bool:
+        """The host always computes."""
+        return True
 
     def page_locked(self, size: int) -> npt.NDArray[np.uint8]:
         """Ordinary memory."""
@@ -320,6 +327,15 @@ class CudaDevice:
     def queue_copy(self) -> int:
         """The driver's own function, which the native part calls."""
         return ctypes.cast(ctypes.CDLL(LIBRARY).cuMemcpyHtoDAsync_v2, ctypes.c_void_p).value or 0
+
+    def usable(self) -> bool:
+        """Whether CUDA can wait for the device: errors of a kernel, such as an illegal address, are told at each call from then on."""
+        for _ in range(2):  # an error that ends nothing is told once
+            with suppress(Exception):  # of the library's own type
+                with self.current():
+                    self.xp.cuda.runtime.deviceSynchronize()
+                return True
+        return False
 
     def is_pinned(self, array: npt.NDArray[Any]) -> bool:
         """What CUDA says: it knows memory that others have locked too."""
