@@ -34,9 +34,13 @@ class Gpu:
 def gpus() -> list[Gpu]:
     """The GPUs; none where there is no driver, and none of those that do not say."""
     library = _library()
-    return (
-        [] if library is None else [gpu for index in range(library.nvmlDeviceGetCount()) for gpu in _of(library, index)]
-    )
+    if library is None:
+        return []
+    try:
+        count = library.nvmlDeviceGetCount()
+    except library.NVMLError:  # the driver is gone since
+        return []
+    return [gpu for index in range(count) for gpu in _of(library, index)]
 
 
 def _of(library: Any, index: int) -> list[Gpu]:

@@ -20,15 +20,17 @@ class Library(ModuleType):
 
     NVMLError = NVMLError
 
-    def __init__(self, driver=True):
+    def __init__(self, driver=True, lost=False):
         super().__init__("pynvml")
-        self.driver = driver
+        self.driver, self.lost = driver, lost
 
     def nvmlInit(self):
         if not self.driver:
             raise NVMLError("Driver Not Loaded")
 
     def nvmlDeviceGetCount(self):
+        if self.lost:
+            raise NVMLError("GPU is lost")
         return 2
 
     def nvmlDeviceGetHandleByIndex(self, index):
@@ -63,7 +65,9 @@ def test_gpus_say_how_busy_and_how_full_they_are(library, client):
     assert 'pytrt_gpu_utilization_ratio{gpu="0",name="NVIDIA H200"} 0.25' in text
 
 
-@pytest.mark.parametrize("made", [None, Library(driver=False)], ids=["no package", "no driver"])
+@pytest.mark.parametrize(
+    "made", [None, Library(driver=False), Library(lost=True)], ids=["no package", "no driver", "lost"]
+)
 def test_without_a_driver_or_the_package_there_are_none(library, client, made):
     library(made)
     assert gpus() == []
