@@ -152,7 +152,7 @@ def _print_at_once(text: str) -> None:
 
 
 def _ready(names: Sequence[str], address: str, processes: str) -> str:
-    return f"{', '.join(names)}: ready at {address}, in {processes}; {address}/docs lists what to ask; Ctrl-C ends"
+    return f"{', '.join(names)}: ready at {address}, in {processes}; open it in a browser, or see {address}/docs; Ctrl-C ends"
 
 
 def _counted(number: int, what: str) -> str:
