@@ -40,19 +40,43 @@ def routes(memory: Memory, limits: Limits) -> list[Route]:
         memory.unregister(region(request))
         return empty_answer(200)
 
+    def cuda_status(request: Request) -> Any:
+        return [
+            {"name": each.name, "device_id": each.device_id, "byte_size": each.byte_size}
+            for each in memory.cuda_regions(region(request))
+        ]
+
+    def cuda_register(request: Request, body: bytes) -> Response:
+        said = read_json(body)
+        handle = said.get("raw_handle")
+        handle = handle.get("b64") if isinstance(handle, dict) else handle
+        memory.register_cuda(region(request), handle, said.get("device_id"), said.get("byte_size"))
+        return empty_answer(200)
+
+    def cuda_unregister(request: Request, body: bytes) -> Response:
+        memory.unregister(region(request), "cuda")
+        return empty_answer(200)
+
     def trace(request: Request, body: bytes = b"") -> Any:
         return trace_settings(read_json(body))
 
     def logging(request: Request, body: bytes = b"") -> Any:
         return log_settings(read_json(body))
 
-    system = "/v2/systemsharedmemory"
+    kinds = (("system", status, register, unregister), ("cuda", cuda_status, cuda_register, cuda_unregister))
+    shared = [
+        made
+        for kind, of_status, of_register, of_unregister in kinds
+        for made in (
+            route(f"/v2/{kind}sharedmemory/status", of_status),
+            route(f"/v2/{kind}sharedmemory/region/{{region}}/status", of_status),
+            route(f"/v2/{kind}sharedmemory/region/{{region}}/register", of_register, "POST"),
+            route(f"/v2/{kind}sharedmemory/region/{{region}}/unregister", of_unregister, "POST"),
+            route(f"/v2/{kind}sharedmemory/unregister", of_unregister, "POST"),
+        )
+    ]
     return [
-        route(f"{system}/status", status),
-        route(f"{system}/region/{{region}}/status", status),
-        route(f"{system}/region/{{region}}/register", register, "POST"),
-        route(f"{system}/region/{{region}}/unregister", unregister, "POST"),
-        route(f"{system}/unregister", unregister, "POST"),
+        *shared,
         route("/v2/trace/setting", trace, "GET", "POST"),
         route("/v2/logging", logging, "GET", "POST"),
     ]

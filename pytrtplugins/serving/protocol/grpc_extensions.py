@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,22 @@ def extension_methods(memory: Memory, known: Callable[[str], object]) -> dict[st
         memory.unregister(request.name)
         return messages.SystemSharedMemoryUnregisterResponse()
 
+    async def cuda_status(request: Any) -> Any:
+        answer = messages.CudaSharedMemoryStatusResponse()
+        for each in memory.cuda_regions(request.name):
+            told = answer.regions[each.name]
+            told.name, told.device_id, told.byte_size = each.name, each.device_id, each.byte_size
+        return answer
+
+    async def cuda_register(request: Any) -> Any:
+        handle = base64.b64encode(request.raw_handle).decode()
+        memory.register_cuda(request.name, handle, request.device_id, request.byte_size)
+        return messages.CudaSharedMemoryRegisterResponse()
+
+    async def cuda_unregister(request: Any) -> Any:
+        memory.unregister(request.name, "cuda")
+        return messages.CudaSharedMemoryUnregisterResponse()
+
     async def trace(request: Any) -> Any:
         if request.model_name:
             known(request.model_name)
@@ -63,6 +80,9 @@ def extension_methods(memory: Memory, known: Callable[[str], object]) -> dict[st
         "SystemSharedMemoryStatus": system_status,
         "SystemSharedMemoryRegister": system_register,
         "SystemSharedMemoryUnregister": system_unregister,
+        "CudaSharedMemoryStatus": cuda_status,
+        "CudaSharedMemoryRegister": cuda_register,
+        "CudaSharedMemoryUnregister": cuda_unregister,
         "TraceSetting": trace,
         "LogSettings": log,
     }

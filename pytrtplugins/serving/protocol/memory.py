@@ -1,4 +1,4 @@
-"""Memory that clients share with the server: regions of objects in /dev/shm, which inputs are read from and outputs are written to.
+"""Memory that clients share with the server, for inputs and outputs: regions of objects in /dev/shm, and of GPUs.
 
 A client names an object, and may cut, replace or remove it at any time. So nothing is mapped: each use opens the object, looks at it
 again, and copies (``pread``, ``pwrite``).
@@ -18,6 +18,7 @@ from ...errors import RequestError
 from ...utils.text_formats import shorten
 from ..board import Board
 from ..spec import Limits
+from .cuda_memory import CudaMemory, CudaRegion, read_handle
 
 __all__ = ["Memory", "Place", "Region", "read_place"]
 
@@ -25,6 +26,7 @@ _FOLDER = "/dev/shm"
 _KEY = re.compile(r"/?[A-Za-z0-9_][A-Za-z0-9_.-]{0,250}")  # of one name, which begins with no dot
 _NAME_BYTES = 256
 _LARGEST = 1 << 62
+_MOST_GPUS = 1024
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ class Memory:
 
     def __init__(self, limits: Limits, board: Board | None = None) -> None:
         self._limits = limits
-        self._board = board or (Board() if limits.shared_memory_regions else None)
+        self._board = (board or Board()) if limits.shared_memory_regions else None
+        self._cuda = CudaMemory()
 
     def register(self, name: object, key: object, offset: object, byte_size: object) -> None:
         """Register a region.
@@ -96,18 +99,14 @@ class Memory:
         Raises:
             RequestError: there is no such object, it is too small, or the name is taken.
         """
-        board = self._open_to_clients()
-        if not isinstance(name, str) or not name or len(name.encode("utf-8", "replace")) > _NAME_BYTES:
-            raise RequestError(f"shared memory: expected a name of at most {_NAME_BYTES} bytes, found {shorten(name)}")
+        self._open_to_clients()
+        name, size = _name(name), _size(name, byte_size)
         if not isinstance(key, str) or not _KEY.fullmatch(key):
             raise RequestError(
                 f"shared memory region {shorten(name)}: key: expected the name of an object in shared memory, such as "
                 f"'images', found {shorten(key)}"
             )
         first = _number(offset, f"shared memory region {shorten(name)}: offset")
-        size = _number(byte_size, f"shared memory region {shorten(name)}: byte_size")
-        if not size:
-            raise RequestError(f"shared memory region {shorten(name)}: byte_size: expected at least 1")
         with _object(name, key) as descriptor:
             found = os.fstat(descriptor)
         if found.st_size < first + size:
@@ -115,38 +114,68 @@ class Memory:
                 f"shared memory region {shorten(name)}: object {shorten(key)} has {found.st_size:,} bytes: "
                 f"{size:,} at {first:,} are not within it"
             )
-        region = Region(name, key, first, size, found.st_ino)
+        self._add("system", Region(name, key, first, size, found.st_ino))
 
+    def register_cuda(self, name: object, handle: object, device_id: object, byte_size: object) -> None:
+        """Register memory of a GPU; ``handle`` is CUDA's, in base64.
+
+        Raises:
+            RequestError: there is no such memory, or no such GPU; or the name is taken.
+        """
+        self._open_to_clients()
+        name, size = _name(name), _size(name, byte_size)
+        if type(device_id) is not int or not 0 <= device_id < _MOST_GPUS:
+            raise RequestError(f"device_id: expected the number of a GPU, found {shorten(device_id)}")
+        region = CudaRegion(name, read_handle(handle), device_id, size)
+        self._cuda.check(region)
+        try:
+            self._add("cuda", region)
+        finally:
+            self._cuda.close_others(self.cuda_regions())
+
+    def _add(self, kind: str, region: Region | CudaRegion) -> None:
         def add(document: dict[str, Any]) -> None:
-            regions = document.setdefault("system", {})
-            if name in regions:
-                raise RequestError(f"shared memory region {shorten(name)} is registered already")
-            if len(regions) >= self._limits.shared_memory_regions:
-                raise RequestError(f"{len(regions)} regions of shared memory are registered, the most: unregister one")
-            regions[name] = asdict(region)
+            count = sum(len(regions) for regions in document.values())
+            if any(region.name in regions for regions in document.values()):
+                raise RequestError(f"shared memory region {shorten(region.name)} is registered already")
+            if count >= self._limits.shared_memory_regions:
+                raise RequestError(f"{count} regions of shared memory are registered, the most: unregister one")
+            document.setdefault(kind, {})[region.name] = asdict(region)
 
-        board.change(add)
+        self._open_to_clients().change(add)
 
-    def unregister(self, name: str = "") -> None:
-        """Forget a region; without a name all of them. One that is not known is no error, as in Triton."""
+    def unregister(self, name: str = "", kind: str = "system") -> None:
+        """Forget a region; without a name all of this kind. One that is not known is no error, as in Triton."""
 
         def remove(document: dict[str, Any]) -> None:
-            regions = document.get("system", {})
-            document["system"] = {key: each for key, each in regions.items() if name and key != name}
+            regions = document.get(kind, {})
+            document[kind] = {key: each for key, each in regions.items() if name and key != name}
 
         if self._board is not None:
             self._board.change(remove)
+            self._cuda.close_others(self.cuda_regions())
 
     def regions(self, name: str = "") -> list[Region]:
-        """A region, or all without a name.
+        """A region of system memory, or all without a name.
 
         Raises:
             RequestError: there is none of that name.
         """
-        known = {} if self._board is None else self._board.read().get("system", {})
+        return [Region(**each) for each in self._known("system", name)]
+
+    def cuda_regions(self, name: str = "") -> list[CudaRegion]:
+        """A region of GPU memory, or all without a name.
+
+        Raises:
+            RequestError: there is none of that name.
+        """
+        return [CudaRegion(**each) for each in self._known("cuda", name)]
+
+    def _known(self, kind: str, name: str) -> list[dict[str, Any]]:
+        known = {} if self._board is None else self._board.read().get(kind, {})
         if name and name not in known:
             raise RequestError(f"shared memory region {shorten(name)} is not registered", status=404)
-        return [Region(**each) for key, each in known.items() if not name or key == name]
+        return [each for key, each in known.items() if not name or key == name]
 
     def read(self, place: Place) -> memoryview:
         """A copy of what is there.
@@ -158,6 +187,9 @@ class Memory:
             raise RequestError(f"a tensor in shared memory may have {self._limits.body_bytes:,} bytes", status=413)
         region = self._region(place)
         data = bytearray(place.size)
+        if isinstance(region, CudaRegion):
+            self._cuda.read(region, place.offset, data)
+            return memoryview(data)
         with _opened(region) as descriptor:
             found = os.preadv(descriptor, [data], region.offset + place.offset)
         if found != place.size:
@@ -176,6 +208,9 @@ class Memory:
                 f"shared memory region {shorten(place.region)}: the output has {len(data):,} bytes, "
                 f"shared_memory_byte_size says {place.size:,}"
             )
+        if isinstance(region, CudaRegion):
+            self._cuda.write(region, place.offset, data)
+            return
         with _opened(region) as descriptor:
             try:
                 written = os.pwrite(descriptor, data, region.offset + place.offset)
@@ -190,7 +225,11 @@ class Memory:
         Raises:
             RequestError: no.
         """
-        with _opened(self._region(place)):
+        region = self._region(place)
+        if isinstance(region, CudaRegion):
+            self._cuda.check(region)
+            return
+        with _opened(region):
             pass
 
     def _open_to_clients(self) -> Board:
@@ -198,9 +237,14 @@ class Memory:
             raise RequestError("this server shares no memory with clients: it was started without --shared-memory")
         return self._board
 
-    def _region(self, place: Place) -> Region:
-        self._open_to_clients()
-        region = self.regions(place.region)[0]
+    def _region(self, place: Place) -> Region | CudaRegion:
+        board = self._open_to_clients()
+        region: Region | CudaRegion
+        if place.region in board.read().get("cuda", {}):
+            self._cuda.close_others(self.cuda_regions())  # another process may have unregistered some
+            region = self.cuda_regions(place.region)[0]
+        else:
+            region = self.regions(place.region)[0]
         if place.offset + place.size > region.byte_size:
             raise RequestError(
                 f"shared memory region {shorten(place.region)} has {region.byte_size:,} bytes: {place.size:,} at "
@@ -249,6 +293,19 @@ def _changed(region: Region) -> RequestError:
         f"shared memory region {shorten(region.name)}: object {shorten(region.key)} was replaced or made smaller "
         "since it was registered: register it again"
     )
+
+
+def _name(given: object) -> str:
+    if not isinstance(given, str) or not given or len(given.encode("utf-8", "replace")) > _NAME_BYTES:
+        raise RequestError(f"shared memory: expected a name of at most {_NAME_BYTES} bytes, found {shorten(given)}")
+    return given
+
+
+def _size(name: object, given: object) -> int:
+    size = _number(given, f"shared memory region {shorten(name)}: byte_size")
+    if not size:
+        raise RequestError(f"shared memory region {shorten(name)}: byte_size: expected at least 1")
+    return size
 
 
 def _number(value: object, what: str) -> int:

@@ -40,7 +40,7 @@ _EXTENSIONS = (
 
 def extensions(limits: Limits) -> list[str]:
     """Parts of the protocol that servers may leave out, and this one has."""
-    return [*_EXTENSIONS, *(["system_shared_memory"] if limits.shared_memory_regions else [])]
+    return [*_EXTENSIONS, *(["system_shared_memory", "cuda_shared_memory"] if limits.shared_memory_regions else [])]
 
 
 def error_answer(error: RequestError) -> Response:

@@ -76,6 +76,7 @@ GOT = [
     *(f"/v2/models/nothing{rest}" for rest in ("", "/ready", "/config", "/stats", "/trace/setting")),
     *(f"/v2/models/{name}" for name in ("shout", "half", "total")),
     "/v2/systemsharedmemory/status",
+    "/v2/cudasharedmemory/status",
     "/v2/systemsharedmemory/region/a/status",
 ]
 NO_REQUESTS = [
@@ -193,6 +194,12 @@ REQUESTS = [
     Asked("an unknown compression", "POST", DOUBLE, json.dumps(ROW).encode(), {"Content-Encoding": "br"}),
     post("trace as it is", "/v2/trace/setting", {"trace_level": ["OFF"]}),
     post("a log file", "/v2/logging", {"log_file": "/tmp/x"}),
+    post(
+        "memory of no GPU",
+        "/v2/cudasharedmemory/region/g/register",
+        {"raw_handle": {"b64": "A"}, "device_id": 0, "byte_size": 8},
+    ),
+    post("unregister memory of GPUs", "/v2/cudasharedmemory/unregister"),
     post("load an unknown model", "/v2/repository/models/nothing/load"),
     post("unload an unknown model", "/v2/repository/models/nothing/unload"),
     post("unload a model", "/v2/repository/models/half/unload"),
