@@ -23,5 +23,8 @@ def test_the_table_has_all_repairs_in_their_order():
         for line in read("docs/mxnet.md").splitlines()
         if line.startswith("| `") and line.count("|") == 5
     ]
-    kinds = {name: "fault" if each.fault else "leftover" for name, each in REPAIRS.items()}
+    kinds = {
+        name: "on request" if each.on_request else "fault" if each.fault else "leftover"
+        for name, each in REPAIRS.items()
+    }
     assert [(name.strip(" `"), kind.strip()) for _, name, kind, *_ in rows] == list(kinds.items())

@@ -42,6 +42,10 @@ def repair_model(
         typer.Option(metavar="A,B", help=f"Run these repairs alone: {', '.join(REPAIRS)}. May be repeated."),
     ] = None,
     skip: Names = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Run these too, which run on request alone: free-batch. May be repeated."),
+    ] = None,
 ) -> Result[RepairFacts]:
     """Find what exporters are known to write wrongly, say where and why, and mend it.
 
@@ -52,17 +56,21 @@ def repair_model(
 
     pytrt repair broken.onnx -o fixed.onnx
 
+    pytrt repair broken.onnx -o fixed.onnx --also free-batch
+
     pytrt repair broken.onnx -o fixed.onnx --only channel-vectors,batchnorm-spatial
     """
     if output is not None:
         check_target(output)
     loaded, external_data = read_onnx(model)
-    found = repair(loaded, only=_split(only), skip=_split(skip) or ())
+    found = repair(loaded, only=_split(only), skip=_split(skip) or (), also=_split(also) or ())
     if output is not None:
         write_onnx(found.model, output, external_data=external_data)
     faults = sum(each.fault for each in found.findings)
     choice = "".join(
-        f" --{name} {shlex.quote(','.join(given))}" for name, given in (("only", only), ("skip", skip)) if given
+        f" --{name} {shlex.quote(','.join(given))}"
+        for name, given in (("only", only), ("skip", skip), ("also", also))
+        if given
     )
     written = (
         f"pytrt inspect {output}" if output else f"pytrt repair {model}{choice} -o OUT.onnx" if found.findings else ""

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...model.ir import array_of
 from ...model.proto import node_name
+from ...utils.optional import require
 from ...utils.override import override
 from .._base import Pass, PassResult
+from ..constants import PropagateConstants
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Finding", "Repair", "Repaired", "held_constant", "is_by_mxnet"]
+__all__ = ["Finding", "Repair", "Repaired", "forget_dims", "held_constant", "infer_dims", "is_by_mxnet"]
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,12 @@ class Repair(Pass):
     Attributes:
         fault: What `Finding` has in general.
         why: Why exporters write it, and what comes of it; one sentence.
+        on_request: Whether it runs only where it is named, since it changes what a sound model can do.
     """
 
     fault: ClassVar[bool]
     why: ClassVar[str]
+    on_request: ClassVar[bool] = False
 
     @override
     def call(self, model: ir.Model) -> Repaired:
@@ -85,3 +89,18 @@ def is_by_mxnet(model: ir.Model) -> bool:
 def held_constant(value: ir.Value | None) -> Any:
     """The array of a constant that callers cannot replace; None of anything else."""
     return None if value is None or value.is_graph_input() else array_of(value)
+
+
+def infer_dims(model: ir.Model) -> None:
+    """Write down the dims that are known; nothing else changes."""
+    PropagateConstants(computes=lambda node: False)(model)
+
+
+def forget_dims(graph: ir.Graph) -> None:
+    """Take back what is known of dims that nodes write, and of the first ones of outputs: after a change they are inferred anew."""
+    for node in graph:
+        for value in node.outputs:
+            if not value.is_graph_output():
+                value.shape = None
+            elif value.shape is not None and value.shape:
+                value.shape = require("onnx_ir", extra="onnx").Shape([None, *value.shape[1:]])

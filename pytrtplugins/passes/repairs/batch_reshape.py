@@ -9,9 +9,8 @@ import numpy as np
 
 from ...model.ir import add_constant, dims_of, is_op, names_in, operand
 from ...tensor import SymbolicDim
-from ...utils.optional import require
 from ...utils.override import override
-from ._base import Finding, Repair, held_constant
+from ._base import Finding, Repair, forget_dims, held_constant
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -56,7 +55,7 @@ class BatchReshape(Repair):
                     f"dims {free.tolist()}",
                 )
         if mended:
-            _forget(model.graph)
+            forget_dims(model.graph)
 
 
 def _is_fixed(rest: tuple[Any, ...], wanted: Any) -> bool:
@@ -64,13 +63,3 @@ def _is_fixed(rest: tuple[Any, ...], wanted: Any) -> bool:
     if not wanted.size or (wanted < 1).any() or not all(isinstance(dim, int) for dim in rest):
         return False
     return int(np.prod(wanted[1:].astype(object))) == int(np.prod(np.array(rest, dtype=object)))
-
-
-def _forget(graph: ir.Graph) -> None:
-    """Take back what was inferred of dims: they are inferred anew, and outputs follow the batch."""
-    for node in graph:
-        for value in node.outputs:
-            if not value.is_graph_output():
-                value.shape = None
-            elif value.shape is not None and value.shape and isinstance(value.shape[0], int):
-                value.shape = require("onnx_ir", extra="onnx").Shape([None, *value.shape[1:]])

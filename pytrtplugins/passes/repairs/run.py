@@ -11,12 +11,12 @@ from ...errors import UsageError
 from ...model import Graph
 from ...model.ir import to_ir, to_proto
 from ...model.proto import copy_of
-from ..constants import PropagateConstants
 from ..prepare import load_model
-from ._base import Finding, Repair
+from ._base import Finding, Repair, infer_dims
 from .batch_norm_spatial import BatchNormSpatial
 from .batch_reshape import BatchReshape
 from .channel_vectors import ChannelVectors
+from .free_batch import FreeBatch
 from .label_inputs import LabelInputs
 from .leftovers import Leftovers
 from .old_opset import OldOpset
@@ -37,7 +37,7 @@ REPAIRS: dict[str, type[Repair]] = {
     each.name: each
     for each in (
         WeightInputs, LabelInputs, BatchNormSpatial, OldOpset, ShapeArithmetic, ChannelVectors, TrainingMode, BatchReshape,
-        DoubledTransposes, Leftovers,
+        FreeBatch, DoubledTransposes, Leftovers,
     )
 }  # fmt: skip
 """Name → repair, in the order in which they run: each finds what those before it have uncovered."""
@@ -59,7 +59,11 @@ class RepairedModel:
 
 
 def repair(
-    model: str | Path | onnx.ModelProto | Graph, *, only: Collection[str] | None = None, skip: Collection[str] = ()
+    model: str | Path | onnx.ModelProto | Graph,
+    *,
+    only: Collection[str] | None = None,
+    skip: Collection[str] = (),
+    also: Collection[str] = (),
 ) -> RepairedModel:
     """Mend what exporters are known to break, and remove what they leave over.
 
@@ -68,24 +72,26 @@ def repair(
 
     Args:
         model: Path or model; it is not changed.
-        only: Names of repairs, from `REPAIRS`; default: all.
+        only: Names of repairs, from `REPAIRS`; default: all but those that run on request alone.
         skip: Names of repairs that are left out.
+        also: Names of repairs that run on request alone, beside the others: ``free-batch``.
 
     Raises:
         UsageError: there is no repair of a name.
-        ModelError: it is no ONNX model, or a broken one that cannot be read.
+        ModelError: it is no ONNX model, or a broken one that cannot be read; or a repair that was asked for cannot be made.
     """
-    for name in (*(only or ()), *skip):
+    for name in (*(only or ()), *skip, *also):
         if name not in REPAIRS:
             raise UsageError(f"there is no repair {name!r}.\nRepairs: {', '.join(REPAIRS)}", name=name)
     loaded = load_model(model)
     current = to_ir(copy_of(loaded), checked=True)
     found: list[Finding] = []
     for name, repair_class in REPAIRS.items():
-        if name in skip or (only is not None and name not in only):
+        wanted = not repair_class.on_request if only is None else name in only
+        if name in skip or not (wanted or name in also):
             continue
         while True:
-            _infer(current)
+            infer_dims(current)
             result = cast("Repaired", repair_class()(current))
             found += result.findings
             if not result.findings or name not in _AGAIN:
@@ -97,15 +103,10 @@ def repair(
 
 def _written(model: ir.Model, before: onnx.ModelProto) -> onnx.ModelProto:
     """The model, with the descriptions of tensors that it had before: what was inferred is for the repairs alone."""
-    _infer(model)
+    infer_dims(model)
     made = to_proto(model)
     said = {info.name for info in before.graph.value_info}
     kept = [copy_of(info) for info in made.graph.value_info if info.name in said]
     del made.graph.value_info[:]
     made.graph.value_info.extend(kept)
     return made
-
-
-def _infer(model: ir.Model) -> None:
-    """Write down the dims that are known; nothing else changes."""
-    PropagateConstants(computes=lambda node: False)(model)

@@ -1,0 +1,121 @@
+"""A batch that is fixed everywhere, as MXNet's exporter and others fix it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ...errors import ModelError
+from ...model.ir import add_constant, dims_of, is_op, names_in, operand
+from ...model.proto import node_name
+from ...tensor import SymbolicDim
+from ...utils.optional import require
+from ...utils.override import override
+from ._base import Finding, Repair, forget_dims, held_constant, infer_dims
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["FreeBatch"]
+
+_BATCH = "N"
+_DO = "Do: leave out free-batch, or export the model with a free batch"
+
+
+class FreeBatch(Repair):
+    """Free the first dim of all inputs, which is the same number in each, and that of Reshapes that have the number there.
+
+    It is done as a whole or not at all: the first dim of each output must follow from the inputs', and no Reshape may fix a
+    tensor that has the batch in it.
+
+    Raises:
+        ModelError: by `mend`; the first dims of the inputs differ, or a node fixes the batch in another way.
+    """
+
+    name: ClassVar[str] = "free-batch"
+    fault: ClassVar[bool] = False
+    why: ClassVar[str] = (
+        "The exporter fixed the batch of the inputs and of each Reshape; the network computes each sample by itself."
+    )
+    on_request: ClassVar[bool] = True
+
+    @override
+    def mend(self, model: ir.Model) -> Iterator[Finding]:
+        inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+        dims = {str(value.name): dims_of(value) for value in inputs}
+        batches = {each[0] if each else None for each in dims.values()}
+        if all(isinstance(batch, SymbolicDim) for batch in batches):
+            return
+        (batch,) = batches if len(batches) == 1 else (None,)
+        if not isinstance(batch, int):
+            shown = ", ".join(f"{name} {'?' if not each else each[0]}" for name, each in dims.items())
+            raise ModelError(
+                f"the batch cannot be freed: the first dims of the inputs are {shown}; expected one number.\n{_DO}"
+            )
+        shape = require("onnx_ir", extra="onnx").Shape
+        for value in inputs:
+            value.shape = shape([_BATCH, *value.shape[1:]])  # type: ignore[index]
+            yield self.finding(str(value.name), f"the input has the fixed batch {batch}", f"its batch is {_BATCH}")
+        yield from self._free_reshapes(model, batch)
+        _check_outputs(model.graph)
+
+    def _free_reshapes(self, model: ir.Model, batch: int) -> Iterator[Finding]:
+        """Free them one after the other: behind each the batch is known only then."""
+        done: set[ir.Node] = set()
+        forget_dims(model.graph)
+        infer_dims(model)
+        while (node := next((each for each in model.graph if each not in done and _fixes(each)), None)) is not None:
+            dims, wanted = dims_of(node.inputs[0]), held_constant(operand(node, 1))
+            if not dims or not _is_batch(dims, wanted, batch):
+                raise ModelError(
+                    f"the batch cannot be freed: node {node_name(node)!r} (Reshape) gives dims {wanted.tolist()}, and the batch is not "
+                    f"certainly the first of them.\n{_DO}",
+                    node=node.name,
+                )
+            free = np.concatenate([[0], wanted[1:]]).astype(np.int64)
+            name = f"{node.outputs[0].name}_shape"
+            node.replace_input_with(1, add_constant(model.graph, name, free, names_in(model.graph)))
+            done.add(node)
+            yield self.finding(node, f"dims {wanted.tolist()}", f"dims {free.tolist()}")
+            forget_dims(model.graph)
+            infer_dims(model)
+
+
+def _fixes(node: ir.Node) -> bool:
+    """Whether a Reshape gives fixed dims to a tensor that has the batch in it."""
+    dims, wanted = (
+        (dims_of(operand(node, 0)), held_constant(operand(node, 1))) if is_op(node, "Reshape") else (None, None)
+    )
+    if wanted is None or not wanted.size or wanted[0] <= 0:
+        return False
+    return dims is None or any(not isinstance(dim, int) for dim in dims)
+
+
+def _is_batch(dims: tuple[Any, ...], wanted: Any, batch: int) -> bool:
+    """Whether the first of the wanted dims is the batch: it has its number, and the others have the elements of a sample."""
+    rest, others = dims[1:], [int(size) for size in wanted[1:]]
+    if (
+        wanted[0] != batch
+        or dims[0] != SymbolicDim(_BATCH)
+        or not all(isinstance(dim, int) for dim in rest)
+        or 0 in others
+    ):
+        return False
+    given, named = (
+        int(np.prod(np.array(rest, object))),
+        int(np.prod(np.array([each for each in others if each > 0], object))),
+    )
+    return given % named == 0 if -1 in others else given == named
+
+
+def _check_outputs(graph: ir.Graph) -> None:
+    for value in graph.outputs:
+        dims = dims_of(value)
+        if not dims or dims[0] != SymbolicDim(_BATCH):
+            raise ModelError(
+                f"the batch cannot be freed: the first dim of the output {value.name!r} does not follow from that of the inputs; it is "
+                f"{dims[0] if dims and dims[0] is not None else 'unknown'}.\n{_DO}",
+                tensor=value.name,
+            )
