@@ -74,14 +74,14 @@ class Batcher:
                 begun.append((batch, predicted, started))
                 return
             self._part(batch, predicted)
-        except Exception as error:  # whatever the user's model does
+        except (Exception, SystemExit) as error:  # whatever the user's model does
             self._failed(batch, error)
         self._done(batch, started)
 
     def _end(self, batch: list[Item], future: Future[Any], started: float) -> None:
         try:
             self._part(batch, future.result())
-        except Exception as error:  # whatever the user's model does
+        except (Exception, SystemExit) as error:  # whatever the user's model does
             self._failed(batch, error)
         self._done(batch, started)
 
@@ -93,7 +93,7 @@ class Batcher:
         batch[0].leads = True
         self.deliver(batch)
 
-    def _failed(self, batch: list[Item], error: Exception) -> None:
+    def _failed(self, batch: list[Item], error: BaseException) -> None:
         """Run the requests of a batch alone, so that one cannot spoil the others."""
         if self._lost is not None and not self.model.usable():
             _log.error("%s cannot compute any more: %s", type(self.model).__name__, error)
@@ -105,7 +105,7 @@ class Batcher:
             try:
                 predicted = self.model.predict(self._joined([item]))
                 self._part([item], predicted.result() if isinstance(predicted, Future) else predicted)
-            except Exception as alone:  # whatever the user's model does
+            except (Exception, SystemExit) as alone:  # whatever the user's model does
                 item.error = failure(self.model, "predict", alone)
 
     def _joined(self, batch: list[Item]) -> Arrays | list[Arrays]:
@@ -157,7 +157,7 @@ class Batcher:
         return {name: as_strings(value) if value.dtype.kind in "OSU" else value for name, value in arrays.items()}
 
 
-def failure(model: Model, method: str, error: Exception) -> RequestError:
+def failure(model: Model, method: str, error: BaseException) -> RequestError:
     """What a client is told of an exception in a method of the user's; the log gets its place."""
     if isinstance(error, RequestError):
         return error

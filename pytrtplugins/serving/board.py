@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import RequestError
+from .nameless import nameless_memory
 
 __all__ = ["Board"]
 
@@ -33,9 +34,7 @@ class Board:
     @staticmethod
     def create() -> int:
         """Make an empty document; gives its descriptor, which other processes may be handed."""
-        descriptor = os.memfd_create("pytrt-board")
-        os.ftruncate(descriptor, _START + 2 * _HALF)
-        return descriptor
+        return nameless_memory("pytrt-board", _START + 2 * _HALF)
 
     def read(self) -> dict[str, Any]:
         """The document. Do not change it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 import sys
 import time
 from collections import Counter
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ..errors import RequestError
+from .nameless import nameless_memory
 
 if sys.platform != "win32":
     import fcntl
@@ -50,9 +50,7 @@ class Meter:
     @classmethod
     def create(cls, processes: int) -> int:
         """Memory for several processes: its descriptor."""
-        made = os.memfd_create("pytrt-keys")
-        os.ftruncate(made, cls.size(processes))
-        return made
+        return nameless_memory("pytrt-keys", cls.size(processes))
 
     def name(self, names: Sequence[str]) -> None:
         """Say which keys there are, in the same order in all processes."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..errors import FormatError, RequestError
+from ..errors import FormatError, RequestError, UsageError
 from ..utils.prefetch import threads_for_files
 from .control import Control
 from .packing import pack, packed_bytes, unpack
@@ -25,6 +26,7 @@ from .versions import Services
 __all__ = ["RemoteBackend"]
 
 _FEWEST_THREADS = 2
+_log = logging.getLogger(__name__)
 _ROOM = 4096  # bytes for an answer, where nothing is known of it yet
 _TIMES_AGAIN = 2
 _WITHOUT_ENGINE_S = 60.0
@@ -283,7 +285,11 @@ class RemoteBackend:
         link.ready.add(number)
         signature = Signature.from_json(data["signature"])
         if not service.ready or service.signature != signature:
-            service.opened(signature)
+            try:
+                service.opened(signature)
+            except UsageError as error:  # it cannot be made here, though an engine process has it
+                service.closed("UNAVAILABLE", str(error).partition("\n")[0])
+                _log.error("%s", error)
             self._look_whether_all()
         self._send_parked()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..errors import PytrtpluginsError, UsageError
 from ..utils.user_module import import_user_module
-from .batcher import Batcher
+from .batcher import Batcher, failure
 from .model import Model
 from .queue import BatchQueue, Deliver
 from .signature import Signature
@@ -51,7 +51,10 @@ class Replica:
         """Answer what waits, then release the model."""
         self.queue.close()
         if self.batcher.join(timeout_s):
-            self.model.close()
+            try:
+                self.model.close()
+            except (Exception, SystemExit) as error:  # whatever the user's model does
+                failure(self.model, "close", error)
 
 
 def names_code(target: str) -> bool:
@@ -83,9 +86,13 @@ def model_class(target: str) -> type[Model]:
 
 
 def front_model(spec: ModelSpec, signature: Signature) -> Model:
-    """The object that preprocesses and postprocesses, with the facts of the one that is loaded."""
+    """The object that preprocesses and postprocesses, with the facts of the one that is loaded.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
     if names_code(spec.target):
-        model = model_class(spec.target)()
+        model = _made(spec.target)
     else:
         from .defaults import Detector, Tensors  # engines take longer to import than all else here
 
@@ -99,15 +106,27 @@ def _loaded(spec: ModelSpec, device: str | None) -> Model:
         from .defaults import default_model  # as above
 
         return default_model(spec, device)
-    cls = model_class(spec.target)
+    model = _made(spec.target)
     try:
-        model = cls()
         model.load(device)
     except PytrtpluginsError:
         raise
-    except Exception as error:  # whatever the user's model does
-        raise UsageError(
-            f"{spec.target}: load raised {type(error).__name__}: {error}\n"
-            f'Do: python -c "import {spec.target.partition(":")[0]} as m; m.{cls.__name__}().load({device!r})", for the whole traceback'
-        ) from error
+    except (Exception, SystemExit) as error:  # whatever the user's model does
+        raise _raised(spec.target, "load", f".load({device!r})", error) from error
     return model
+
+
+def _made(target: str) -> Model:
+    cls = model_class(target)
+    try:
+        return cls()
+    except (Exception, SystemExit) as error:  # whatever the user's model does
+        raise _raised(target, "__init__", "", error) from error
+
+
+def _raised(target: str, method: str, call: str, error: BaseException) -> UsageError:
+    module, _, name = target.rpartition(":")
+    return UsageError(
+        f"{target}: {method} raised {type(error).__name__}: {error}\n"
+        f'Do: python -c "import {module} as m; m.{name}(){call}", for the whole traceback'
+    )

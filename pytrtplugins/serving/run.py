@@ -95,7 +95,8 @@ def serve(
         raise UsageError("one process computes on one device: name one, or start several processes.\nDo: --cpu 1")
     grpc_address = None
     if grpc_port is not None:
-        bind(host, grpc_port).close()  # gRPC shares its port, so that nobody would be told that another program has it
+        # gRPC shares its port, so that nobody would be told that another program has it
+        bind(host, grpc_port, option="--grpc-port").close()
         grpc_address = f"{f'[{host}]' if ':' in host else host}:{grpc_port}"
     with bind(host, port) as sock:
         check_access(access, sock)

@@ -38,8 +38,14 @@ BACKLOG = 2048
 _DRAIN_S = 30
 
 
-def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A socket that clients may connect to; ``shared``: others may be bound to the same port (SO_REUSEPORT).
+def bind(host: str, port: int, *, shared: bool = False, option: str = "--port") -> socket.socket:
+    """A socket that clients may connect to.
+
+    Args:
+        host: Address to listen on.
+        port: To listen on.
+        shared: Whether others may be bound to the same port (SO_REUSEPORT).
+        option: Where users give the port.
 
     Raises:
         UsageError: the port is taken, or the address is not of this machine.
@@ -60,7 +66,8 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise UsageError(
-                f"port {port} of {host} is taken by another program.\nDo: pytrt serve ... --port {port + 1}", port=port
+                f"port {port} of {host} is taken by another program.\nDo: pytrt serve ... {option} {port + 1}",
+                port=port,
             ) from None
         raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}", port=port) from None
     made.setblocking(False)

@@ -271,7 +271,7 @@ class Service:
     def _run(self, front: Model, method: str, *arguments: Any) -> Any:
         try:
             return getattr(front, method)(*arguments)
-        except Exception as error:  # whatever the user's model does
+        except (Exception, SystemExit) as error:  # whatever the user's model does
             told = failure(front, method, error)
             self.statistics.failed(told.status)
             raise told from None

@@ -22,6 +22,7 @@ from .access import Access
 from .board import Board
 from .control import Control
 from .meter import Meter
+from .nameless import nameless_memory
 from .placement import Place
 from .slots import Block
 from .spec import Limits, ModelSpec
@@ -84,8 +85,7 @@ class Supervisor:
         self._board = Board.create()
         self._processes = (len(sockets), len(places))
         size = Counts.size(len(specs), *self._processes)
-        self._memory = os.memfd_create("pytrt-counts")
-        os.ftruncate(self._memory, size)
+        self._memory = nameless_memory("pytrt-counts", size)
         self._counts = Counts(len(specs), *self._processes, memoryview(mmap.mmap(self._memory, size)))
         self._meter = Meter.create(len(sockets)) if self._access.keys else None
         self._shared = [self._memory, self._board, *([] if self._meter is None else [self._meter])]

@@ -117,11 +117,22 @@ PROGRAMS = {
     "benchmarks/operators.py --processes": (1, 1024),
     "benchmarks/reorg_bandwidth.py --megabytes": (1, 65_536),
     "benchmarks/reorg_bandwidth.py --rounds": (1, 100_000),
+    "benchmarks/serving/__main__.py --load-seconds": (0.1, 3600.0),
+    "benchmarks/serving/__main__.py --seconds": (0.0, 1e6),
+    "benchmarks/serving/hostile.py --cpu": (0, 256),
+    "benchmarks/serving/hostile.py --rounds": (1, 100),
+    "benchmarks/serving/hostile.py --seconds": (0.1, 3600.0),
+    "benchmarks/serving/soak.py --cpu": (1, 256),
+    "benchmarks/serving/soak.py --gpu": (1, 256),
+    "benchmarks/serving/soak.py --kill-every": (0.0, 1e5),
+    "benchmarks/serving/soak.py --load": (0.0, 1000.0),
+    "benchmarks/serving/soak.py --minutes": (0.0, 10_000.0),
+    "benchmarks/serving/soak.py --seed": (0, 1 << 30),
     "benchmarks/tensorrt_enqueue.py --calls": (1, 10**7),
     "benchmarks/tensorrt_enqueue.py --limit": (1e-6, 1e9),
 }
 """The same for the samples and the benchmarks; options.py has the command line of samples/yolov2.py."""
-NO_NUMBERS = {"benchmarks/conversion.py", "benchmarks/gpu/host_split.py"}
+NO_NUMBERS = {"benchmarks/conversion.py", "benchmarks/gpu/host_split.py", "benchmarks/serving/peers/__main__.py"}
 TEXTS = {
     "darknet2caffe convert --batch": ("0", "-1", "nan", "inf", "1.5", "65537", str(10**12)),
     "darknet2caffe convert --input-size": ("0x416", "416x-1", "nanxnan", "416", "416x416x3", "16385x416", f"{10**12}x416"),
