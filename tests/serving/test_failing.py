@@ -33,7 +33,7 @@ def spec(cls):
 )
 def test_at_the_start_it_is_one_line_and_the_command_that_shows_more(cls, said, command):
     with pytest.raises(UsageError) as caught:
-        Replica(spec(cls), print)
+        Replica(spec(cls), None, print)
     assert str(caught.value) == (
         f"tests.serving.failing:{cls}: {said}\n"
         f'Do: python -c "import tests.serving.failing as m; {command}", for the whole traceback'
