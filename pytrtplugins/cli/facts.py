@@ -151,7 +151,8 @@ class RepairFacts:
         model: The model's file.
         file: The file that was written; None where none was.
         faults: How many findings are faults.
-        leftovers: How many are not.
+        leftovers: How many are removed without a change of the numbers.
+        changes: How many were made on request alone.
         findings: All of them.
         next: The command that goes on from here; empty where there is none.
     """
@@ -160,6 +161,7 @@ class RepairFacts:
     file: str | None
     faults: int
     leftovers: int
+    changes: int
     findings: tuple[Finding, ...]
     next: str
 

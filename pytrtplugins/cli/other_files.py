@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ _OTHERS = {  # suffix → what it is, and what to do
         (".pt", ".pth", ".ckpt", ".safetensors"),
         ("PyTorch's weights", 'torch.onnx.export(network, example, "{stem}.onnx"), and name that'),
     ),
+    ".params": ("weights of MXNet's", "pytrt import mxnet SYMBOL.json {path} -o {stem}.onnx, and name that"),
     ".caffemodel": ("caffe's weights", _CAFFE),
     ".prototxt": ("a network of caffe's", _CAFFE),
     ".tflite": ("a model of TensorFlow Lite's", "tf2onnx.convert --tflite {path} --output {stem}.onnx, and name that"),
@@ -43,6 +45,8 @@ _OTHERS = {  # suffix → what it is, and what to do
 }
 
 
+_SYMBOL = ("a network of MXNet's", "pytrt import mxnet {path} MODEL.params -o {stem}.onnx, and name that")
+_SYMBOL_HEAD = re.compile(rb'\{\s*"nodes"')
 _NO_IMAGES = {  # suffix → what it is, and what to do
     ".weights": ("darknet's weights", "pass it as --weights {path}; without it the file beside the .cfg is taken"),
     ".names": ("a list of class names", "pass it as --names {path}"),
@@ -90,11 +94,13 @@ def expect_model(path: Path) -> Path:
 
 
 def _by_contents(path: Path) -> tuple[str, str]:
-    """An image whose name does not say it; two empty texts for all else."""
+    """An image whose name does not say it, or a network of MXNet in JSON; two empty texts for all else."""
     if not path.is_file():
         return "", ""
     with path.open("rb") as file:
         head = file.read(12)
+    if _SYMBOL_HEAD.match(head):
+        return _SYMBOL
     is_image = head.startswith(_IMAGE_HEADS) or (head[:4] == b"RIFF" and head[8:] == b"WEBP")
     return _OTHERS[_IMAGES[0]] if is_image else ("", "")
 

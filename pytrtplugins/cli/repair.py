@@ -67,6 +67,7 @@ def repair_model(
     if output is not None:
         write_onnx(found.model, output, external_data=external_data)
     faults = sum(each.fault for each in found.findings)
+    changes = sum(REPAIRS[each.repair].on_request for each in found.findings)
     choice = "".join(
         f" --{name} {shlex.quote(','.join(given))}"
         for name, given in (("only", only), ("skip", skip), ("also", also))
@@ -76,7 +77,9 @@ def repair_model(
         f"pytrt inspect {output}" if output else f"pytrt repair {model}{choice} -o OUT.onnx" if found.findings else ""
     )
     file = None if output is None else str(output)
-    facts = RepairFacts(str(model), file, faults, len(found.findings) - faults, found.findings, written)
+    facts = RepairFacts(
+        str(model), file, faults, len(found.findings) - faults - changes, changes, found.findings, written
+    )
     problem = f"{model}: {_count(faults, 'fault')}" if faults else ""
     return Result(facts, _print, output is not None or not faults, problem)
 
@@ -92,13 +95,15 @@ def _count(number: int, noun: str) -> str:
 
 def _print(facts: RepairFacts) -> None:
     order = list(REPAIRS)
-    print(f"{facts.model}: {_count(facts.faults, 'fault')}, {_count(facts.leftovers, 'leftover')}")
+    asked = f", {_count(facts.changes, 'change')}" if facts.changes else ""
+    print(f"{facts.model}: {_count(facts.faults, 'fault')}, {_count(facts.leftovers, 'leftover')}{asked}")
     for (name, fault), group in itertools.groupby(
         sorted(facts.findings, key=lambda each: (order.index(each.repair), not each.fault)),
         lambda each: (each.repair, each.fault),
     ):
         findings = list(group)
-        print(f"\n{name} ({_count(len(findings), 'fault' if fault else 'leftover')}): {REPAIRS[name].why}")
+        kind = "fault" if fault else "change" if REPAIRS[name].on_request else "leftover"
+        print(f"\n{name} ({_count(len(findings), kind)}): {REPAIRS[name].why}")
         for each in findings[:_SHOWN]:
             print(f"  {each.node}: {each.found} -> {each.done}")
         if len(findings) > _SHOWN:

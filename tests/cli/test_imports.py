@@ -57,3 +57,11 @@ def test_an_operator_that_is_not_supported_is_named(pytrt, tmp_path):
     net.write(tmp_path)
     code, _, err = pytrt("import", "mxnet", "model-symbol.json", "model-0000.params", "-o", "face.onnx")
     assert (code, "node 'roi' (ROIPooling): this operator is not supported" in err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["model-symbol.json", "model-0000.params"])
+def test_mxnet_s_files_where_a_model_is_expected_say_how_to_import_them(pytrt, tmp_path, name):
+    face().write(tmp_path)
+    code, _, err = pytrt("inspect", name)
+    assert (code, "MXNet's; expected a model" in err) == (2, True)
+    assert "\nDo: pytrt import mxnet " in err

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from tests.mxnet.files import face
-from tests.passes.repairs.exports import old_export
+from tests.passes.repairs.exports import exported, old_export
 
 
 @pytest.fixture
@@ -77,3 +77,19 @@ def test_a_file_that_is_no_model_gets_an_error(pytrt, tmp_path):
     (tmp_path / "x.onnx").write_bytes(b"\xff\xff")
     code, _, err = pytrt("repair", "x.onnx")
     assert (code, "x.onnx: not an ONNX model" in err) == (2, True)
+
+
+def test_changes_that_were_asked_for_are_counted_apart(pytrt, broken):
+    code, out, _ = pytrt("repair", broken, "--also", "free-batch", "-o", "free.onnx")
+    assert code == 0
+    assert out.startswith("broken.onnx: 7 faults, 34 leftovers, 1 change\n")
+    assert "\nfree-batch (1 change): " in out
+    code, out, _ = pytrt("inspect", "free.onnx", "--json")
+    assert json.loads(out)["result"]["tensors"][0]["dims"] == ["N", 3, 16, 16]
+
+
+def test_a_batch_that_cannot_be_freed_is_an_error(pytrt, tmp_path):
+    onnx.save(exported([("ReduceSum", ["data"], "y", {"keepdims": 0})], {}, [1, 2], "y", opset=11), tmp_path / "x.onnx")
+    code, _, err = pytrt("repair", "x.onnx", "--also", "free-batch", "-o", "free.onnx")
+    assert (code, (tmp_path / "free.onnx").exists()) == (2, False)
+    assert "the batch cannot be freed: the first dim of the output 'y' does not follow" in err
