@@ -30,6 +30,12 @@ pytrt_processes{role="engine"} 1
 # TYPE pytrt_process_restarts counter
 pytrt_process_restarts_total{role="cpu"} 0
 pytrt_process_restarts_total{role="engine"} 3
+# TYPE pytrt_gpu_utilization_ratio gauge
+pytrt_gpu_utilization_ratio{gpu="0",name="NVIDIA H200"} 0.5
+# TYPE pytrt_gpu_memory_used_bytes gauge
+pytrt_gpu_memory_used_bytes{gpu="0",name="NVIDIA H200"} 3221225472
+# TYPE pytrt_gpu_memory_total_bytes gauge
+pytrt_gpu_memory_total_bytes{gpu="0",name="NVIDIA H200"} 151397597184
 """
 
 pytest.importorskip("prometheus_client", reason='pip install "pytrtplugins[serve]"')
@@ -48,7 +54,9 @@ def server():
 def test_one_table_has_a_row_for_each_model(pytrt, server):
     code, out, _ = pytrt("serve-top", server.url, "--once", "--interval", "0.1")
     assert code == 0
-    assert "processes: 2 cpu, 1 engine; started again: 3 engine" in out
+    assert "processes: 2 cpu, 1 engine; started again: 3 engine; GPU 0 NVIDIA H200: 50%, 3.0 of 141.0 GiB" in " ".join(
+        out.split()
+    )
     (row,) = (line.split() for line in out.splitlines() if "animals" in line)
     assert row == ["animals", "0.0", "0.0", "–", "7", "0", "–", "–", "–", "–", "–", "–"]
     assert "[bold] (not ready)" in out
@@ -115,6 +123,10 @@ def test_in_a_terminal_it_is_renewed_until_a_key_ends_it(server, end):
         seen = b""
         while seen.count(b"animals") < 2:
             seen += os.read(ours, 1 << 16)
+        server.files["/metrics"] = b"a {"  # for a while
+        while b"these are no metrics" not in seen:
+            seen += os.read(ours, 1 << 16)
+        server.files["/metrics"] = METRICS
         if end == "q":
             os.write(ours, b"q")
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from concurrent.futures import Future
@@ -11,6 +12,7 @@ import numpy as np
 from pytrtplugins import DType, SymbolicDim, TensorDesc
 from pytrtplugins.errors import RequestError
 from pytrtplugins.serving import Model, TensorSpec
+from pytrtplugins.utils.optional import require
 
 N = SymbolicDim("N")
 
@@ -149,6 +151,32 @@ class Wrong(Double):
     def predict(self, batch):
         kind = int(batch["x"][0, 0])
         return [None, {"y": batch["x"][:0]}, {"z": batch["x"]}, {"y": np.float32(1)}][kind]
+
+
+class Painter(Model):
+    """Answers an image with its negative, and other bytes with themselves."""
+
+    stacked = False
+    inputs = (TensorDesc("x", (SymbolicDim("bytes"),), DType.UINT8),)
+    outputs = inputs
+
+    def preprocess(self, request):
+        request.kept["image"] = request.content_type.startswith("image/")
+        pixels = (
+            super().preprocess(request)["image"] if request.kept["image"] else np.frombuffer(request.body, np.uint8)
+        )
+        request.kept["shape"] = pixels.shape
+        return {"x": pixels.ravel()}
+
+    def predict(self, batch):
+        return [{"x": 255 - item["x"]} for item in batch]
+
+    def postprocess(self, outputs, request):
+        if not request.kept["image"]:
+            return outputs["x"].tobytes(), "application/x-negative"
+        file = io.BytesIO()
+        require("PIL.Image", extra="vision").fromarray(outputs["x"].reshape(request.kept["shape"])).save(file, "PNG")
+        return file.getvalue(), "image/png"
 
 
 class Finder(Model):

@@ -111,7 +111,7 @@ function showItems() {
     button.addEventListener("click", () => {
       stopLive();
       select(item);
-      if (item.model && item.model !== model.label) send(item);
+      if (item.error || (item.model && item.model !== model.label)) send(item); // what failed is tried again
     });
     const entry = make("li");
     entry.append(button);
@@ -180,6 +180,7 @@ async function showFrame(frame, result, { rate, skipped, answered }) {
   if (live === null) return;
   $("rate").textContent = `${rate.toFixed(1)} frames/s · ${answered} answered, ${skipped} skipped`;
   const copy = await createImageBitmap(frame); // the next frame is drawn onto the same canvas
+  if (live === null) return;
   shown?.picture?.close?.();
   await showResult(copy, result);
 }
