@@ -32,12 +32,22 @@ class Batcher:
         queue: Where requests wait.
         deliver: Takes requests that are done, with outputs or an error.
         lost: Called where the model is not usable any more; it need not return. None: its requests get errors.
+        begin: Takes requests that are about to be computed.
+
+    Attributes:
+        began: When the oldest run that is not done began (`time.monotonic`); 0: none.
     """
 
     def __init__(
-        self, model: Model, queue: BatchQueue, deliver: Deliver, lost: Callable[[], object] | None = None
+        self,
+        model: Model,
+        queue: BatchQueue,
+        deliver: Deliver,
+        lost: Callable[[], object] | None = None,
+        begin: Deliver | None = None,
     ) -> None:
-        self.model, self.queue, self.deliver, self._lost = model, queue, deliver, lost
+        self.model, self.queue, self.deliver, self._lost, self._taken = model, queue, deliver, lost, begin
+        self.began = 0.0
         self._thread = threading.Thread(target=self._run, name=f"batcher-{type(model).__name__}", daemon=True)
 
     def start(self) -> None:
@@ -63,11 +73,17 @@ class Batcher:
                 self._begin(batch, begun)
             if begun and (not batch or len(begun) >= _IN_FLIGHT):
                 self._end(*begun.popleft())
+            self.began = begun[0][2] if begun else 0.0
         while begun:
+            self.began = begun[0][2]
             self._end(*begun.popleft())
+        self.began = 0.0
 
     def _begin(self, batch: list[Item], begun: deque[tuple[list[Item], Future[Any], float]]) -> None:
-        started = time.perf_counter()
+        started = time.monotonic()
+        self.began = begun[0][2] if begun else started
+        if self._taken is not None:
+            self._taken(batch)
         try:
             predicted = self.model.predict(self._joined(batch))
             if isinstance(predicted, Future):
@@ -87,7 +103,7 @@ class Batcher:
 
     def _done(self, batch: list[Item], started: float) -> None:
         self.queue.done()
-        seconds, rows = time.perf_counter() - started, sum(item.rows for item in batch)
+        seconds, rows = time.monotonic() - started, sum(item.rows for item in batch)
         for item in batch:
             item.computed_s, item.batch_rows = seconds, rows
         batch[0].leads = True
@@ -102,6 +118,7 @@ class Batcher:
             batch[0].error = failure(self.model, "predict", error)
             return
         for item in batch:
+            self.began = time.monotonic()
             try:
                 predicted = self.model.predict(self._joined([item]))
                 self._part([item], predicted.result() if isinstance(predicted, Future) else predicted)

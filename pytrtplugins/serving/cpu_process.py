@@ -47,7 +47,7 @@ def _obey(server: Any, backend: RemoteBackend, control: Control) -> None:
     message, handed = received
     if handed is not None:
         handed.setblocking(False)
-        task = asyncio.get_running_loop().create_task(backend.join(handed))
+        task = asyncio.get_running_loop().create_task(backend.join(handed, message["peer"]))
         _JOINING.add(task)
         task.add_done_callback(_JOINING.discard)
     if "drain" in message:

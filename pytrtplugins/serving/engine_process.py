@@ -7,6 +7,7 @@ import os
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -27,6 +28,8 @@ __all__ = ["EngineProcess"]
 _LOST = 3  # exit code of a process whose model cannot compute any more
 _RECEIVED = 1 << 18
 _ALIGNED = 64
+_LONGEST_TICK_S = 1.0
+_SILENT_S = 10.0  # in which Python may do something else, such as load a model, at the least
 
 
 class _Peer:
@@ -66,6 +69,9 @@ class EngineProcess:
         self._changing = [threading.Lock() for _ in specs]
         self._peers: dict[int, _Peer] = {}
         self._selector = selectors.DefaultSelector()
+        shortest = min((spec.run_seconds for spec in specs), default=_LONGEST_TICK_S)
+        self._tick_s, self._silent_s = min(_LONGEST_TICK_S, shortest / 4), max(_SILENT_S, shortest)
+        self._next_sign = 0.0
 
     def run(self) -> int:
         """Work until the end; gives the process's exit code."""
@@ -87,17 +93,30 @@ class EngineProcess:
 
     def _step(self) -> bool:
         """Wait until something comes, and see to it; False at the end."""
-        for key, _ in self._selector.select():
+        self._give_sign()
+        for key, _ in self._selector.select(self._tick_s):
             if key.data is not None:
                 self._read(*key.data)
             elif not self._obey():
                 return False
         return True
 
+    def _give_sign(self) -> None:
+        """Say until when the next sign of life comes: when the oldest run should have ended, or this thread should have come here again."""
+        now = time.monotonic()
+        if now < self._next_sign:
+            return
+        self._next_sign = now + self._tick_s / 2
+        until = now + self._silent_s
+        for replica in self._replicas:
+            if replica is not None and (began := replica.batcher.began):
+                until = min(until, began + replica.spec.run_seconds)
+        self._counts.signs.expect(self._counts.index, until)
+
     def _loaded(self, number: int) -> Replica:
-        watch = self._counts.statistics[number].waits
+        deliver, watch = partial(self._deliver, number), self._counts.statistics[number].waits
         end = partial(os._exit, _LOST)
-        return Replica(self._specs[number], self._place.device, partial(self._deliver, number), watch, end)
+        return Replica(self._specs[number], self._place.device, deliver, watch, end, _begin)
 
     def _obey(self) -> bool:
         """Do what the supervisor says; False at the end."""
@@ -205,6 +224,13 @@ class EngineProcess:
         replica = self._replicas[number]
         data: dict[str, Any] = {"signature": replica.signature.to_json() if replica else None, "reason": reason}
         return write_record(Record(Kind.STATE, number, generation=generation), data)
+
+
+def _begin(items: list[Item]) -> None:
+    """Mark requests that are about to be computed: if this process dies, it may be because of one of them."""
+    for item in items:
+        peer, record = item.token
+        peer.block.begin(record.slot, record.generation)
 
 
 def _item(replica: Replica, peer: _Peer, record: Record) -> Item:

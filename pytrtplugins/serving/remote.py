@@ -28,7 +28,8 @@ __all__ = ["RemoteBackend"]
 _FEWEST_THREADS = 2
 _log = logging.getLogger(__name__)
 _ROOM = 4096  # bytes for an answer, where nothing is known of it yet
-_TIMES_AGAIN = 2
+_TIMES_AGAIN = 2  # after a process died while it computed a request; once after it hung
+_MOST_DEATHS = 20  # of processes in which a request waited
 _WITHOUT_ENGINE_S = 60.0
 _ALIGNED = 64
 
@@ -36,11 +37,11 @@ _ALIGNED = 64
 class _Call:
     """A request that has a slot."""
 
-    __slots__ = ("again", "first", "generation", "item", "length", "link", "model", "room", "timer", "units")
+    __slots__ = ("again", "deaths", "first", "generation", "item", "length", "link", "model", "room", "timer", "units")
 
     def __init__(self, item: Item, model: int) -> None:
         self.item, self.model = item, model
-        self.first = self.units = self.generation = self.length = self.room = self.again = 0
+        self.first = self.units = self.generation = self.length = self.room = self.again = self.deaths = 0
         self.link: _Link | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -48,7 +49,8 @@ class _Call:
 class _Link(asyncio.Protocol):
     """The stream to an engine process; what is sent in one turn of the loop goes together."""
 
-    def __init__(self, backend: RemoteBackend, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, backend: RemoteBackend, loop: asyncio.AbstractEventLoop, index: int, hangs: int) -> None:
+        self.index, self.hangs = index, hangs  # of the process, and how often it hung until now
         self._backend, self._loop, self._reader = backend, loop, Reader()
         self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
@@ -109,7 +111,7 @@ class RemoteBackend:
         workers = max(_FEWEST_THREADS, -(-threads_for_files() // processes))
         self._threads = ThreadPoolExecutor(workers, "request")
         self._control, self._slots = control, Slots(block)
-        self.processes = counts.processes
+        self.processes, self._signs = counts.processes, counts.signs
         self._room = [_ROOM] * len(specs)
         self._links: list[_Link] = []
         self._parked: list[_Call] = []
@@ -131,9 +133,9 @@ class RemoteBackend:
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._heard_of_all.wait(), _WITHOUT_ENGINE_S)
 
-    async def join(self, sock: Any) -> None:
+    async def join(self, sock: Any, index: int = 0) -> None:
         """Use an engine process."""
-        await self._loop.create_unix_connection(self._link, sock=sock)
+        await self._loop.create_unix_connection(partial(self._link, index), sock=sock)
 
     async def load(self, name: str) -> None:
         """Load the versions of a model anew, in one engine process after the other; what served until then answers what it took.
@@ -154,8 +156,8 @@ class RemoteBackend:
         """Release the threads."""
         self._threads.shutdown(wait=False)
 
-    def _link(self) -> _Link:
-        made = _Link(self, self._loop)
+    def _link(self, index: int) -> _Link:
+        made = _Link(self, self._loop, index, self._signs.ended(index))
         self._links.append(made)
         return made
 
@@ -302,12 +304,16 @@ class RemoteBackend:
         self._links.remove(link)
         for key in [key for key in self._told if key[0] is link]:
             self._told.pop(key).set_result("")
+        hung = self._signs.ended(link.index) != link.hangs
         for call in list(link.calls.values()):
-            call.again += 1
+            call.deaths += 1
+            if self._slots.block.has_begun(call.first):  # what only waited is not to blame
+                call.again += _TIMES_AGAIN if hung else 1
+                self._slots.block.begin(call.first, 0)
             if self.services.every[call.model].spec.shadow:  # it may be what ends processes, and nobody waits for it
                 self._fail(call, RequestError("the engine process died while it computed this copy", status=500))
-            elif call.again > _TIMES_AGAIN:
-                text = f"the engine process died {call.again} times while it computed this request"
+            elif call.again > _TIMES_AGAIN or call.deaths > _MOST_DEATHS:
+                text = f"the engine process {'hung' if hung else 'died'} {call.deaths} times while it computed this request"
                 self._fail(call, RequestError(text, status=500))
             else:
                 self._send(call)

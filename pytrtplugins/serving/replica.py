@@ -24,6 +24,7 @@ class Replica:
         deliver: Takes requests that are done; called in the thread.
         watch: Takes the number of waiting requests whenever it changes.
         lost: Called where the model is not usable any more; see `Batcher`.
+        begin: Takes requests that are about to be computed.
 
     Raises:
         UsageError: there is no such file or class, or its `load` failed.
@@ -37,6 +38,7 @@ class Replica:
         deliver: Deliver,
         watch: Callable[[int], object] | None = None,
         lost: Callable[[], object] | None = None,
+        begin: Deliver | None = None,
     ) -> None:
         self.spec = spec
         self.model = _loaded(spec, device)
@@ -44,7 +46,7 @@ class Replica:
         self.queue = BatchQueue(
             self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch
         )
-        self.batcher = Batcher(self.model, self.queue, deliver, lost)
+        self.batcher = Batcher(self.model, self.queue, deliver, lost, begin)
         self.batcher.start()
 
     def close(self, timeout_s: float = 30.0) -> None:

@@ -20,7 +20,7 @@ _GENERATION_BYTES = 4
 
 
 class Block:
-    """Shared memory, mapped: units, then a table of generations.
+    """Shared memory, mapped: units, then a table of generations, then one of those whose computing has begun.
 
     Args:
         descriptor: Of the memory, from `create`.
@@ -31,15 +31,16 @@ class Block:
 
     def __init__(self, descriptor: int) -> None:
         size = os.fstat(descriptor).st_size
-        self.units = size // (UNIT + _GENERATION_BYTES)
+        self.units = size // (UNIT + 2 * _GENERATION_BYTES)
         self._mapped = mmap.mmap(descriptor, size)
         self._view = memoryview(self._mapped)
-        self._generations = self._view[self.units * UNIT :][: _GENERATION_BYTES * self.units].cast("I")
+        tables = self._view[self.units * UNIT :][: 2 * _GENERATION_BYTES * self.units].cast("I")
+        self._generations, self._begun = tables[: self.units], tables[self.units :]
 
     @staticmethod
     def create(units: int, name: str = "pytrt-slots") -> int:
         """Make memory of so many units, and give its descriptor; pages that nobody has written take no memory."""
-        return nameless_memory(name, units * (UNIT + _GENERATION_BYTES))
+        return nameless_memory(name, units * (UNIT + 2 * _GENERATION_BYTES))
 
     def part(self, first: int, start: int, size: int) -> memoryview:
         """Bytes of the slot that begins with unit ``first``.
@@ -67,6 +68,14 @@ class Block:
         count = (self.generation(first) + 1) & 0xFFFFFFFF
         self._generations[first] = count
         return count
+
+    def begin(self, first: int, generation: int) -> None:
+        """Say that the request in a slot is being computed."""
+        self._begun[first] = generation
+
+    def has_begun(self, first: int) -> bool:
+        """Whether the request in a slot is being computed, or was when a process died."""
+        return self._begun[first] == self._generations[first]
 
 
 class Slots:

@@ -52,6 +52,7 @@ class ModelSpec:
         max_delay_ms: How long a batch that is not full may wait while the engine computes another. While it is idle, nothing waits.
         queue: Most requests that wait; further ones are refused.
         priority: Of requests that say none; lower numbers go first.
+        run_seconds: Longest time of a run: an engine process that takes longer hangs, and is replaced.
         version: A whole number as text, in addresses.
         decode: Who decodes JPEG files for a detector: ``cpu``; ``gpu``, the GPU of engine ``cuda``; ``auto``, the GPU too, where it can
             and all threads that decode are busy.
@@ -72,6 +73,7 @@ class ModelSpec:
     max_delay_ms: Annotated[float, Real(0, _MOST_MS)] = 2.0
     queue: Annotated[int, Whole(1, _MOST_WAITING)] = 256
     priority: Annotated[int, Whole(1, MAX_PRIORITY)] = 10
+    run_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 120.0
     version: str = "1"
     decode: Literal["auto", "cpu", "gpu"] = "auto"
     share: Annotated[float, SHARE] = 0.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, MutableSequence, Sequence
 
+from .signs import Signs
+
 __all__ = ["BATCHES", "BUCKETS_S", "ROLES", "Counts", "Processes", "Statistics"]
 
 BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -157,6 +159,8 @@ class Counts:
     Attributes:
         statistics: Of each model.
         processes: Which run.
+        signs: Signs of life of the engine processes.
+        index: Of this process among those of its role.
     """
 
     def __init__(
@@ -177,11 +181,12 @@ class Counts:
         ]
         at = (cpu + engines) * models * width
         self.processes = Processes(None if memory is None else _part(numbers, at, Processes.width))
+        self.signs, self.index = Signs(_part(numbers, at + Processes.width, Signs.width * max(1, engines))), index
 
     @staticmethod
     def size(models: int, cpu: int, engines: int) -> int:
         """Bytes of memory that the counts take."""
-        return 8 * ((cpu + engines) * models * Statistics.width + Processes.width)
+        return 8 * ((cpu + engines) * models * Statistics.width + Processes.width + Signs.width * max(1, engines))
 
 
 def _part(numbers: Row, start: int, count: int) -> Row:

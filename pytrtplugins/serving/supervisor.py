@@ -33,6 +33,7 @@ __all__ = ["CPU", "ENGINE", "Supervisor"]
 CPU, ENGINE = ROLES
 _log = logging.getLogger(__name__)
 _DRAIN_S = 30.0
+_WATCH_S = 0.5  # between looks whether processes hang
 _YOUNG_S, _LONGEST_WAIT_S = 5.0, 10.0
 _UNITS = 4096  # of each CPU process's memory: 256 MiB, if all are ever used at a time
 
@@ -161,6 +162,8 @@ class Supervisor:
             "meter": self._meter,
             "place": astuple(self._places[index]) if role == ENGINE else None,
         }
+        if role == ENGINE:
+            self._counts.signs.begin(index)
         process = subprocess.Popen(
             [sys.executable, "-m", "pytrtplugins.serving", json.dumps(said)],
             pass_fds=[theirs.fileno(), *blocks, *self._shared, *listening],
@@ -180,12 +183,21 @@ class Supervisor:
         for key in [key for key, when in self._again.items() if when <= now]:
             del self._again[key]
             self._start(*key)
-        soonest = min(self._again.values(), default=None)
-        for event, _ in self._selector.select(None if soonest is None else max(0.0, soonest - time.monotonic())):
+        self._end_those_that_hang(now)
+        soonest = min([now + _WATCH_S, *self._again.values()])
+        for event, _ in self._selector.select(max(0.0, soonest - time.monotonic())):
             if event.data is None:
                 event.fileobj.recv(4096)  # type: ignore[union-attr]  # the socket that signals wake
             else:
                 self._hear(event.data, starting)
+
+    def _end_those_that_hang(self, now: float) -> None:
+        """End engine processes that do not give the sign of life that they announced; `_hear` replaces them."""
+        for child in self._children.values():
+            if child.role == ENGINE and self._counts.signs.is_late(child.index, now):
+                _log.error("engine process %d hangs, and is ended: a run took longer than run_seconds", child.index)
+                self._counts.signs.end(child.index)
+                child.process.kill()
 
     def _hear(self, child: _Child, starting: bool) -> None:
         received = child.control.receive()

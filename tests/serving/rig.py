@@ -37,25 +37,28 @@ class Rig:
         self.loop = asyncio.new_event_loop()
         self.descriptor = Block.create(UNITS)
         ours, self.control = Control.pair()
-        self.backend = RemoteBackend(specs, Limits(), Block(self.descriptor), Counts(len(specs)), ours)
+        self.counts = Counts(len(specs), engines=4)
+        self.backend = RemoteBackend(specs, Limits(), Block(self.descriptor), self.counts, ours)
         self.do(self.backend.start())
         self.free = self.backend._slots.free
         self.threads = []
+        self.engine_counts = []
 
     def do(self, awaitable):
         return self.loop.run_until_complete(asyncio.wait_for(awaitable, 20))
 
-    def stream(self):
+    def stream(self, index=0):
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        self.do(self.backend.join(ours))
+        self.do(self.backend.join(ours, index))
         return theirs
 
     def engine(self, place=None):
         """A real engine process, in a thread; what it is told is what a supervisor says."""
         place = place or Place(None, tuple(range(len(self.specs))))
         ours, theirs = Control.pair()
-        process = EngineProcess(self.specs, [Block(self.descriptor)], theirs, Counts(len(self.specs)), place)
+        self.engine_counts.append(Counts(len(self.specs)))
+        process = EngineProcess(self.specs, [Block(self.descriptor)], theirs, self.engine_counts[-1], place)
         thread = threading.Thread(target=process.run)
         thread.start()
         assert ours.receive() == ({"ready": True}, None)
@@ -64,20 +67,26 @@ class Rig:
         self.threads.append((thread, ours))
         self.do(self.until(lambda: self.backend._links[-1].ready == {*place.models}))
 
-    def played(self, number=0):
+    def played(self, number=0, index=0):
         """The engine's end of a stream, which says that it has one model."""
-        end = self.stream()
+        end = self.stream(index)
         data = {"signature": Signature.of(Double(), None).to_json(), "reason": ""}
         end.sendall(write_record(Record(Kind.STATE, number), data))
         ready = len([link for link in self.backend._links if number in link.ready])
         self.do(self.until(lambda: len([link for link in self.backend._links if number in link.ready]) > ready))
         return end
 
+    def drop(self, end):
+        """End a played engine process, and wait until that is known."""
+        links = len(self.backend._links)
+        end.close()
+        self.do(self.until(lambda: len(self.backend._links) < links))
+
     async def until(self, true):
         while not true():
             await asyncio.sleep(0.001)
 
-    def asked(self, end):
+    def asked(self, end, begins=True):
         """The next request at the engine's end."""
 
         async def read():
@@ -87,7 +96,10 @@ class Rig:
                     return record
 
         end.setblocking(False)
-        return self.do(read())
+        record = self.do(read())
+        if begins:  # what an engine process says before it computes
+            self.backend._slots.block.begin(record.slot, record.generation)
+        return record
 
     def close(self):
         for thread, control in self.threads:

@@ -115,6 +115,15 @@ class Slow(Double):
         return super().predict(batch)
 
 
+class Hangs(Double):
+    """Never comes back from a row of -7."""
+
+    def predict(self, batch):
+        if (batch["x"] == -7).any():
+            threading.Event().wait()
+        return super().predict(batch)
+
+
 class Lists(Model):
     """Requests of any size, not joined: sums."""
 
