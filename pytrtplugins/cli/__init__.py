@@ -48,6 +48,7 @@ def command() -> Any:
         repair,
         run,
         serve,
+        serve_export,
         serve_key,
         serve_top,
         table,

@@ -208,6 +208,8 @@ def command(
     pytrt serve --config serving.toml
 
     pytrt serve animals.engine --ray auto --replicas 1:8 --host 0.0.0.0
+
+    pytrt serve-export k8s --config serving.toml -o deploy/
     """
     file: TomlFile | None = context.obj
     every: dict[str, Any] = {

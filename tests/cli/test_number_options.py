@@ -19,7 +19,7 @@ typer = pytest.importorskip("typer")
 
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
-from pytrtplugins.cli import bench, check, export, precision, profile, run, serve, serve_key, serve_top  # noqa: E402, F401
+from pytrtplugins.cli import bench, check, export, precision, profile, run, serve, serve_export, serve_key, serve_top  # noqa: E402, F401
 from pytrtplugins.cli.app import app  # noqa: E402
 from pytrtplugins.cli.options import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402
@@ -52,6 +52,8 @@ COMMANDS = {
     "pytrt serve --max-batch": (1, 4096),
     "pytrt serve --queue": (1, 10**6),
     "pytrt serve --body-limit": (1, 4096),
+    "pytrt serve-export --cpus": (0.1, 1024.0),
+    "pytrt serve-export --gpus": (0.0, 64.0),
     "pytrt serve-key --rate": (0.001, 1e6),
     "pytrt serve-key --burst": (1, 10**6),
     "pytrt serve-key --concurrent": (1, 10**6),

@@ -1,0 +1,170 @@
+"""The command ``pytrt serve-export``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from ..errors import UsageError
+from ..serving.config import read_limits, read_models, read_scale
+from ..serving.run import read_target
+from ..serving.scale import Scale, read_replicas
+from ..serving.spec import Limits, ModelSpec
+from ..utils.declared import field_limits
+from ..utils.optional import require
+from .app import app
+from .config import read_config
+from .options import number
+from .results import Result
+from .serve import milliseconds
+
+if TYPE_CHECKING:
+    from ..utils.toml_file import TomlFile
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["Exported", "command"]
+
+_OF_MODELS = {"engine", "max-batch", "max-delay", "queue", "decode"}
+_CARRIED = {"allow-urls", "body-limit", "cpu", "gpu"}
+_REPLACED = {"host", "port"}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Files that were written.
+
+    Attributes:
+        kind: What for.
+        files: In the order of their names.
+    """
+
+    kind: str
+    files: tuple[str, ...]
+
+
+@app.command("serve-export")  # type: ignore[untyped-decorator]
+def command(
+    context: typer.Context,  # type: ignore[name-defined]
+    kind: Annotated[
+        Literal["ray", "kserve", "triton", "k8s", "compose"],
+        typer.Argument(metavar="KIND", help="ray, kserve, triton, k8s or compose."),
+    ],
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODEL", help="As for pytrt serve; default: the models in the file of --config."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Folder to write into.", show_default=False)
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the objects in a cluster; default: that of the first model."),
+    ] = None,
+    image: Annotated[
+        str, typer.Option(metavar="IMAGE", help="Name of the container image; default: NAME:1.", show_default=False)
+    ] = "",
+    replicas: Annotated[
+        str | None, typer.Option(metavar="N[:MOST]", help="Replicas: 2, or 1:8 for a number that follows the load.")
+    ] = None,
+    cpus: Annotated[float | None, number(field_limits(Scale, "cpus"), help="Cores of a replica; default: 2.")] = None,
+    gpus: Annotated[
+        float | None, number(field_limits(Scale, "gpus"), help="GPUs of a replica; on Ray also a part, such as 0.5.")
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A further file for the image, beside the models; may be repeated."),
+    ] = None,
+    wheel: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Wheel of pytrtplugins for the image; default: pip gets it.")
+    ] = None,
+    secret: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Secret with keys.toml, the keys of clients (pytrt serve-key).")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+) -> Result[Exported]:
+    """Write what a cluster needs to serve models: for Ray Serve, KServe, Kubernetes, Docker Compose or Triton.
+
+    The files are written all or none. compose, k8s and kserve get a Dockerfile too, with the models and serving.toml beside it.
+
+    Examples: pytrt serve-export compose animals.engine -o deploy/
+
+    pytrt serve-export k8s --config serving.toml --image registry.example.com/animals:1 --replicas 2:8 --gpus 1 -o deploy/
+
+    pytrt serve-export ray --config serving.toml --replicas 1:8 --gpus 0.5 -o deploy/
+    """
+    from ..serving.export import Deployment, export  # here: with it comes all that a server imports
+
+    if output is None:
+        raise UsageError("--output is missing.\nDo: pytrt serve-export ... -o deploy/")
+    config: TomlFile | None = context.obj
+    said = _serve_options(context, config)
+    every = {
+        "engine": said.get("engine", "auto"),
+        "max_batch": said.get("max-batch"),
+        "max_delay_ms": milliseconds(said.get("max-delay", "2ms")),
+        "queue": said.get("queue", ModelSpec.queue),
+        "decode": said.get("decode", ModelSpec.decode),
+    }
+    if models:
+        specs = [ModelSpec(name, target, **every) for name, target in map(read_target, models)]
+    else:
+        specs = [] if config is None else read_models(config, every)
+    if not specs:
+        raise UsageError(
+            "no model: name one, or a file with [models.NAME].\nDo: pytrt serve-export KIND animals.engine -o DIR"
+        )
+    given: dict[str, Any] = {
+        "body_bytes": said.get("body-limit", Limits.body_bytes >> 20) << 20,
+        "shared_memory_regions": 0,
+        "urls": tuple(said.get("allow-urls", ())),
+    }
+    scale: dict[str, Any] = {key: value for key, value in (("cpus", cpus), ("gpus", gpus)) if value is not None}
+    deployment = Deployment(
+        name or specs[0].name.lower().replace("_", "-").replace(".", "-"),
+        specs,
+        scale=read_scale(config, {**scale, **(read_replicas(replicas) if replicas else {})}),
+        limits=Limits(**given) if config is None else read_limits(config, given),
+        image=image,
+        port=said.get("port", 8000),
+        options={key: said[key] for key in sorted(_CARRIED & set(said))},
+        files=file or (),
+        wheel=wheel,
+        secret=secret,
+    )
+    written = export(kind, deployment, output, force=force)
+    return Result(Exported(kind, tuple(map(str, written))), _print_exported)
+
+
+def _serve_options(context: Any, config: TomlFile | None) -> dict[str, Any]:
+    """What the file says in its table ``[serve]``.
+
+    Raises:
+        UsageError: an option that depends on the machine.
+    """
+    if config is None:
+        return {}
+    defaults = read_config(config, context.find_root().command).defaults
+    said = {each.option: each.value for each in defaults if each.command == "serve"}
+    if other := sorted(set(said) - _OF_MODELS - _CARRIED - _REPLACED):
+        raise UsageError(
+            f"{config.path}: [serve] {other[0]} depends on the machine, and is not exported.\n"
+            "Do: leave it out of this file, and write it into the file serving.toml that is exported"
+        )
+    return said
+
+
+def _print_exported(found: Exported) -> None:
+    for each in found.files:
+        print(f"{each}: {Path(each).stat().st_size:,} bytes")
+    print(f"Do: {_NEXT[found.kind]}")
+
+
+_NEXT = {
+    "ray": "set the variables in ray.env on each node before ray start; then serve deploy serve.yaml",
+    "kserve": "docker build, docker push; then kubectl apply -f kserve/",
+    "k8s": "docker build, docker push; then kubectl apply -f kubernetes/",
+    "compose": "docker compose up --build --detach --wait",
+    "triton": "tritonserver --model-repository=DIR",
+}

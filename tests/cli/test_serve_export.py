@@ -1,0 +1,70 @@
+"""The command ``pytrt serve-export``: what it reads from a file, and what it hands on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytrtplugins.cli import main
+from pytrtplugins.utils.toml_file import TomlFile
+
+MODEL = "from pytrtplugins.serving import Model\n\n\nclass Double(Model):\n    pass\n"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "double.py").write_text(MODEL)
+
+    def run(*words):
+        with pytest.raises(SystemExit) as caught:
+            main(["serve-export", *words])
+        return caught.value.code, capsys.readouterr()
+
+    return run
+
+
+def test_a_file_of_models_becomes_a_deployment(run, tmp_path):
+    (tmp_path / "serving.toml").write_text(
+        '[serve]\nport = 9000\nmax-delay = "1ms"\ngpu = 2\n[scale]\nmax_replicas = 3\n'
+        '[models.My_Double]\ntarget = "double.py:Double"\nqueue = 7\n'
+    )
+    code, said = run("k8s", "--config", "serving.toml", "--replicas", "2:4", "--cpus", "8", "-o", "out", "--json")
+    assert code == 0
+    files = json.loads(said.out)["result"]["files"]
+    assert "out/kubernetes/deployment.yaml" in files
+    assert "name: my-double" in (tmp_path / "out/kubernetes/deployment.yaml").read_text()
+    assert "maxReplicas: 4" in (tmp_path / "out/kubernetes/autoscaler.yaml").read_text()
+    found = TomlFile.read(tmp_path / "out/serving.toml", "test").data
+    assert found["serve"] == {"host": "0.0.0.0", "port": 9000, "cpu": 4, "gpu": 2}
+    assert found["models"]["My_Double"] == {"target": "models/double.py:Double", "max_delay_ms": 1.0, "queue": 7}
+
+
+def test_an_option_that_depends_on_the_machine_is_refused(run, tmp_path):
+    (tmp_path / "serving.toml").write_text('[serve]\ntls-cert = "a.pem"\n[models.a]\ntarget = "double.py:Double"\n')
+    code, said = run("compose", "--config", "serving.toml", "-o", "out")
+    assert (code, (tmp_path / "out").exists()) == (2, False)
+    assert "tls-cert depends on the machine" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["compose", "a=double.py:Double"], "--output is missing"),
+        (["compose", "-o", "out"], "no model"),
+        (["k8s", "a=double.py:Double", "-o", "out", "--gpus", "0.5"], "can only be had on Ray"),
+        (["ray", "a=double.py:Double", "-o", "out", "--secret", "keys"], "has no place for it"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused(run, words, problem, tmp_path):
+    code, said = run(*words)
+    assert (code, (tmp_path / "out").exists()) == (2, False)
+    assert problem in said.err
+
+
+def test_what_comes_next_is_printed(run):
+    code, said = run("compose", "a=double.py:Double", "-o", "out")
+    assert code == 0
+    assert "out/Dockerfile" in said.out
+    assert said.out.rstrip().endswith("Do: docker compose up --build --detach --wait")
