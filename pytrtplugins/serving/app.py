@@ -11,7 +11,7 @@ from . import page
 from .backend import Backend
 from .board import Board
 from .body import Receive, Scope, Send, read_body
-from .exchange import enter
+from .exchange import CURRENT
 from .protocol import extensions, plain, v2
 from .protocol.infer import Codec
 from .protocol.memory import Memory
@@ -61,7 +61,9 @@ class App:
     async def _infer(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         try:
-            enter(service.name)
+            exchange = CURRENT.get()
+            if exchange is not None:
+                exchange.enter(service.name)
             body = await read_body(receive, headers, self.limits)
             length = headers.get(b"inference-header-content-length")
             codec = self.codec(service)

@@ -104,8 +104,12 @@ class Limits:
         image_bytes: Memory that an image may take while it is decoded.
         head_bytes: Of a request's line and headers.
         head_seconds: Until the headers are there, from the first byte or the connection on.
-        body_seconds: Until the body is there.
-        connections: At a time, in each process.
+        body_seconds: Until the body is there, or until the client takes an answer that it does not read.
+        headers: Of a request; trailers count too.
+        pipelined: Requests that a client may send ahead on one connection, while another is answered.
+        connections: At a time, in each process. A further one takes the place of the one that has been silent longest since it was
+            made; where all have asked something, it gets 503.
+        connections_per_address: The same, for an address of IPv4 or a network of 64 bits of IPv6. A proxy is one address.
         urls: What clients may name by a URL, and the server fetches: ``https``, each of that scheme with public addresses alone; origins
             such as ``http://camera.lan:8080``, which may have private ones. Empty: nothing.
         shared_memory_regions: That clients may register at a time; 0: the server shares no memory with clients.
@@ -119,7 +123,10 @@ class Limits:
     head_bytes: Annotated[int, Whole(1 << 8, 1 << 24)] = 64 << 10
     head_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 10.0
     body_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 60.0
+    headers: Annotated[int, Whole(1, 1 << 16)] = 128
+    pipelined: Annotated[int, Whole(0, 1 << 16)] = 64
     connections: Annotated[int, Whole(1, 1 << 20)] = 4096
+    connections_per_address: Annotated[int, Whole(1, 1 << 20)] = 4096
     urls: tuple[str, ...] = ()
     shared_memory_regions: Annotated[int, Whole(0, 1 << 16)] = 0
 
