@@ -26,6 +26,7 @@ from pytrtplugins.models import exit_on_error
 from pytrtplugins.models.faces import FaceEmbedder, FaceIndex
 from pytrtplugins.tables import LabelledImages
 from pytrtplugins.tables.verification import cosines, pairs_of, verify
+from pytrtplugins.utils.numbers import Real
 from pytrtplugins.vision import PIXELS, load_image
 from pytrtplugins.vision.faces import FaceFinder
 
@@ -99,7 +100,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--threshold",
-        type=float,
+        type=Real(-1.0, 1.0),
         default=0.38,
         metavar="X",
         help=(

@@ -22,6 +22,7 @@ from ..vision.letterbox import Mode as FitMode
 from . import inspected, loading, options, tables
 from .config import Defaults, find_config, open_config, read_config
 from .facts import Built, Calibrated, Devices, Evaluated, WrittenFile
+from .fused import FusedFacts, inspect_fused
 from .model_facts import DarknetFacts, EngineFacts, ModelFacts, Nodes
 from .options import number
 from .other_files import not_an_engine_here
@@ -123,10 +124,23 @@ def inspect(
         bool, typer.Option("--nodes", help="List the nodes, with the names, types and dims of their tensors.")
     ] = False,
     engine: Annotated[
-        str | None, typer.Option(metavar="NAME", help="List the nodes whose operators this engine lacks.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="List the nodes whose operators this engine lacks; with --fused: the engine that fuses.",
+        ),
     ] = None,
+    fused: Annotated[
+        bool,
+        typer.Option("--fused", help="Show which nodes the engine runs as one kernel; the network is built for it."),
+    ] = False,
+    graph: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="With --fused: draw the network before and after.")
+    ] = None,
+    precision: options.Precision = "fp32",
+    cache: options.Cache = None,
     plugins: options.Plugins = None,
-) -> Result[ModelFacts] | Result[Nodes] | Result[EngineFacts] | Result[DarknetFacts]:
+) -> Result[ModelFacts] | Result[Nodes] | Result[EngineFacts] | Result[DarknetFacts] | Result[FusedFacts]:
     """Show the inputs, outputs, layers and plugins of a model, and nodes that no engine knows, or that one engine lacks.
 
     Examples: pytrt inspect yolov2-voc.cfg yolov2-voc.weights
@@ -134,7 +148,13 @@ def inspect(
     pytrt inspect model.onnx --nodes
 
     pytrt inspect model.onnx --engine cpu
+
+    pytrt inspect model.onnx --fused --graph fused.svg
     """
+    if fused:
+        return inspect_fused(model, weights, engine or "auto", precision, cache, graph)
+    if graph is not None:
+        raise UsageError(f"--graph {graph} needs --fused.")
     if engine is not None:
         opened = loading.open_model(model, weights)
         nodes_lacking = inspected.lacking(opened, engines.unsupported_nodes(opened, engine))

@@ -135,7 +135,17 @@ def test_standard_output_is_one_object_with_the_keys_that_are_told(pytrt, net, n
 
 def test_options_have_their_names_and_defaults(pytrt, net):
     options = json.loads(pytrt("inspect", "net.onnx", "--json")[1])["options"]
-    assert options == {"model": "net.onnx", "weights": None, "nodes": False, "engine": None, "plugins": None}
+    assert options == {
+        "model": "net.onnx",
+        "weights": None,
+        "nodes": False,
+        "engine": None,
+        "fused": False,
+        "graph": None,
+        "precision": "fp32",
+        "cache": None,
+        "plugins": None,
+    }
 
 
 def test_figures_that_are_not_finite_are_null_and_a_miss_ends_with_1(pytrt, net, monkeypatch):

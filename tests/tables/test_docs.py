@@ -14,4 +14,4 @@ def test_the_program_of_the_page_prints_a_table(tmp_path):
     onnx.save(network(), tmp_path / "face.onnx")
     np.savez(tmp_path / "faces.npz", **photos())
     reader = Reader(tmp_path)
-    reader.follow("docs/table.md", without=("pytrt table face.onnx",))
+    reader.follow("docs/table.md", without=("pytrt table face.onnx", "pytrt inspect face.onnx --fused"))

@@ -25,6 +25,7 @@ from ...version import __version__
 from .context import Arrays, ExecutionContext
 from .detection import DetectionContext
 from .engine_file import EngineFile, write_engine_file
+from .fusion import Part, part_of
 from .host_detection import HostDetection
 from .types import Availability, BuildOptions
 
@@ -203,6 +204,10 @@ class Engine(Uncopied, ABC):
     def model_digest(self) -> str:
         """SHA-256 of the model as built."""
         return sha256_hex(self.model.SerializeToString(deterministic=True))
+
+    def parts(self) -> tuple[Part, ...]:
+        """What the engine runs in one go, in its order: kernels, as far as the library below it tells."""
+        return tuple(part_of(node.name, node.op_type, [node]) for node in self.model_without_weights.graph.node)
 
     def create_context(self) -> ExecutionContext:
         """Make the state for one thread's runs; a context manager.

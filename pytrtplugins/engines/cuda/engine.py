@@ -24,6 +24,7 @@ from ..base.detection import DetectionContext
 from ..base.engine import Engine
 from ..base.engine_file import EngineFile
 from ..base.failures import explaining
+from ..base.fusion import Part
 from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
 from .conv.cache import TacticCache
@@ -41,6 +42,7 @@ from .device.device import CudaDevice
 from .device.source import kernels_digest
 from .lower.pipeline import check_disable, lower
 from .plan.fallbacks import fallbacks
+from .plan.parts import parts_of
 from .plan.plan import Plan
 from .plan.planner import make_plan
 from .plan.weights import WEIGHTS_LOCATION, take_weights, without_weights
@@ -241,10 +243,8 @@ class CudaEngine(Engine):
         plan = make_plan(self._graph, sizes, self.disabled, self.options.plugins)
         self.choices.update(fallbacks(plan))
         if plan.tail is not None:
-            first = plan.tail.nodes[0]
-            self.choices["run node by node"] = (
-                f"{len(plan.tail.nodes)} nodes from {node_name(first)!r} ({first.op_type}) on, since only a run tells their dims"
-            )
+            nodes, first = plan.tail.nodes, f"{node_name(plan.tail.nodes[0])!r} ({plan.tail.nodes[0].op_type})"
+            self.choices["run node by node"] = f"{len(nodes)} nodes from {first} on, since only a run tells their dims"
         with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
             self.selector.choose(plan, progress)
             if not (self._file or self.selector.built or self.disabled & {"tactics", "network-timing"}):
@@ -282,6 +282,10 @@ class CudaEngine(Engine):
     @override
     def usable(self) -> bool:
         return self.device.usable()
+
+    @override
+    def parts(self) -> tuple[Part, ...]:
+        return parts_of(self._graph, self.inputs, self.disabled, self.options.plugins)
 
     def tactics(self) -> list[LayerKernel]:
         """The kernel of each convolution, one row for each that differs."""

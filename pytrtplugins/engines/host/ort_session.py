@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...model.proto import copy_fields, copy_of, infos_of
 from ...utils.forks import ForkLock, in_children, never_free
@@ -18,9 +20,10 @@ from ...validation.operators import standard_domain, standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Session", "Submodel", "Submodels", "in_oldest_opset", "make_session"]
+__all__ = ["Session", "Submodel", "Submodels", "in_oldest_opset", "make_session", "optimized_model"]
 
 _SAFE_IR = 10  # known to onnxruntime since 1.18
+_ERRORS = 3  # and nothing less is logged
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ def make_session(
     """
     ort = require("onnxruntime", extra="cpu", feature="engines 'onnxruntime' and 'cpu'")
     options = ort.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = _ERRORS
     options.intra_op_num_threads = threads
     for name, value in (entries or {}).items():
         options.add_session_config_entry(name, value)
@@ -153,6 +156,24 @@ def make_session(
         if older is None:
             raise
     return Session(partial(session, older))
+
+
+def optimized_model(model: onnx.ModelProto, disabled: Collection[str] | None = None) -> onnx.ModelProto:
+    """What onnxruntime makes of a model before it changes layouts, which renames tensors: fused operators are nodes of it.
+
+    Raises:
+        Exception: of onnxruntime's own types, where it cannot run the model.
+    """
+    ort = require("onnxruntime", extra="cpu")
+    options = ort.SessionOptions()
+    options.log_severity_level = _ERRORS
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "optimized.onnx")
+        options.optimized_model_filepath = path
+        data = model.SerializeToString()
+        ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled)
+        return cast("onnx.ModelProto", require("onnx", extra="onnx").load(path, load_external_data=False))
 
 
 def in_oldest_opset(model: onnx.ModelProto) -> onnx.ModelProto | None:

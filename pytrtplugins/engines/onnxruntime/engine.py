@@ -9,12 +9,14 @@ from ...model.decompose import add_shapes
 from ...passes import Placement, UnsignedActivations, run_passes
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
+from ...utils.override import override
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining
+from ..base.fusion import Part, part_of
 from ..base.types import BuildOptions
 from ..host.cpu_features import default_threads
 from ..host.host_engine import HostEngine
-from ..host.ort_session import make_session
+from ..host.ort_session import make_session, optimized_model
 from .split import PluginStep, constants_outside, split
 
 if TYPE_CHECKING:
@@ -66,6 +68,17 @@ class OnnxruntimeEngine(HostEngine):
 
     def _create_context(self) -> ExecutionContext:
         return OnnxruntimeContext(self)
+
+    @override
+    def parts(self) -> tuple[Part, ...]:
+        found = list[Part]()
+        for step in self._steps:
+            if isinstance(step, PluginStep):
+                found.append(Part(step.name, type(step.plugin).__name__, tuple(step.inputs), tuple(step.outputs)))
+            else:
+                nodes = optimized_model(step.model, _HARMFUL if self.precision == "int8" else None).graph.node
+                found += [part_of(node.name, node.op_type, [node]) for node in nodes]
+        return tuple(found)
 
     def _standard_form(self) -> onnx.ModelProto:
         return add_shapes(run_passes(self._written_out(), UnsignedActivations()))

@@ -18,10 +18,12 @@ from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivatio
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...tensor import DType, TensorDesc
 from ...utils.optional import require
+from ...utils.override import override
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining, shortened
+from ..base.fusion import Part, part_of
 from ..base.types import BuildOptions
 from ..host.cpu_features import cpu_features, default_threads, describe_cpu
 from ..host.host_engine import HostEngine
@@ -45,6 +47,8 @@ PLACEMENT = Placement(unsigned=True, pooled=True)
 _log = logging.getLogger(__name__)
 _NATIVE_BF16 = {"bf16", "amx-bf16"}
 _WIDE = (DType.FLOAT64, DType.UINT32, DType.UINT64)  # kept by OpenVINO as float32 and int32
+_RUNTIME_FACTS = ("layerType", "originalLayersNames")
+_NO_KERNELS = ("Const", "Input", "Output")
 _BF16_GAIN = 0.95  # bf16 must take less than this part of float32's time to be chosen
 
 
@@ -85,6 +89,22 @@ class CpuEngine(HostEngine):
 
     def _create_context(self) -> ExecutionContext:
         return CpuContext(self)
+
+    @override
+    def parts(self) -> tuple[Part, ...]:
+        if self._compiled is None:
+            return super().parts()
+        by_name: dict[str, onnx.NodeProto] = {}
+        for node in self.model_without_weights.graph.node:
+            by_name.update(dict.fromkeys((node.name, *node.output), node))
+        found = []
+        for op in self._compiled.get_runtime_model().get_ordered_ops():
+            facts = {key: op.get_rt_info()[key].astype(str) for key in _RUNTIME_FACTS if key in op.get_rt_info()}
+            if facts.get("layerType") not in _NO_KERNELS:
+                names = facts.get("originalLayersNames", "").split(",")
+                nodes = {id(by_name[name]): by_name[name] for name in names if name in by_name}
+                found.append(part_of(op.get_friendly_name(), facts.get("layerType", ""), list(nodes.values())))
+        return tuple(found)
 
     def _session(self, reason: str) -> Any:
         """The session for the whole model; None where onnxruntime cannot run it, or a plugin is in it."""

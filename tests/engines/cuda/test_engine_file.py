@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines.base.engine_file import read_engine_file, write_engine_file
+from pytrtplugins.engines.base.fusion import fusion_of
 from pytrtplugins.engines.cuda import engine as module
 from pytrtplugins.engines.cuda.conv.cache import TacticCache
 from pytrtplugins.engines.cuda.device import source
@@ -175,6 +176,14 @@ def test_an_engine_is_loaded_on_the_gpu_that_the_caller_names_if_it_is_of_the_sa
         loaded = ptp.load_engine(built[1], device="cuda:1")
         assert (loaded.device.number, loaded.options.device) == (1, "cuda:1")
         assert same(run(loaded, 1), run(built[0], 1))
+
+
+def test_an_engine_tells_what_it_fuses_and_a_loaded_one_the_same(built):
+    engine, path = built
+    found = fusion_of(engine.model, engine.parts(), engine.model)
+    operators = [tuple(found.operators[place] for place in kernel.nodes) for kernel in found.computing]
+    assert operators == [("Conv", "LeakyRelu"), ("MaxPool",), ("Conv", "LeakyRelu")]
+    assert ptp.load_engine(path).parts() == engine.parts()
 
 
 def test_what_a_loaded_engine_reads_is_the_model_that_was_built(built):

@@ -1,0 +1,104 @@
+"""``pytrt inspect --fused``: which nodes of a network an engine runs as one kernel."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..engines.base.fusion import Fusion, fusion_of
+from ..engines.base.fusion_chart import draw_fusion
+from ..utils.files import check_target
+from ..utils.optional import require
+from . import loading
+from .results import Result
+
+__all__ = ["FusedFacts", "KernelFacts", "inspect_fused"]
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """A kernel that computes nodes of the network.
+
+    Attributes:
+        name: As the engine calls it.
+        kind: Likewise.
+        nodes: Names of the nodes.
+        operators: Their operators.
+    """
+
+    name: str
+    kind: str
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FusedFacts:
+    """A network before and after an engine.
+
+    Attributes:
+        engine: The engine's name.
+        precision: Of its arithmetic.
+        nodes: How many nodes the network has.
+        kernels: What computes them, in the engine's order.
+        added: How many parts the engine has beside them, such as casts and changes of layout.
+        without: Names of the nodes that no kernel computes: they are computed while the engine is built, or change nothing.
+        file: The picture; empty where none was asked for.
+    """
+
+    engine: str
+    precision: str
+    nodes: int
+    kernels: tuple[KernelFacts, ...]
+    added: int
+    without: tuple[str, ...]
+    file: str = ""
+
+
+def inspect_fused(
+    path: Path, weights: Path | None, engine: str, precision: str, cache: Path | None, graph: Path | None
+) -> Result[FusedFacts]:
+    """Build the network, or load it, and find what runs as one; with a picture where that is asked for."""
+    target = None if graph is None else check_target(graph, "--graph", (".svg",))
+    built = loading.open_engine(path, weights=weights, engine=engine, precision=precision, cache=cache)
+    model = built.model_without_weights if loading.is_engine_file(path) else loading.open_model(path, weights)
+    found = fusion_of(model, built.parts(), built.model_without_weights)
+    if target is not None:
+        draw_fusion(found, target, f"{path.name} on engine {built.name}, {built.precision}")
+    return Result(_facts(found, built.name, built.precision, target), _print)
+
+
+def _facts(found: Fusion, engine: str, precision: str, target: Path | None) -> FusedFacts:
+    kernels = tuple(
+        KernelFacts(
+            kernel.name,
+            kernel.kind,
+            tuple(found.names[place] for place in kernel.nodes),
+            tuple(found.operators[place] for place in kernel.nodes),
+        )
+        for kernel in found.computing
+    )
+    added = len(found.kernels) - len(kernels)
+    without = tuple(found.names[place] for place in found.before)
+    return FusedFacts(engine, precision, len(found.names), kernels, added, without, str(target or ""))
+
+
+def _print(facts: FusedFacts) -> None:
+    box, console = require("rich.table", extra="cli"), require("rich.console", extra="cli").Console()
+    escape = require("rich.markup", extra="cli").escape
+    table = box.Table("kernel", "kind", "nodes")
+    for kernel in facts.kernels:
+        nodes = ", ".join(f"{name} ({operator})" for name, operator in zip(kernel.nodes, kernel.operators, strict=True))
+        table.add_row(escape(kernel.name), escape(kernel.kind), escape(nodes))
+    console.print(table)
+    print(f"{facts.nodes} nodes become {len(facts.kernels)} kernels on engine {facts.engine}, {facts.precision}")
+    if facts.added:
+        print(f"the engine added {facts.added} parts, such as changes of layout and of type")
+    if facts.without:
+        print(f"{len(facts.without)} nodes are computed while the engine is built, or change nothing")
+    forms = Counter(" + ".join(kernel.operators) for kernel in facts.kernels if len(kernel.operators) > 1)
+    for form, count in forms.most_common():
+        print(f"{count:5d} x {form}")
+    if facts.file:
+        print(f"written: {facts.file}")
