@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import struct
@@ -52,6 +51,8 @@ class Board:
         Raises:
             RequestError: the document is too large then; it stays as it was. And what ``how`` raises.
         """
+        import fcntl  # which Windows lacks
+
         fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
         try:
             document = json.loads(json.dumps(self.read()))
@@ -63,3 +64,7 @@ class Board:
             os.pwrite(self._descriptor, _HEAD.pack(number, len(data)), 0)
         finally:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Release the memory, once no other process has it."""
+        os.close(self._descriptor)

@@ -26,10 +26,9 @@ from pytrtplugins.engines import build
 from pytrtplugins.engines.cuda.conv.cache import Choice, encode
 from pytrtplugins.engines.cuda.saved import SavedPlan
 from pytrtplugins.passes import LayerPrecision, Precisions
-from pytrtplugins.serving.packing import pack, packed_bytes
-from pytrtplugins.serving.records import Kind, Record, write_record
 from tests.damage import yaml_bomb
 from tests.darknet2caffe.networks import ALL_LAYERS
+from tests.fuzz.served_seeds import served
 from tests.fuzz.targets import CACHE, WEIGHTS_CFG, model_bytes, mxnet_network
 from tests.fuzz.worker import CORPUS
 from tests.mxnet.files import face, params_bytes
@@ -350,23 +349,6 @@ def texts() -> Seed:
     yield "yaml_text/bomb", yaml_bomb()
     yield "yaml_text/tag", "!!python/object/apply:os.system ['true']"
     yield "yaml_text/no-such-character", '"\\UFFFFFFFF"'
-
-
-def served() -> Seed:
-    """What clients of a server send, and what its processes say to each other."""
-    x, n = {"name": "x", "shape": [1, 2], "datatype": "FP32"}, {"name": "n", "shape": [1, 3], "datatype": "UINT8"}
-    yield "inference/json", json.dumps({"id": "a", "inputs": [{**x, "data": [1, 2.5]}, {**n, "data": [[1, 2, 3]]}]})
-    wanted = [{"name": "y", "parameters": {"classification": 1, "binary_data": True}}]
-    sized = [{**x, "parameters": {"binary_data_size": 8}}, {**n, "parameters": {"binary_data_size": 3}}]
-    head = json.dumps({"inputs": sized, "outputs": wanted, "parameters": {"priority": 1, "timeout": 5}}).encode()
-    yield "inference/bytes", b"b" + len(head).to_bytes(2, "little") + head + PIXELS.tobytes()[:11]
-    yield "inference/deep", '{"inputs":' + "[" * 3000
-    given = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "n": PIXELS[:2]}
-    memory = bytearray(packed_bytes(given))
-    pack(given, memoryview(memory))
-    yield "packed/arrays", bytes(memory)
-    state = write_record(Record(Kind.STATE, 1), {"signature": None, "reason": "unloaded"})
-    yield "records/stream", write_record(Record(Kind.REQUEST, 0, 0, 3, 1, 192, 4096, 20, 1.5)) + state
 
 
 def main() -> None:

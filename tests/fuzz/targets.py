@@ -14,7 +14,6 @@ import json
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -42,24 +41,16 @@ from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.plugin.envelope import wrap
 from pytrtplugins.precision.report import read_report
 from pytrtplugins.serving.config import read_limits, read_models
-from pytrtplugins.serving.packing import unpack
-from pytrtplugins.serving.protocol.infer import Codec
-from pytrtplugins.serving.protocol.memory import Memory
-from pytrtplugins.serving.records import Reader
-from pytrtplugins.serving.signature import Signature
-from pytrtplugins.serving.spec import Limits
-from pytrtplugins.serving.tensors import TensorSpec
 from pytrtplugins.utils.array_files import read_npy, read_npz
 from pytrtplugins.utils.files import sha256_hex
 from pytrtplugins.utils.journal import Journal
 from pytrtplugins.utils.text_formats import parse_json, parse_yaml
 from pytrtplugins.vision import decode_image
+from tests.fuzz import served_targets as served_targets  # which registers some
+from tests.fuzz.registry import TARGETS, Target, target
 from tests.mxnet.files import Symbol, params_bytes
 
 __all__ = ["TARGETS", "Target"]
-
-Target = Callable[[bytes], object]
-TARGETS: dict[str, Target] = {}
 
 MAX_WEIGHTS = 100_000  # of networks that are converted
 _MAX_PIXELS_BYTES = 32 << 20
@@ -70,12 +61,6 @@ layer { name: "0_convolutional" type: "Convolution" bottom: "data" top: "0_convo
   convolution_param { num_output: 1 kernel_size: 1 } }
 """
 CACHE = b"TRT-8601-EntropyCalibration2\ndata: 3c010204\n"
-
-
-def target(function: Target) -> Target:
-    """Register a function under its name."""
-    TARGETS[function.__name__] = function
-    return function
 
 
 @functools.cache
@@ -367,29 +352,3 @@ def json_text(data: bytes) -> object:
 def yaml_text(data: bytes) -> object:
     """YAML, as all files here that hold it."""
     return parse_yaml(data, "x.yaml")
-
-
-@target
-def inference(data: bytes) -> object:
-    """A request of the Open Inference Protocol; behind ``b`` and two bytes of the length of its JSON with tensors as bytes."""
-    inputs = (TensorSpec("x", "FP32", (-1, 2)), TensorSpec("n", "UINT8", (-1, -1)), TensorSpec("s", "BYTES", (-1,)))
-    codec = Codec(Signature(inputs, (TensorSpec("y", "FP32", (-1, 2)),), True, 8), "net", "1", Memory(Limits()))
-    if data[:1] == b"b":
-        call, arrays = codec.read(data[3:], str(int.from_bytes(data[1:3], "little")))
-    else:
-        call, arrays = codec.read(data, None)
-    assert arrays["x"].shape[1:] == (2,)
-    return codec.write(call, {"y": arrays["x"]})
-
-
-@target
-def packed(data: bytes) -> object:
-    """Arrays in shared memory."""
-    return sum(array.nbytes for array in unpack(memoryview(data)).values())
-
-
-@target
-def records(data: bytes) -> object:
-    """A stream between processes of a server."""
-    reader = Reader()
-    return [list(reader.feed(part)) for part in (data[:50], data[50:])]

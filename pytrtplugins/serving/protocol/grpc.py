@@ -27,7 +27,7 @@ from .infer import Codec
 from .memory import Memory, read_place
 from .v2 import extensions, model_config, model_metadata, model_statistics
 
-__all__ = ["start_grpc"]
+__all__ = ["read_message", "start_grpc"]
 
 _log = logging.getLogger(__name__)
 _CONTENTS = {
@@ -93,7 +93,7 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
     async def infer(request: Any, left_s: float | None) -> Any:
         model = backend.services.pick(request.model_name, request.model_version)
         reader = codec(model)
-        call, arrays = _read(reader, request)
+        call, arrays = read_message(reader, request)
         waits = [each for each in (call.timeout_s, left_s) if each is not None]
         item = await model.infer(arrays, call.priority, min(waits, default=None))
         answer = messages.ModelInferResponse(model_name=model.name, model_version=model.spec.version, id=request.id)
@@ -221,7 +221,7 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
     return type("Servicer", (base.GRPCInferenceServiceServicer,), methods)()
 
 
-def _read(codec: Codec, request: Any) -> tuple[Call, Arrays]:
+def read_message(codec: Codec, request: Any) -> tuple[Call, Arrays]:
     """A request's call and inputs.
 
     Raises:
