@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 pytest.importorskip("skimage")
 
 from benchmarks.serving import closed, page, soak
+from benchmarks.serving.gpu import agrees
 from benchmarks.serving.hostile import GOOD, Trial
 from benchmarks.serving.load import Outcome
 from benchmarks.serving.peers import APPS, PEERS
@@ -77,3 +79,21 @@ def test_every_peer_is_a_file_that_is_there(tmp_path):
         ]
         assert [(APPS / name).is_file() for name in names] == [True]
         assert peer.version(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "equal"),
+    [
+        ([("cat", 0.9, 10)], True),
+        ([("cat", 0.8, 13), ("dog", 0.5, 0)], True),
+        ([("cat", 0.9, 20)], False),
+        ([("dog", 0.9, 10)], False),
+        ([], False),
+    ],
+)
+def test_answers_of_another_decoder_agree_where_sure_boxes_are_nearly_the_same(found, equal):
+    def answer(boxes):
+        said = [{"label": label, "score": score, "box": [x, x, x + 50, x + 50]} for label, score, x in boxes]
+        return json.dumps({"width": 100, "height": 80, "detections": said}).encode()
+
+    assert agrees(answer(found), answer([("cat", 0.9, 10), ("dog", 0.55, 0)])) == equal

@@ -1,6 +1,7 @@
 """MLServer."""
 
 import asyncio
+import socket
 import sys
 
 import numpy as np
@@ -25,8 +26,10 @@ class Sum(MLModel):
 
 async def main(port):
     """Serve."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        other = free.getsockname()[1]
     settings = Settings(
-        http_port=port, grpc_port=port + 1, metrics_endpoint=None, parallel_workers=0, debug=False, host="127.0.0.1"
+        http_port=port, grpc_port=other, metrics_endpoint=None, parallel_workers=0, debug=False, host="127.0.0.1"
     )
     await MLServer(settings).start([ModelSettings(name="tiny", implementation=Sum)])
 
