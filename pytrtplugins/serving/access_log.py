@@ -32,6 +32,7 @@ class AccessLog:
     """
 
     def __init__(self, path: str, form: Literal["json", "plain"] = "json") -> None:
+        self._record = logging.makeLogRecord({})  # one for all lines: to make one takes as long as to write it
         self._write = _ENCODE if form == "json" else _plain
         try:
             self._handler: logging.Handler = _ErrorStream() if path == "-" else _File(path, encoding="ascii")
@@ -42,7 +43,8 @@ class AccessLog:
 
     def record(self, exchange: Exchange) -> None:
         """Write the line of a request that has ended."""
-        self._handler.handle(logging.makeLogRecord({"msg": self._write(_fields(exchange))}))
+        self._record.msg = self._write(_fields(exchange))
+        self._handler.handle(self._record)
 
     def close(self) -> None:
         """Close the file."""
