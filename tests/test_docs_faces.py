@@ -1,0 +1,51 @@
+"""docs/faces.md can be followed as it stands, on a small network with PReLU whose slopes lie along the wrong axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from pytrtplugins.tables import table
+from pytrtplugins.tables.memory import Memory
+from pytrtplugins.vision import save_image
+from tests.pages import ROOT, Reader
+from tests.tables.people import network, photos
+
+
+def broken():
+    """The slopes as MXNet has them, (C)."""
+    model = network()
+    for tensor in model.graph.initializer:
+        if tensor.name in ("slope", "steep"):
+            del tensor.dims[1:]
+    return model
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with the files that the page names; times and memory are measured in short."""
+    onnx.save(broken(), tmp_path / "broken.onnx")
+    images = photos(people=40, each=10)
+    np.savez(tmp_path / "faces.npz", **images)
+    for name in ("s1/1.png", "s1/2.png", "s7/3.png"):
+        path = tmp_path / "people" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_image(images[name], path)
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    monkeypatch.setattr(table, "measure_memory", lambda *_: Memory(1.0, 0.0))
+    bench = table.bench
+    monkeypatch.setattr(table, "bench", lambda *given, **more: bench(*given, **{**more, "seconds": 0.01, "rounds": 1}))
+    return tmp_path
+
+
+def test_the_page_can_be_followed(folder):
+    pytest.importorskip("matplotlib")
+    later = "pytrt table face.onnx --task verification --data faces.npz --pixels 0..255 --engines cpu --precisions"
+    Reader(folder).follow(
+        "docs/faces.md", without=("pytrt precision search", later), codes={"pytrt repair broken.onnx": 1}
+    )
+    rows = [line for line in (folder / "table.md").read_text().splitlines() if line.startswith("| cpu int8")]
+    assert len(rows) == 6
+    assert (folder / "fused.svg").exists()
+    assert (folder / "table.html").exists()
