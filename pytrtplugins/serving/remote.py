@@ -110,7 +110,7 @@ class RemoteBackend:
     ) -> None:
         workers = max(_FEWEST_THREADS, -(-threads_for_files() // processes))
         self._threads = ThreadPoolExecutor(workers, "request")
-        self._control, self._slots = control, Slots(block)
+        self._control, self._slots = control, Slots(block, len(specs))
         self.processes, self._signs = counts.processes, counts.signs
         self._room = [_ROOM] * len(specs)
         self._links: list[_Link] = []
@@ -191,7 +191,7 @@ class RemoteBackend:
         size = packed_bytes(call.item.arrays)
         begin = -(-size // _ALIGNED) * _ALIGNED
         call.room = self._room[call.model]
-        call.first, call.units, call.generation = self._slots.take(begin + call.room)
+        call.first, call.units, call.generation = self._slots.take(begin + call.room, call.model)
         call.length = pack(call.item.arrays, self._slots.block.part(call.first, 0, begin))
         self._send(call)
 
@@ -230,7 +230,7 @@ class RemoteBackend:
         self._fail(call, RequestError("no engine process has the model", status=503, retry_after=1))
 
     def _fail(self, call: _Call, error: RequestError) -> None:
-        self._slots.give_back(call.first, call.units)
+        self._slots.give_back(call.first, call.units, call.model)
         call.item.error = error
         _resolve(call.item)
 
@@ -251,7 +251,7 @@ class RemoteBackend:
         try:
             if record.status == 413:  # the answer is larger than any before
                 self._room[call.model] = max(self._room[call.model], record.length)
-                self._slots.give_back(call.first, call.units)
+                self._slots.give_back(call.first, call.units, call.model)
                 self._place(call)
                 return
             answer = self._slots.block.part(call.first, begin, min(record.length, call.room))
@@ -269,7 +269,7 @@ class RemoteBackend:
             return
         except FormatError as error:
             item.error = RequestError(str(error), status=500)
-        self._slots.give_back(call.first, call.units)
+        self._slots.give_back(call.first, call.units, call.model)
         _resolve(item)
 
     def _changed(self, link: _Link, record: Record, data: dict[str, Any]) -> None:

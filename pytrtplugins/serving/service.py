@@ -83,6 +83,9 @@ class Service:
         self.state, self.reason = "LOADING", ""
         self._submit, self._threads, self._workers = submit, threads, workers
         self._decoding = 0  # requests in `preprocess` whose files the CPU decodes
+        self._turns = asyncio.Semaphore(
+            workers
+        )  # so that a flood of requests leaves the threads to other models in turn
         self._signature: Signature | None = None
         self._front: Model | None = None
 
@@ -252,9 +255,14 @@ class Service:
 
     async def _preprocessed(self, request: Request) -> Arrays:
         on_cpu = not request.encoded
+        if self._decoding >= self._workers + self.spec.queue:
+            self.statistics.failed(429)
+            text = f"{self.spec.queue} requests wait for preprocess already, as many as may wait"
+            raise RequestError(text, status=429, retry_after=1)
         self._decoding += on_cpu
         try:
-            arrays: Arrays = await self._in_thread("preprocess", request)
+            async with self._turns:
+                arrays: Arrays = await self._in_thread("preprocess", request)
         finally:
             self._decoding -= on_cpu
         return arrays

@@ -81,34 +81,52 @@ class Block:
 class Slots:
     """Gives slots of a block away, and takes them back; used by the one process that owns the block.
 
+    Half of the memory is shared out among the models, so that a flood of requests for one of them leaves room for the others; who needs
+    more than that takes it from the other half.
+
     Args:
         block: Its memory.
+        models: How many there are.
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, models: int = 1) -> None:
         self.block = block
         self._taken = bytearray(block.units)
+        self._own = block.units // (2 * models)
+        self._common = block.units - models * self._own
+        self._used = [0] * models
 
-    def take(self, size: int) -> tuple[int, int, int]:
+    def take(self, size: int, model: int = 0) -> tuple[int, int, int]:
         """Find room: the first unit, the number of units, and the slot's generation.
 
         Raises:
-            RequestError: so much will never be free (413), or is not now (429).
+            RequestError: so much will never be free for a model (413), or is not now (429).
         """
         count = max(1, -(-size // UNIT))
-        if count > self.block.units:
-            raise RequestError(f"the tensors of a request may take {self.block.units * UNIT:,} bytes", status=413)
-        first = self._taken.find(bytes(count))
+        most = self._own + self._common
+        if count > most:
+            raise RequestError(f"the tensors of a request may take {most * UNIT:,} bytes", status=413)
+        first = self._taken.find(bytes(count)) if self._may_have(count, model) else -1
         if first < 0:
             raise RequestError("all memory for requests is in use", status=429, retry_after=1)
         self._taken[first : first + count] = b"\x01" * count
+        self._used[model] += count
         return first, count, self.block.advance(first)
 
-    def give_back(self, first: int, count: int) -> None:
+    def give_back(self, first: int, count: int, model: int = 0) -> None:
         """Take back what `take` gave."""
         self._taken[first : first + count] = bytes(count)
+        self._used[model] -= count
 
     @property
     def free(self) -> int:
         """Units that nobody has."""
         return self._taken.count(0)
+
+    def _may_have(self, count: int, model: int) -> bool:
+        """Whether a model gets so many units more: of its own part, or of what all share."""
+        wanted = self._used[model] + count - self._own
+        if wanted <= 0:
+            return True
+        others = sum(max(0, used - self._own) for each, used in enumerate(self._used) if each != model)
+        return wanted + others <= self._common

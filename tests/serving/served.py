@@ -124,6 +124,32 @@ class Hangs(Double):
         return super().predict(batch)
 
 
+class Gated(Double):
+    """Preprocesses a request for each permit that a test gives."""
+
+    permits = threading.Semaphore(0)
+    entered = done = 0
+    lock = threading.Lock()
+
+    def preprocess(self, request):
+        with self.lock:
+            Gated.entered += 1
+        self.permits.acquire()
+        with self.lock:
+            Gated.done += 1
+        return super().preprocess(request)
+
+
+class Noted(Double):
+    """Says when it begins to preprocess."""
+
+    began = threading.Event()
+
+    def preprocess(self, request):
+        self.began.set()
+        return super().preprocess(request)
+
+
 class Lists(Model):
     """Requests of any size, not joined: sums."""
 
