@@ -80,6 +80,13 @@ def test_the_engines_batch_is_kept(batch, runs):
     assert [len(data) for data in detector.engine.batches] == runs
 
 
+def test_where_the_engine_leaves_the_batch_free_a_run_has_no_more_images_than_there_are():
+    engine = detector_of(head_with((0, 0, 0, 0.8, (1, 0))), ("N", *DIMS[1:])).engine
+    with Yolov2(engine, batch=4) as detector:
+        assert [len(found) for found in detector([IMAGE] * 6)] == [1] * 6
+    assert [len(data) for data in engine.batches] == [4, 2]
+
+
 def test_leaving_the_block_releases_the_context():
     with detector_of(head_with()) as detector:
         assert detector(IMAGE) == []

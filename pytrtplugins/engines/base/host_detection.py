@@ -27,6 +27,7 @@ class HostDetection(DetectionContext):
 
     def _open(self) -> None:
         desc = self.engine.inputs[0]
+        self._fixed = isinstance(desc.dims[0], int)
         self._input, self._batch = desc.name, desc.dims[0] if isinstance(desc.dims[0], int) else self.free_batch or 1
         self._context = self.engine.create_context()
 
@@ -38,7 +39,7 @@ class HostDetection(DetectionContext):
     def _detect(self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         start = time.perf_counter()
         boxed = list(map_ahead(self._fitted, images, threads=threads_for_files(), inline=lambda _: len(images) == 1))
-        data = _stack(boxed, self._batch)
+        data = _stack(boxed, self._batch if self._fixed else len(boxed))
         ready = time.perf_counter()
         outputs = self._context.run({self._input: data})
         done = time.perf_counter()
