@@ -27,7 +27,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 __all__ = ["Exported", "command"]
 
 _OF_MODELS = {"engine", "max-batch", "max-delay", "queue", "decode"}
-_CARRIED = {"allow-urls", "body-limit", "cpu", "gpu"}
+_CARRIED = {"allow-urls", "body-limit", "gpu", "workers"}
 _REPLACED = {"host", "port"}
 
 

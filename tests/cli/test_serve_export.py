@@ -37,8 +37,18 @@ def test_a_file_of_models_becomes_a_deployment(run, tmp_path):
     assert "name: my-double" in (tmp_path / "out/kubernetes/deployment.yaml").read_text()
     assert "maxReplicas: 4" in (tmp_path / "out/kubernetes/autoscaler.yaml").read_text()
     found = TomlFile.read(tmp_path / "out/serving.toml", "test").data
-    assert found["serve"] == {"host": "0.0.0.0", "port": 9000, "cpu": 4, "gpu": 2}
+    assert found["serve"] == {"host": "0.0.0.0", "port": 9000, "workers": 4, "gpu": 2}
     assert found["models"]["My_Double"] == {"target": "models/double.py:Double", "max_delay_ms": 1.0, "queue": 7}
+
+
+@pytest.mark.parametrize("kind", ["k8s", "kserve", "compose"])
+def test_the_exported_file_is_one_that_the_server_takes(run, kind, tmp_path, monkeypatch, capsys):
+    code, _ = run(kind, "double.py:Double", "-o", "out", "--cpus", "8")
+    monkeypatch.chdir(tmp_path / "out")
+    with pytest.raises(SystemExit) as caught:
+        main(["serve", "--config", "serving.toml", "--check"])
+    assert (code, caught.value.code) == (0, 0)
+    assert "double, version 1: models/double.py:Double" in capsys.readouterr().out
 
 
 def test_an_option_that_depends_on_the_machine_is_refused(run, tmp_path):

@@ -185,7 +185,7 @@ def test_the_image_serves_the_same_models_within_the_same_limits(model, tmp_path
         99,
     )
     assert read_limits(file, {}) == limits
-    assert file.data["serve"] == {"host": "0.0.0.0", "port": 8000, "cpu": 2, "gpu": 2}
+    assert file.data["serve"] == {"host": "0.0.0.0", "port": 8000, "workers": 2, "gpu": 2}
     docker = (tmp_path / "out" / "Dockerfile").read_text()
     assert "USER 10001:10001" in docker
     assert "HEALTHCHECK" in docker
