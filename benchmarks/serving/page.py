@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,10 @@ def table(rows: list[dict[str, Any]]) -> str:
     ]
     for row in sorted((each for each in rows if not each["reason"]), key=lambda each: -each["rate"]):
         parts = " / ".join(_open_text(each) for each in row["open"]) or "–"
+        latency = "–" if isnan(row["p50_ms"]) else f"{row['p50_ms']:.2f} / {row['p99_ms']:.1f}"
         memory = f"{row['pss_mib']:.0f}" if row["pss_mib"] else "–"
         lines.append(
-            f"| {row['server']} | {row['version']} | {row['rate']:,.0f} | {row['p50_ms']:.2f} / {row['p99_ms']:.1f} | {parts} "
+            f"| {row['server']} | {row['version']} | {row['rate']:,.0f} | {latency} | {parts} "
             f"| {row['cpu_us']:,.0f} | {row['client_us']:,.0f} | {memory} | {row['processes'] or '–'} | {row['cold_s']:.1f} |"
         )
     lines += [""] + [f"- Not measured: {row['server']}: {row['reason']}" for row in rows if row["reason"]]

@@ -18,7 +18,7 @@ from .protocol.memory import Memory
 from .service import Service
 from .spec import Limits
 from .versions import Choice
-from .whole import WHOLE
+from .whole import WHOLE, Whole
 
 __all__ = ["App"]
 
@@ -59,12 +59,13 @@ class App:
             await self._live(receive, send)
 
     async def _infer(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        whole: Whole | None = scope.get("extensions", _NONE).get(WHOLE)
         try:
             exchange = CURRENT.get()
             if exchange is not None:
                 exchange.enter(service.name)
-            body = await read_body(receive, headers, self.limits)
+            body = await read_body(receive, headers, self.limits, None if whole is None else whole.body())
             length = headers.get(b"inference-header-content-length")
             codec = self.codec(service)
             call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
@@ -78,8 +79,7 @@ class App:
             await send_error(send, RequestError(f"{type(error).__name__}: {error}", status=500))
             return
         said = [_JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
-        whole = scope.get("extensions", _NONE).get(WHOLE)
-        if whole is None or not whole(said, answer):
+        if whole is None or not whole.answer(said, answer):
             await _send(send, 200, said, answer)
 
     def codec(self, service: Service) -> Codec:

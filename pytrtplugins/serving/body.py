@@ -23,8 +23,16 @@ _READ, _WRITTEN = 16 << 10, 1 << 20
 _THREADS = ThreadPoolExecutor(2, "decompress")  # not more: each may take as much memory as a body may have
 
 
-async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Limits) -> bytes:
+async def read_body(
+    receive: Receive, headers: Mapping[bytes, bytes], limits: Limits, body: bytes | None = None
+) -> bytes:
     """The body of a request, decompressed.
+
+    Args:
+        receive: Gives its parts.
+        headers: Of the request.
+        limits: Of the body.
+        body: Where it is there already; nothing is received then.
 
     Raises:
         RequestError: it is too large (413) or too slow (408), its form of compression is unknown (415), or the client is gone (400).
@@ -32,15 +40,8 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Li
     length = headers.get(b"content-length")
     if length is not None and (not length.isdigit() or len(length) > 15 or int(length) > limits.body_bytes):
         raise _too_large(limits)
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if message.get("more_body"):
-        try:
-            body = await asyncio.wait_for(_rest(body, receive, limits), limits.body_seconds)
-        except asyncio.TimeoutError:
-            raise RequestError(f"the body was not there within {limits.body_seconds:g} s", status=408) from None
-    elif message["type"] == "http.disconnect":
-        raise RequestError("the client is gone")
+    if body is None:
+        body = await _received(receive, limits)
     if len(body) > limits.body_bytes:
         raise _too_large(limits)
     coding = headers.get(b"content-encoding")
@@ -50,6 +51,19 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Li
         return _decompressed(body, coding, limits)
     whole: bytes = await asyncio.get_running_loop().run_in_executor(_THREADS, _decompressed, body, coding, limits)
     return whole
+
+
+async def _received(receive: Receive, limits: Limits) -> bytes:
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        try:
+            body = await asyncio.wait_for(_rest(body, receive, limits), limits.body_seconds)
+        except asyncio.TimeoutError:
+            raise RequestError(f"the body was not there within {limits.body_seconds:g} s", status=408) from None
+    elif message["type"] == "http.disconnect":
+        raise RequestError("the client is gone")
+    return body
 
 
 async def _rest(first: bytes, receive: Receive, limits: Limits) -> bytes:

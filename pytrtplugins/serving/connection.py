@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections import Counter
-from functools import partial
 from typing import Any
 
 from ..utils.optional import require
 from .spec import Limits
-from .whole import WHOLE, write_whole
+from .whole import WHOLE, Whole
 
 __all__ = ["connection_class", "network_of"]
 
@@ -94,7 +93,7 @@ def connection_class(limits: Limits) -> type[Any]:
             if len(self.headers) > limits.headers:
                 raise ValueError("too many headers")  # the parser stops, and the answer is 400
             super().on_headers_complete()
-            self.scope["extensions"] = {WHOLE: partial(write_whole, self.cycle)}
+            self.scope["extensions"] = {WHOLE: Whole(self.cycle)}
             if len(self.pipeline) > limits.pipelined:
                 raise ValueError("too many requests at a time")
             if self.scope["http_version"] != "1.1" and any(name == b"transfer-encoding" for name, _ in self.headers):

@@ -120,7 +120,7 @@ class Signature:
         """The input of strings that stands for all others."""
         return None if self.file_input is None else TensorSpec(self.file_input, "BYTES", (-1,))
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes that a row of inputs takes, free dims counting as one."""
         return sum(_bytes(spec) for spec in self.inputs)

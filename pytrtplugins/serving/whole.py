@@ -1,14 +1,14 @@
-"""An answer in one piece, as an extension of ASGI: head and body by themselves are two system calls, a sixth of a small request's CPU."""
+"""Requests and answers in one piece, as an extension of ASGI: an answer in two is two system calls, a sixth of a small request's CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["WHOLE", "in_messages", "write_whole"]
+__all__ = ["WHOLE", "Whole", "in_messages"]
 
 WHOLE = "pytrtplugins.whole"
-"""Name of the extension in the scope: a function that takes headers and body of an answer with status 200."""
+"""Name of the extension in the scope: a `Whole`."""
 
 _LARGEST = 64 << 10  # bytes; a larger body is not copied to stand behind its head
 
@@ -19,23 +19,42 @@ def in_messages(scope: Mapping[str, Any]) -> dict[str, Any]:
     return {**scope, "extensions": others}
 
 
-def write_whole(cycle: Any, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
-    """Answer a request with status 200.
+class Whole:
+    """A request whose body may be there already, and whose answer is one write.
 
     Args:
         cycle: Uvicorn's state of the request.
-        headers: Without Content-Length.
-        body: Of the answer.
-
-    Returns:
-        False where nothing was done, and the messages of ASGI must be sent: the body is large, the client does not take what it was
-        sent, or the connection is to be closed.
     """
-    if cycle.flow.write_paused or cycle.disconnected or not cycle.keep_alive or len(body) > _LARGEST:
-        return False
-    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    cycle.response_started = cycle.response_complete = True
-    cycle.transport.write(b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (lines, len(body), body))
-    cycle.message_event.set()
-    cycle.on_response()
-    return True
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: Any) -> None:
+        self._cycle = cycle
+
+    def body(self) -> bytes | None:
+        """The body, without waiting; None where it is not all there, and must be received."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.waiting_for_100_continue or cycle.disconnected:
+            return None
+        return bytes(cycle.body)
+
+    def answer(self, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Answer the request with status 200.
+
+        Args:
+            headers: Without Content-Length.
+            body: Of the answer.
+
+        Returns:
+            False where nothing was done, and the messages of ASGI must be sent: the body is large, the client does not take what it was
+            sent, or the connection is to be closed.
+        """
+        cycle = self._cycle
+        if cycle.flow.write_paused or cycle.disconnected or not cycle.keep_alive or len(body) > _LARGEST:
+            return False
+        lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+        cycle.response_started = cycle.response_complete = True
+        cycle.transport.write(b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (lines, len(body), body))
+        cycle.message_event.set()
+        cycle.on_response()
+        return True

@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from pytrtplugins.serving.whole import write_whole
+from pytrtplugins.serving.whole import Whole
 
 HEADERS = [(b"content-type", b"application/octet-stream"), (b"inference-header-content-length", b"12")]
 
@@ -40,7 +40,7 @@ def cycle(keep_alive=True):
 
 def test_it_is_one_write_of_the_bytes_that_two_messages_make():
     one, other = cycle(), cycle()
-    assert write_whole(one[0], HEADERS, b"body")
+    assert Whole(one[0]).answer(HEADERS, b"body")
 
     async def messages():
         start = {"status": 200, "headers": [*HEADERS, (b"content-length", b"4")]}
@@ -63,5 +63,16 @@ def test_what_it_does_not_answer_it_leaves_alone():
     slow[0].flow.pause_writing()
     gone[0].disconnected = True
     for (made, transport, done), body in ((closing, b""), (slow, b""), (gone, b""), (large, bytes(1 << 17))):
-        assert not write_whole(made, HEADERS, body)
+        assert not Whole(made).answer(HEADERS, body)
         assert (transport.written, done, made.response_started) == ([], [], False)
+
+
+def test_a_body_is_given_once_all_of_it_is_there():
+    made, _, _ = cycle()
+    made.body += b"first"
+    assert Whole(made).body() is None
+    made.body += b" last"
+    made.more_body = False
+    assert Whole(made).body() == b"first last"
+    made.waiting_for_100_continue = True  # the client waits to be told that it may send
+    assert Whole(made).body() is None
