@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import logging.handlers
 import time
 from contextlib import suppress
-from datetime import datetime, timezone
 from typing import Any, Literal
 
 from ..errors import UsageError
@@ -53,9 +53,9 @@ class AccessLog:
 
 
 def _fields(exchange: Exchange) -> dict[str, Any]:
-    when = datetime.fromtimestamp(exchange.time_ns * 1e-9, timezone.utc)
+    seconds, rest = divmod(exchange.time_ns, 10**9)
     found: dict[str, Any] = {
-        "time": when.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "time": f"{_second(seconds)}.{rest // 1000:06}Z",
         "id": exchange.id,
         "client": exchange.client,
         "protocol": exchange.protocol,
@@ -72,11 +72,19 @@ def _fields(exchange: Exchange) -> dict[str, Any]:
         found["model"] = exchange.model
     if exchange.requests:
         found["requests"] = exchange.requests
-    for stage in {name: None for name, _, _ in exchange.stages}:
-        found[f"{stage}_ms"] = _milliseconds(sum(seconds for name, _, seconds in exchange.stages if name == stage))
+    spent: dict[str, float] = {}
+    for stage, _, took in exchange.stages:
+        spent[stage] = spent.get(stage, 0.0) + took
+    for stage, took in spent.items():
+        found[f"{stage}_ms"] = _milliseconds(took)
     if exchange.trace:
         found["trace"] = exchange.trace
     return found
+
+
+@functools.lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def _plain(found: dict[str, Any]) -> str:

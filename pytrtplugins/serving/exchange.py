@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
-import uuid
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -69,7 +69,7 @@ class Exchange:
     def __init__(self, protocol: str, method: str, path: str, headers: Mapping[str, str], client: str) -> None:
         self.protocol, self.method, self.path, self.headers, self.client = protocol, method, path, headers, client
         given = headers.get("x-request-id", "")
-        self.id = given if _ID.fullmatch(given) else uuid.uuid4().hex
+        self.id = given if _ID.fullmatch(given) else os.urandom(16).hex()
         self.key: Key | None = None
         self.model, self.trace, self.admitted = "", "", False
         self.status: int | str = 500
