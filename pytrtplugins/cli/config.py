@@ -122,14 +122,19 @@ def _read(data: Any, command: Any, words: tuple[str, ...], file: TomlFile) -> It
                 raise file.error((*words, key), f"{name} has no command {key!r}.{nearest(key, known)}")
             yield from _read(value, inner[key], (*words, key), file)
         return
-    options = {option_name(each): each for each in command.params if each.opts[0].startswith("-") and each.expose_value}
+    options = {
+        name.lstrip("-").lower(): each
+        for each in command.params
+        for name in each.opts
+        if name.startswith("--") and each.expose_value
+    }
     hints = typing.get_type_hints(command.callback, include_extras=True)
     for key, value in data.items():
         if key not in options:
             raise file.error((*words, key), f"{name} has no option --{key}.{nearest(key, options)}")
         if (expected := mismatch(value, hints[options[key].name], limits_of)) is not None:
             raise file.error((*words, key), f"{name}, {key}: expected {expected}, found {shorten(value)}.")
-        yield Default(" ".join(words), key, value, file.line((*words, key)))
+        yield Default(" ".join(words), option_name(options[key]), value, file.line((*words, key)))
 
 
 def _given(value: Any, kind: Any, folder: Path) -> Any:

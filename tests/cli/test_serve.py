@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +103,23 @@ def test_a_file_says_what_is_served_and_the_command_line_wins(served, file):
     _, [_, (specs, options)] = served("--config", file, "x.engine")
     assert [(each.name, each.queue) for each in specs] == [("x", 5)]
     assert options["port"] == 8080
+
+
+PAGE = (Path(__file__).parents[2] / "docs/serving_config.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("text", re.findall(r"^```toml.*?\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+def test_each_file_on_the_page_is_taken(served, file, text, capsys):
+    file.write_text(text)
+    code, [(specs, _)] = served("--config", file)
+    assert (code, capsys.readouterr().err) == (0, "")
+    assert specs
+
+
+def test_an_option_with_two_names_has_both_in_a_file(served, file):
+    for name in ("cpu", "workers"):
+        file.write_text(FILE.replace("port = 8080", f"{name} = 3"))
+        assert served("--config", file)[1][-1][1]["cpu"] == 3
 
 
 def test_check_says_what_would_be_served_and_serves_nothing(served, file, capsys):
