@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 from pathlib import Path
@@ -81,26 +80,19 @@ def inference_message(data: bytes) -> object:
     return codec().chosen(call, {"y": arrays["x"]} if "x" in arrays else {})
 
 
-@functools.cache
-def an_object() -> bytes:
-    """The name of an object in shared memory."""
-    path = Path("/dev/shm") / f"pytrt-fuzz-{os.getpid()}"
-    path.write_bytes(bytes(64))
-    atexit.register(path.unlink, missing_ok=True)
-    return path.name.encode()
-
-
 @target
 def shared_region(data: bytes) -> object:
     """A request to register memory, and a place in it; ``OBJECT`` is the name of 64 bytes."""
-    board = Board()
+    board, path = Board(), Path("/dev/shm") / f"pytrt-fuzz-{os.getpid()}"
     memory = Memory(Limits(shared_memory_regions=1), board)
+    path.write_bytes(bytes(64))
     try:
-        said = read_json(data.replace(b"OBJECT", an_object()))
+        said = read_json(data.replace(b"OBJECT", path.name.encode()))
         memory.register("r", said.get("key"), said.get("offset", 0), said.get("byte_size"))
         place = read_place(said, "x")
         return None if place is None else len(memory.read(place))
     finally:
+        path.unlink()
         board.close()
 
 

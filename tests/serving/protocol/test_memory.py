@@ -5,6 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from contextlib import contextmanager
 from multiprocessing import shared_memory
 from pathlib import Path
@@ -274,3 +278,43 @@ def test_a_board_keeps_its_document_when_a_change_fails():
         (one, other)[number % 2].change(lambda document: document.update(x=document["x"] + 1))
     assert one.read() == other.read() == {"x": 6}
     os.close(descriptor)
+
+
+SERVE = """
+from pytrtplugins.serving import Limits, ModelSpec, serve
+limits = Limits(shared_memory_regions=1)
+serve([ModelSpec("double", "tests.serving.served:Double")], port=0, cpu=2, limits=limits)
+"""
+
+
+@pytest.mark.slow
+def test_every_process_of_a_server_knows_a_region_and_one_that_replaces_another_too():
+    library = pytest.importorskip("tritonclient.http", reason="pip install 'tritonclient[http]'")
+    with (
+        an_object(64) as (memory, key),
+        subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE, text=True) as process,
+    ):
+        try:
+            address = process.stdout.readline().split(" at http://")[1].split(",")[0]
+            given = library.InferInput("x", [1, 2], "FP32")
+            given.set_shared_memory("r", 8)
+            with library.InferenceServerClient(address) as client:
+                client.register_system_shared_memory("r", key, 64)
+            for number in range(60):  # each over its own connection, which either process may take
+                memory.buf[:8] = np.float32([number, 1]).tobytes()
+                with library.InferenceServerClient(address) as client:
+                    assert client.infer("double", [given]).as_numpy("y").tolist() == [[2 * number, 2]]
+                if number == 30:
+                    for pid in of_role(process, "cpu"):
+                        os.kill(pid, signal.SIGKILL)
+                    time.sleep(0.1)  # until their connections are gone
+        finally:
+            process.terminate()
+
+
+def of_role(process, role):
+    """The processes of a server that have a role."""
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        for pid in map(int, (task / "children").read_text().split()):
+            if json.loads(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[3])["role"] == role:
+                yield pid
