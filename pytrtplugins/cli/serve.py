@@ -256,8 +256,19 @@ def command(
     if local and cpu:
         raise UsageError(f"--local is one process, --cpu {cpu} are several: leave one of them out")
     devices = [part.strip() for part in device.split(",")] if device else []
+    access = Access(
+        tls_cert=_text(tls_cert),
+        tls_key=_text(tls_key),
+        tls_ca=_text(tls_ca),
+        keys=_text(keys),
+        allow_control=allow_control,
+        cors=tuple(cors or ()),
+        access_log=_text(access_log),
+        access_log_form=access_log_form,
+        trace_endpoint=trace_endpoint,
+    )
     if check_only:
-        check(specs, gpu, devices)
+        check(specs, gpu, devices, access)
         return Result(
             Checked(
                 tuple(CheckedModel(each.name, each.version, each.target, each.share, each.shadow) for each in specs)
@@ -278,17 +289,7 @@ def command(
         engines=gpu,
         devices=devices,
         modules=plugins or (),
-        access=Access(
-            tls_cert=_text(tls_cert),
-            tls_key=_text(tls_key),
-            tls_ca=_text(tls_ca),
-            keys=_text(keys),
-            allow_control=allow_control,
-            cors=tuple(cors or ()),
-            access_log=_text(access_log),
-            access_log_form=access_log_form,
-            trace_endpoint=trace_endpoint,
-        ),
+        access=access,
         limits=limits,
     )
     models_served = tuple(

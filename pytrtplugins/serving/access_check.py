@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+from collections.abc import Collection
 
 from .access import Access
 from .access_log import AccessLog
@@ -13,38 +14,49 @@ from .keys import read_keys
 from .tls import Tls
 from .trace import Tracer
 
-__all__ = ["check_access", "is_loopback"]
+__all__ = ["check_access", "is_loopback", "warn_of_access"]
 
 _log = logging.getLogger(__name__)
 
 
-def check_access(access: Access, sock: socket.socket) -> None:
-    """Look at the files that the settings name, and warn of what is open to everybody.
+def check_access(access: Access, models: Collection[str]) -> None:
+    """Look at the files that the settings name.
 
     Args:
         access: The settings.
-        sock: Bound to the address that the server will listen on.
+        models: Names of those that are served: a key for others is a warning.
 
     Raises:
         UsageError: a file is missing, or is not what it should be; or an origin is none.
+        FormatError: the file of keys is wrong; ``.path`` and ``.line`` say where.
+        MissingExtraError: traces are wanted, and their packages are missing.
     """
-    tls, outside = Tls.of(access), not is_loopback(sock)
+    check_origins(access.cors)
+    tls = Tls.of(access)
     if tls is not None:
         tls.warn()
-    elif outside:
-        _log.warning("what clients send, keys too, can be read on its way: --tls-cert and --tls-key encrypt it")
-    check_origins(access.cors)
     if tracer := Tracer.of(access):
         tracer.close()
     if access.access_log:
         AccessLog(access.access_log).close()
     if access.keys:
-        if not read_keys(access.keys):
+        keys = read_keys(access.keys)
+        if not keys:
             _log.warning(
                 "%s has no keys: every request is refused. Do: pytrt serve-key NAME --keys %s", *2 * [access.keys]
             )
-    elif outside:
-        _log.warning("everybody who can reach this server may use it: --keys names a file of keys")
+        for key in keys:
+            for name in sorted({*key.models} - {*models}):
+                _log.warning("%s: key %r allows model %r, which is not served", access.keys, key.name, name)
+
+
+def warn_of_access(access: Access, sock: socket.socket) -> None:
+    """Warn of what is open to everybody, if clients of other machines can connect to the address that a socket is bound to."""
+    if not is_loopback(sock):
+        if not access.tls_cert:
+            _log.warning("what clients send, keys too, can be read on its way: --tls-cert and --tls-key encrypt it")
+        if not access.keys:
+            _log.warning("everybody who can reach this server may use it: --keys names a file of keys")
 
 
 def is_loopback(sock: socket.socket) -> bool:

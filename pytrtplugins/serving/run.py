@@ -79,7 +79,7 @@ def serve(
         UsageError: the port is taken, the versions of a model cannot be served together, or a file or class is not there.
         PytrtpluginsError: a model cannot be loaded.
     """
-    from .access_check import check_access
+    from .access_check import check_access, warn_of_access
     from .local import LocalBackend  # here: asyncio and what builds on it are imported by no other command of pytrt
     from .server import BACKLOG, bind, serve_app
     from .supervisor import Supervisor
@@ -89,6 +89,7 @@ def serve(
     places = place(specs, engines, list(map(device_name, devices)))
     names = list(dict.fromkeys(spec.name for spec in specs))
     limits, access, announce = within_files(limits or Limits()), access or Access(), announce or _print_at_once
+    check_access(access, names)
     several = len({each.device for each in places}) > 1
     cpu = max(default_cpu_processes(), several) if cpu is None else cpu
     if several and not cpu:
@@ -99,7 +100,7 @@ def serve(
         bind(host, grpc_port, option="--grpc-port").close()
         grpc_address = f"{f'[{host}]' if ':' in host else host}:{grpc_port}"
     with bind(host, port) as sock:
-        check_access(access, sock)
+        warn_of_access(access, sock)
         number = sock.getsockname()[1]
         address = f"http{'s' * bool(access.tls_cert)}://{f'[{host}]' if ':' in host else host}:{number}"
         if not cpu:
@@ -117,17 +118,24 @@ def serve(
         return _by_version(specs, supervisor.statistics)
 
 
-def check(specs: Sequence[ModelSpec], engines: int | None = None, devices: Sequence[str] = ()) -> None:
-    """Look whether models can be served, without loading them; see `serve`.
+def check(
+    specs: Sequence[ModelSpec],
+    engines: int | None = None,
+    devices: Sequence[str] = (),
+    access: Access | None = None,
+) -> None:
+    """Look whether models can be served, without loading them, and at the files of ``access``; see `serve`.
 
     Raises:
         UsageError: the versions of a model cannot be served together, or a file or class is not there.
     """
+    from .access_check import check_access
     from .defaults import target_file  # engines take longer to import than all else here
     from .versions import check_versions
 
     check_versions(specs)
     place(specs, engines, list(map(device_name, devices)))
+    check_access(access or Access(), {spec.name for spec in specs})
     for spec in specs:
         if names_code(spec.target):
             model_class(spec.target)

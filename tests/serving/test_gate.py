@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Access, Limits
+from pytrtplugins.serving.access_check import check_access, warn_of_access
 from pytrtplugins.serving.fixed import Fixed
 from pytrtplugins.serving.gate import Gate
 from pytrtplugins.serving.keys import add_key
+from pytrtplugins.serving.server import bind
 from tests.serving.conftest import Client, spec
 from tests.serving.running import running
 
+ROOT = Path(__file__).parents[2]
 INFER = "/v2/models/double/infer"
 JSON = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 SPECS = [spec("double", "Double"), spec("lists", "Lists")]
@@ -230,3 +240,53 @@ def test_grpc_says_the_id_and_when_to_come_again(server, keys):
                 trailing = dict(error.trailing_metadata())
                 break
         assert int(trailing["retry-after"]) * 1000 == int(trailing["grpc-retry-pushback-ms"]) > 1000
+
+
+def test_what_is_open_is_a_warning_and_on_this_machine_it_is_not(caplog, access):
+    with bind("127.0.0.1", 0) as sock:
+        warn_of_access(Access(), sock)
+    assert not caplog.records
+    with bind("0.0.0.0", 0) as sock:
+        warn_of_access(access, sock)
+        assert [record.message.partition(":")[0] for record in caplog.records] == [
+            "what clients send, keys too, can be read on its way"
+        ]
+        warn_of_access(Access(), sock)
+    assert "everybody who can reach this server may use it" in caplog.text
+
+
+def test_settings_are_checked_before_a_server_listens(caplog, tmp_path, keys, access):
+    check_access(access, ["double", "lists"])
+    assert not caplog.records
+    check_access(access, ["double"])
+    assert "key 'lists' allows model 'lists', which is not served" in caplog.text
+    empty = tmp_path / "empty.toml"
+    empty.touch()
+    check_access(Access(keys=str(empty)), [])
+    assert "has no keys: every request is refused" in caplog.text
+    for wrong in ({"keys": "none.toml"}, {"tls_cert": "none.crt"}, {"cors": ["x"]}, {"trace_endpoint": "x"}):
+        with pytest.raises(UsageError):
+            check_access(Access(**wrong), [])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
+def test_cpu_processes_share_rates_and_a_log(tmp_path):
+    path, log = tmp_path / "keys.toml", tmp_path / "access.log"
+    key = add_key(str(path), "a", rate=0.01, burst=7)
+    code = (
+        "from pytrtplugins.serving import Access, ModelSpec, serve\n"
+        f"access = Access(keys={str(path)!r}, access_log={str(log)!r})\n"
+        "serve([ModelSpec('double', 'tests.serving.served:Double')], port=0, cpu=2, access=access)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            process.send_signal(signal.SIGHUP)  # which ends nothing
+            port = int(line.split("127.0.0.1:")[1].partition(",")[0])
+            found = [ask(argparse.Namespace(port=port), key) for _ in range(40)]
+        finally:
+            process.terminate()
+            process.wait(60)
+    assert (found.count(200), found.count(429)) == (7, 33)
+    assert [json.loads(each)["status"] for each in log.read_text().splitlines()].count(200) == 7
