@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import socket
 import threading
@@ -21,7 +22,7 @@ from ..spec import Limits, ModelSpec
 from ..versions import check_versions
 from .application import NAME, application
 
-__all__ = ["INGRESS", "absolute", "apply_settings", "serve_on_ray"]
+__all__ = ["INGRESS", "absolute", "apply_settings", "last_error", "serve_on_ray"]
 
 INGRESS: Mapping[str, str] = {
     "RAY_SERVE_ENABLE_HA_PROXY": "1",
@@ -39,6 +40,8 @@ its buffer of 1 MiB. A replica that is to end is sent no requests for 5 s before
 
 
 _CONNECT_S = 5
+_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?!Traceback)(.*)", re.MULTILINE)
+_log = logging.getLogger(__name__)
 
 
 def serve_on_ray(
@@ -77,7 +80,9 @@ def serve_on_ray(
     with ExitStack() as stack:
         _connect(ray, address, variables)
         stack.callback(ray.shutdown)
-        _check_reachable(ray, host)
+        nodes = ray.nodes()
+        _check_reachable(nodes, host)
+        _warn_of_waiting(nodes, scale)
         try:
             logging.getLogger("ray.serve").setLevel(logging.ERROR)  # what failed is in the exception
             serve.start(http_options={"host": host, "port": port})
@@ -89,7 +94,7 @@ def serve_on_ray(
             serve.run(made, name=NAME, route_prefix="/")
         except (RuntimeError, ValueError, TimeoutError) as error:
             raise UsageError(
-                f"Ray cannot run the application: {error}\nDo: ray status, for what the cluster has"
+                f"Ray cannot run the application: {_reason(serve) or error}\nRay's logs have more: /tmp/ray/session_latest/logs/serve"
             ) from error
         announce(_ready(specs, host, port, scale))
         (wait or _until_signal)()
@@ -120,17 +125,32 @@ def _connect(ray: Any, address: str, variables: Mapping[str, str]) -> None:
 
 
 def _reason(serve: Any) -> str:
-    """What Ray says of the deployment; its exception does not. The last line of a traceback has the reason."""
+    """What Ray says of the deployment; its exception does not."""
     found = serve.status().applications.get(NAME)
-    told = [each.message.strip() for each in found.deployments.values()] if found else []
-    return next(
-        (line.strip() for text in told for line in reversed(text.splitlines()) if "Error" in line), " ".join(told)
-    )
+    return "\n".join(last_error(each.message) for each in found.deployments.values()) if found else ""
 
 
-def _check_reachable(ray: Any, host: str) -> None:
+def last_error(text: str) -> str:
+    """The message of the last exception in a text with tracebacks; the text where there is none."""
+    found = list(_ERROR.finditer(text))
+    return text[found[-1].start(1) :].strip() if found else text.strip()
+
+
+def _warn_of_waiting(nodes: Sequence[Mapping[str, Any]], scale: Scale) -> None:
+    """Say that no node can take a replica now: Ray waits for one, without an end."""
+    wanted = {"CPU": scale.cpus, "GPU": scale.gpus, "memory": scale.memory_mib << 20}
+    free = [node["Resources"] for node in nodes if node["Alive"]]
+    if not any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in free):
+        _log.warning(
+            "no node of the Ray cluster has %g cores, %g GPUs and %d MiB of memory, which a replica gets: waiting for one. "
+            "Do: change [scale] in the file of --config, or add a node",
+            *(scale.cpus, scale.gpus, scale.memory_mib),
+        )
+
+
+def _check_reachable(nodes: Sequence[Mapping[str, Any]], host: str) -> None:
     """Require an address that other machines of the cluster can reach: replicas listen on it too."""
-    machines = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    machines = {node["NodeManagerAddress"] for node in nodes if node["Alive"]}
     if len(machines) > 1 and host in ("127.0.0.1", "::1", "localhost"):
         raise UsageError(
             f"--host {host}: the {len(machines)} machines of this cluster cannot reach replicas there.\n"

@@ -12,7 +12,7 @@ from pytrtplugins.errors import MissingExtraError, UsageError
 from pytrtplugins.serving import Limits, ModelSpec
 from pytrtplugins.serving.ray import INGRESS, build
 from pytrtplugins.serving.ray.application import ReplicaBackend, options
-from pytrtplugins.serving.ray.run import absolute, apply_settings
+from pytrtplugins.serving.ray.run import _check_reachable, _warn_of_waiting, absolute, apply_settings, last_error
 from pytrtplugins.serving.scale import Scale
 from tests.serving.conftest import Client, spec
 
@@ -106,3 +106,43 @@ def test_what_the_environment_says_of_ray_stays(monkeypatch):
     found = apply_settings()
     assert found.pop("RAY_SERVE_ENABLE_HA_PROXY") == "0"
     assert found == {name: value for name, value in INGRESS.items() if name in found}
+
+
+TRACEBACK = """failed to start 3 times in a row. Error:
+RuntimeError: Traceback (most recent call last):
+  File "broken.py", line 3, in load
+OSError: no weights
+
+The above exception was the direct cause of the following exception:
+
+  File "replica.py", line 113, in _loaded
+pytrtplugins.errors.UsageError: broken.py:Broken: load raised OSError: no weights
+Do: python -c "import broken"
+"""
+
+
+def test_of_a_traceback_the_last_error_is_shown_with_its_command():
+    assert last_error(TRACEBACK).splitlines() == [
+        "broken.py:Broken: load raised OSError: no weights",
+        'Do: python -c "import broken"',
+    ]
+    assert last_error(" waits for a node ") == "waits for a node"
+
+
+def node(address, **resources):
+    return {"Alive": True, "NodeManagerAddress": address, "Resources": {"memory": 1 << 40, **resources}}
+
+
+def test_replicas_on_several_machines_need_an_address_that_all_can_reach():
+    nodes = [node("10.0.0.1"), node("10.0.0.2")]
+    with pytest.raises(UsageError, match=r"--host 0\.0\.0\.0"):
+        _check_reachable(nodes, "127.0.0.1")
+    _check_reachable(nodes, "0.0.0.0")
+    _check_reachable(nodes[:1], "127.0.0.1")
+    _check_reachable([nodes[0], {**nodes[1], "Alive": False}], "127.0.0.1")
+
+
+@pytest.mark.parametrize(("gpus", "warned"), [(0, False), (0.5, False), (2, True)])
+def test_it_says_that_no_node_can_take_a_replica(gpus, warned, caplog):
+    _warn_of_waiting([node("10.0.0.1", CPU=2), node("10.0.0.2", CPU=4, GPU=1)], Scale(cpus=4, gpus=gpus))
+    assert ("waiting for one" in caplog.text) is warned
