@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from ..errors import UsageError
 from ..serving.access import Access
-from ..serving.config import read_limits, read_models, read_scale
-from ..serving.run import check, read_target, serve
+from ..serving.config import choose_models, read_limits, read_scale
+from ..serving.run import check, serve
 from ..serving.scale import read_replicas
 from ..serving.spec import MOST_PROCESSES, Limits, ModelSpec
 from ..utils.declared import field_limits
@@ -225,14 +225,7 @@ def command(
         "urls": tuple(allow_urls or ()),
     }
     limits = Limits(**given) if file is None else read_limits(file, given)
-    if models:
-        specs = [ModelSpec(name, target, **every) for name, target in map(read_target, models)]
-    else:
-        specs = [] if file is None else read_models(file, every)
-    if not specs:
-        raise UsageError(
-            "no model: name one, or a file with [models.NAME].\nDo: pytrt serve animals.engine, or --config serving.toml"
-        )
+    specs = choose_models(models, file, every, "pytrt serve animals.engine, or --config serving.toml")
     scale = read_scale(file, {} if replicas is None else read_replicas(replicas))
     if ray is not None:
         _refuse_with_ray(

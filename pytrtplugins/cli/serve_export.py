@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..errors import UsageError
-from ..serving.config import read_limits, read_models, read_scale
-from ..serving.run import read_target
+from ..serving.config import choose_models, read_limits, read_scale
 from ..serving.scale import Scale, read_replicas
 from ..serving.spec import Limits, ModelSpec
 from ..utils.declared import field_limits
@@ -107,14 +106,7 @@ def command(
         "queue": said.get("queue", ModelSpec.queue),
         "decode": said.get("decode", ModelSpec.decode),
     }
-    if models:
-        specs = [ModelSpec(name, target, **every) for name, target in map(read_target, models)]
-    else:
-        specs = [] if config is None else read_models(config, every)
-    if not specs:
-        raise UsageError(
-            "no model: name one, or a file with [models.NAME].\nDo: pytrt serve-export KIND animals.engine -o DIR"
-        )
+    specs = choose_models(models, config, every, "pytrt serve-export KIND animals.engine -o DIR")
     given: dict[str, Any] = {
         "body_bytes": said.get("body-limit", Limits.body_bytes >> 20) << 20,
         "shared_memory_regions": 0,

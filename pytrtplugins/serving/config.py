@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ from ..utils.declared import field_types, mismatch, nearest
 from ..utils.text_formats import shorten
 from ..utils.toml_file import Names, TomlFile
 from .replica import names_code
+from .run import read_target
 from .scale import Scale
 from .spec import Limits, ModelSpec
 
-__all__ = ["TABLES", "read_limits", "read_models", "read_scale"]
+__all__ = ["TABLES", "choose_models", "read_limits", "read_models", "read_scale"]
 
 TABLES = ("models", "limits", "scale")
 """Tables of a file that are not options of commands."""
@@ -40,6 +41,29 @@ def read_models(file: TomlFile, defaults: Mapping[str, Any]) -> list[ModelSpec]:
     """
     models = _table(file, ("models",))
     return [spec for name in models for spec in _versions(file, name, defaults)]
+
+
+def choose_models(
+    words: Sequence[str] | None, file: TomlFile | None, defaults: Mapping[str, Any], again: str
+) -> list[ModelSpec]:
+    """The models of a command line, such as ``name=animals.engine``; where it names none, those of a file.
+
+    Args:
+        words: Of the command line.
+        file: That was read, if there is one.
+        defaults: Values of keys that a model does not have.
+        again: What to type where there is no model, for the error.
+
+    Raises:
+        UsageError: there is no model, or the command line names one that cannot stand in an address.
+        FormatError: as `read_models` says.
+    """
+    if words:
+        return [ModelSpec(name, target, **defaults) for name, target in map(read_target, words)]
+    found = [] if file is None else read_models(file, defaults)
+    if not found:
+        raise UsageError(f"no model: name one, or a file with [models.NAME].\nDo: {again}")
+    return found
 
 
 def read_limits(file: TomlFile, given: Mapping[str, Any]) -> Limits:
