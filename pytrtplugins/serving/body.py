@@ -35,10 +35,13 @@ async def read_body(
         body: Where it is there already; nothing is received then.
 
     Raises:
-        RequestError: it is too large (413) or too slow (408), its form of compression is unknown (415), or the client is gone (400).
+        RequestError: it is too large (413) or too slow (408), others take the memory (503), its form of compression is unknown (415), or
+            the client is gone (400).
     """
     length = headers.get(b"content-length")
-    if length is not None and (not length.isdigit() or len(length) > 15 or int(length) > limits.body_bytes):
+    if length is not None and (
+        len(length) > 15 or not (length.isdigit() or length.strip().isdigit()) or int(length) > limits.body_bytes
+    ):
         raise _too_large(limits)
     if body is None:
         body = await _received(receive, limits)
@@ -66,17 +69,32 @@ async def _received(receive: Receive, limits: Limits) -> bytes:
     return body
 
 
+class _UnderWay:
+    """Bytes of bodies that are not whole yet, of all connections of this process."""
+
+    held = 0
+
+
 async def _rest(first: bytes, receive: Receive, limits: Limits) -> bytes:
     parts, size, more = [first], len(first), True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise RequestError("the client is gone")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > limits.body_bytes:
-            raise _too_large(limits)
-        more = message.get("more_body", False)
+    most = max(limits.bodies_bytes, limits.body_bytes)
+    _UnderWay.held += size
+    try:
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise RequestError("the client is gone")
+            part = message.get("body", b"")
+            parts.append(part)
+            size += len(part)
+            _UnderWay.held += len(part)
+            if size > limits.body_bytes:
+                raise _too_large(limits)
+            if _UnderWay.held > most:
+                raise RequestError("too many large requests arrive at a time", status=503, retry_after=1)
+            more = message.get("more_body", False)
+    finally:
+        _UnderWay.held -= size
     return b"".join(parts)
 
 

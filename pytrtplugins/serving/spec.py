@@ -101,6 +101,7 @@ class Limits:
 
     Attributes:
         body_bytes: Of a request's body, also once it is decompressed.
+        bodies_bytes: Of all bodies that are on their way to a process, where they come in parts.
         image_bytes: Memory that an image may take while it is decoded.
         head_bytes: Of a request's line and headers.
         head_seconds: Until the headers are there, from the first byte or the connection on.
@@ -119,6 +120,7 @@ class Limits:
     """
 
     body_bytes: Annotated[int, Whole(1, _MOST_BYTES)] = 64 << 20
+    bodies_bytes: Annotated[int, Whole(1, _MOST_BYTES)] = 1 << 30
     image_bytes: Annotated[int, Whole(1, _MOST_BYTES)] = 1 << 28
     head_bytes: Annotated[int, Whole(1 << 8, 1 << 24)] = 64 << 10
     head_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 10.0
