@@ -105,6 +105,13 @@ def read_parameters(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
     timeout = parameters.get("timeout", 0)
     if type(timeout) is not int or not 0 <= timeout < 1 << 53:
         raise RequestError(f"timeout: expected microseconds, found {shorten(timeout)}")
+    for name, value in parameters.items():
+        if not isinstance(value, (str, int, float)):  # a truth value is an int
+            raise RequestError(
+                f"parameter {shorten(name)}: expected text, a number, true or false, found {shorten(value)}"
+            )
+        if name.startswith("triton_") and name != "triton_enable_empty_final_response":
+            raise RequestError(f"parameter {shorten(name)}: names that begin with triton_ are reserved")
     for name in ("sequence_id", "sequence_start", "sequence_end"):
         if parameters.get(name):
             raise RequestError(f"models of this server keep nothing from one request to the next: leave out {name}")

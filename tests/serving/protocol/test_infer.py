@@ -112,6 +112,8 @@ def test_classification_names_the_largest_values_of_each_row(client):
         ({**JSON, "parameters": {"priority": -1}}, "priority"),
         ({**JSON, "parameters": {"timeout": "1s"}}, "timeout: expected microseconds"),
         ({**JSON, "parameters": {"sequence_id": 7}}, "leave out sequence_id"),
+        ({**JSON, "parameters": {"mine": [1]}}, "expected text, a number, true or false"),
+        ({**JSON, "parameters": {"triton_x": 1}}, "names that begin with triton_ are reserved"),
         ({**JSON, "id": "\ud800"}, "id: expected text"),
         ({"inputs": [{**X, "data": [*["x" * 90_000, *[""] * 90_000]]}]}, "expected numbers for FP32"),  # 8 GB in NumPy
     ],

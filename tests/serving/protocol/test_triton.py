@@ -41,6 +41,24 @@ DIFFERENT = {
     "HTTP has a code for it (415)": ["an unknown compression"],
 }
 """Requests that get another code here, and why."""
+DIFFERENT_OVER_GRPC = {
+    "bytes that belong to no input are refused": ["bytes of two inputs", "an input in memory and as bytes"],
+    "no model here has a state": ["a sequence"],
+    "what is unknown is NOT_FOUND everywhere": [
+        "a version that is no number",
+        "statistics of an unknown model",
+        "trace of an unknown model",
+        "load an unknown model",
+        "unload an unknown model",
+    ],
+    "a wrong request is the client's error (INVALID_ARGUMENT)": [
+        "no such object",
+        "a region again",
+        "less room than the output needs",
+    ],
+    "as over REST, a classification of none is none": ["the largest none"],
+}
+"""The same over gRPC."""
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +145,49 @@ def test_shared_memory_is_the_same(ports):
         check(ports, asked.in_memory(path.name), fill)
     finally:
         path.unlink()
+
+
+def answers_over_grpc(ports, method, message):
+    """Triton's answer and ours: the code, and the message as text."""
+    grpc = pytest.importorskip("grpc", reason="pip install grpcio")
+    stubs = pytest.importorskip("tritonclient.grpc.service_pb2_grpc")
+    found = []
+    for _, port in ports:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            called = getattr(stubs.GRPCInferenceServiceStub(channel), method)
+            try:
+                if method == "ModelStreamInfer":
+                    found.append([(bool(each.error_message), each) for each in called(iter(message), timeout=20)])
+                else:
+                    found.append(("OK", str(called(message, timeout=20))))
+            except grpc.RpcError as error:
+                found.append((error.code().name, ""))
+    return found
+
+
+def test_answers_over_grpc_are_the_same(ports):
+    asked_grpc = pytest.importorskip("tests.serving.protocol.asked_grpc")
+    path, wrong = Path("/dev/shm") / f"pytrt-test-{os.getpid()}", []
+    known = {name for names in DIFFERENT_OVER_GRPC.values() for name in names}
+    path.write_bytes(np.float32([1, 2, *([0] * 14)]).tobytes())
+    try:
+        for request in [*asked_grpc.REQUESTS, *asked_grpc.in_memory(path.name)]:
+            theirs, ours = answers_over_grpc(ports, request.method, request.message)
+            if (theirs != ours) != (request.name in known):
+                wrong.append((request.name, theirs, ours))
+    finally:
+        path.unlink()
+    assert not wrong
+
+
+def test_streams_go_on_after_errors_as_tritons_do(ports):
+    asked_grpc = pytest.importorskip("tests.serving.protocol.asked_grpc")
+    theirs, ours = answers_over_grpc(ports, "ModelStreamInfer", asked_grpc.STREAM)
+    assert [failed for failed, _ in ours] == [failed for failed, _ in theirs] == [False, True, True, False, False]
+    for (failed, one), (_, other) in zip(ours, theirs, strict=True):
+        assert one.infer_response.id == other.infer_response.id
+        if not failed:
+            assert str(one) == str(other)
 
 
 def test_statistics_and_configurations_have_fields_that_triton_has(ports):
