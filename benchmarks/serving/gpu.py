@@ -60,7 +60,8 @@ def main() -> int:
 
 def _rows(given: argparse.Namespace, folder: Path, clients: Clients) -> Iterator[Row]:
     try:
-        engine = photos.animals_engine(folder, given.engine, given.precision)
+        sizes = {"settings": {"batch": [1, 8, 32]}} if given.engine == "cuda" else {}
+        engine = photos.animals_engine(folder, given.engine, given.precision, "dynamic", **sizes)
         jpegs = photos.photos(given.photos)
         expected = photos.exchanges(engine, jpegs)
     except Exception as error:

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build, load_engine
@@ -22,11 +23,13 @@ SIZE = (768, 576)
 _SHOWN = ("chelsea", "astronaut", "coffee", "rocket")
 
 
-def animals_engine(folder: Path, engine: str = "cpu", precision: str = "int8", **settings: object) -> Path:
+def animals_engine(
+    folder: Path, engine: str = "cpu", precision: str = "int8", batch: int | Literal["dynamic"] = 1, **settings: object
+) -> Path:
     """Build the detector once; gives its file, with its names beside it."""
-    path = folder / f"animals-{precision}.engine"
+    path = folder / f"animals-{precision}-{batch}.engine"
     if not path.exists():
-        model = to_onnx(read_network(SHIPPED.with_suffix(".cfg"), SHIPPED.with_suffix(".weights")))
+        model = to_onnx(read_network(SHIPPED.with_suffix(".cfg"), SHIPPED.with_suffix(".weights")), batch=batch)
         table = MinMaxCalibrator(None, cache=SHIPPED.with_suffix(".cache")) if precision == "int8" else None
         built = build(model, engine=engine, precision=precision, calibration=table, progress=False, **settings)  # type: ignore[arg-type]
         path.with_suffix(".names").write_bytes(SHIPPED.with_suffix(".names").read_bytes())

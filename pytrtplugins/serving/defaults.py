@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -24,11 +24,13 @@ from .model import Arrays, Model, Request
 
 if TYPE_CHECKING:
     from ..engines.base.engine import Engine
+    from ..engines.cuda.engine import CudaEngine
     from .spec import ModelSpec
 
 __all__ = ["Detector", "Tensors", "default_model", "target_file"]
 
 _FORMATS = ("json", "image")
+_BATCH = 8  # images that a CPU computes together: with more it gains little, and the first waits for the last
 
 
 class Tensors(Model):
@@ -70,7 +72,7 @@ class Detector(Model):
     Args:
         engine: Built or loaded.
         names: Names of the classes, where the model has none.
-        max_batch: Images of a run, where the engine leaves that free.
+        max_batch: Most images of a run, where the engine leaves that free. None: the largest size that it was built for, else 8.
         decode: Who decodes JPEG files; see `ModelSpec.decode`.
 
     Raises:
@@ -98,8 +100,7 @@ class Detector(Model):
         super().__init__()
         if engine is not None:
             self.engine = engine
-            batch = None if isinstance(engine.inputs[0].dims[0], int) else max_batch
-            self.detector = Yolov2(engine, names, batch=batch)
+            self.detector = Yolov2(engine, names, batch=_most_images(engine, max_batch))
             self.max_batch = self.detector.batch
             self.facts = {"names": list(self.detector.names)}
             self._decoder = _decoder(self.detector, decode)
@@ -198,6 +199,15 @@ def _decoder(detector: Yolov2, decode: str) -> ImageDecoder | None:
         if decode == "gpu":
             raise
         return None
+
+
+def _most_images(engine: Engine, max_batch: int | None) -> int | None:
+    """The batch of a detector; None where the engine has its own: one that is fixed, or sizes with a graph for each."""
+    if isinstance(engine.inputs[0].dims[0], int):
+        return None
+    if engine.name == "cuda" and (max_batch or 0) <= max(cast("CudaEngine", engine).batches):
+        return None
+    return max_batch or _BATCH
 
 
 def _outputs(images: Sequence[Pixels | None], found: Iterable[Detections]) -> list[Arrays]:

@@ -101,6 +101,15 @@ def test_a_detector_answers_an_image_with_the_boxes_that_the_library_finds(clien
         assert found["box"] == pytest.approx(box.xyxy, abs=1e-4)
 
 
+@pytest.mark.parametrize(("batch", "max_batch", "most"), [("N", None, 8), ("N", 3, 3), (2, None, 2)])
+def test_images_of_several_requests_are_computed_together_as_far_as_the_engine_lets_them(batch, max_batch, most):
+    detector = Detector(detector_engine(batch), max_batch=max_batch)
+    assert detector.max_batch == most
+    assert len(detector.predict([{"image": IMAGE}] * (most + 1))) == most + 1
+    sizes = [len(data) for data in detector.engine.batches]
+    assert sizes == ([most, 1] if batch == "N" else [batch, batch])
+
+
 def test_a_detector_draws_its_boxes_on_the_image(client):
     answer = client.post("/v1/detect?format=image", encoded(IMAGE))
     assert answer.headers["content-type"] == "image/jpeg"

@@ -206,6 +206,16 @@ def test_the_network_goes_before_decoding(detector):
         assert context._stream.priority < detector._decoder._memory.stream.priority  # lower numbers go first
 
 
+@pytest.mark.parametrize(("max_batch", "batch", "runs"), [(None, 4, [1, 4]), (3, 4, [1, 4]), (6, 6, [6])])
+def test_the_sizes_that_the_engine_has_graphs_for_are_kept_unless_a_batch_may_be_larger(model, max_batch, batch, runs):
+    made = Detector(cuda_engine(model), max_batch=max_batch, decode="cpu")
+    for count in (1, 3):
+        made.predict([{"image": random_image((20, 30))}] * count).result()
+    assert made.max_batch == batch
+    assert sorted({execution.input("data").shape[0] for execution in made.engine.executions}) == runs
+    made.close()
+
+
 def test_a_missing_library_is_an_error_only_where_the_gpu_must_decode(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "nvidia.nvimgcodec", None)
     with pytest.raises(MissingExtraError, match=r'pip install "pytrtplugins\[nvjpeg\]"'):
