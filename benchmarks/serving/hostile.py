@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pytrtplugins.utils.numbers import Real, Whole
 
-from . import attacks
+from . import attacks, page
 from .load import Clients, Load, Outcome
 from .mixed import Mixed, mixed, start
 from .photos import photos
@@ -66,6 +66,7 @@ def main() -> int:
     add("--seconds", type=Real(0.1, 3600), default=12.0, help="of each phase (default: %(default)s)")
     add("--rounds", type=Whole(1, 100), default=2, help="(default: %(default)s)")
     add("--cpu", type=Whole(0, 256), default=1, help="CPU processes (default: %(default)s)")
+    add("--docs", type=Path, metavar="FOLDER", help="write the table into serving_benchmarks.md there")
     add("-k", default="", metavar="WORDS", help="only attacks whose name has this")
     given = parser.parse_args()
     names = [name for name in attacks.ATTACKS if given.k in name]
@@ -81,6 +82,10 @@ def main() -> int:
             for name, trial in trials.items():
                 _round(name, trial, server, grpc_port, clients, load, given.seconds)
     print(table(trials))
+    if given.docs:
+        page.write_text(
+            table(trials), " ".join(["python -m benchmarks.serving.hostile", *sys.argv[1:]]), "bad-clients", given.docs
+        )
     return int(not all(trial.held() for trial in trials.values()))
 
 

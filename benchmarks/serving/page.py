@@ -109,3 +109,10 @@ def write(record: dict[str, Any], name: str, docs: Path) -> Path:
     page = docs / PAGE
     put_section(page, name, "\n\n".join(parts))
     return page
+
+
+def write_text(text: str, command: str, name: str, docs: Path) -> Path:
+    """Put what a trial said between the markers of a section."""
+    page = docs / PAGE
+    put_section(page, name, f"{machine(about(command, ''))}\n\n{text}")
+    return page

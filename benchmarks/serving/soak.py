@@ -21,6 +21,7 @@ import numpy as np
 from pytrtplugins.utils.files import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 
+from . import page
 from .load import Clients, Outcome
 from .mixed import mixed, start
 from .photos import photos
@@ -47,6 +48,8 @@ def main() -> int:
         printed = server.output()
     said = report(found, watched, given.minutes)
     print(said)
+    if given.docs:
+        page.write_text(said, " ".join(["python -m benchmarks.serving.soak", *sys.argv[1:]]), "kills", given.docs)
     if given.json:
         write_atomic(given.json, json.dumps({"text": said, **watched}).encode())
     bad = sum(each.lost + sum(each.wrong.values()) for each in found.values())
@@ -123,6 +126,7 @@ def _arguments() -> argparse.Namespace:
     add("--load", type=Real(0, 1000), default=1.0, help="times the usual rates (106 requests a second)")
     add("--photos", type=Path, metavar="FOLDER", help="with .jpg files; default: scikit-image's")
     add("--seed", type=Whole(0, 1 << 30), default=1, help="of the times of kills")
+    add("--docs", type=Path, metavar="FOLDER", help="write the tables into serving_benchmarks.md there")
     add("--json", type=Path, metavar="FILE", help="write the tables and the samples of memory")
     return parser.parse_args()
 
