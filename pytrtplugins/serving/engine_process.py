@@ -67,6 +67,7 @@ class EngineProcess:
         self._specs, self._blocks, self._control, self._counts = specs, blocks, control, counts
         self._replicas: list[Replica | None] = [None] * len(specs)
         self._changing = [threading.Lock() for _ in specs]
+        self._leaving: list[Replica] = []  # replaced, but they still compute what they took
         self._peers: dict[int, _Peer] = {}
         self._selector = selectors.DefaultSelector()
         shortest = min((spec.run_seconds for spec in specs), default=_LONGEST_TICK_S)
@@ -108,7 +109,7 @@ class EngineProcess:
             return
         self._next_sign = now + self._tick_s / 2
         until = now + self._silent_s
-        for replica in self._replicas:
+        for replica in (*self._replicas, *self._leaving):
             if replica is not None and (began := replica.batcher.began):
                 until = min(until, began + replica.spec.run_seconds)
         self._counts.signs.expect(self._counts.index, until)
@@ -217,7 +218,9 @@ class EngineProcess:
             for each in list(self._peers.values()):
                 each.send(self._state(number))
             if old is not None:
-                old.close()
+                self._leaving.append(old)
+                old.close(None)  # however long that takes: if it hangs, the supervisor ends this process
+                self._leaving.remove(old)
         peer.send(self._state(number, record.generation, reason))
 
     def _state(self, number: int, generation: int = 0, reason: str = "") -> bytes:

@@ -49,7 +49,7 @@ class Replica:
         self.batcher = Batcher(self.model, self.queue, deliver, lost, begin)
         self.batcher.start()
 
-    def close(self, timeout_s: float = 30.0) -> None:
+    def close(self, timeout_s: float | None = 30.0) -> None:
         """Answer what waits, then release the model."""
         self.queue.close()
         if self.batcher.join(timeout_s):

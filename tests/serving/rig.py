@@ -43,6 +43,7 @@ class Rig:
         self.free = self.backend._slots.free
         self.threads = []
         self.engine_counts = []
+        self.processes = []
 
     def do(self, awaitable):
         return self.loop.run_until_complete(asyncio.wait_for(awaitable, 20))
@@ -59,6 +60,7 @@ class Rig:
         ours, theirs = Control.pair()
         self.engine_counts.append(Counts(len(self.specs)))
         process = EngineProcess(self.specs, [Block(self.descriptor)], theirs, self.engine_counts[-1], place)
+        self.processes.append(process)
         thread = threading.Thread(target=process.run)
         thread.start()
         assert ours.receive() == ({"ready": True}, None)

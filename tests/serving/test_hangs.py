@@ -62,6 +62,27 @@ def test_a_run_that_takes_too_long_is_known_and_one_that_has_ended_is_not(held):
         rig.close()
 
 
+def test_a_model_that_was_replaced_and_still_computes_is_watched_too(held):
+    rig = Rig([spec("double", "Slow", run_seconds=0.05)])
+    rig.engine()
+    signs = rig.engine_counts[0].signs
+    try:
+        task = rig.loop.create_task(infer(rig, x(1)))
+        rig.do(rig.until(Slow.entered.is_set))
+        loading = rig.loop.create_task(rig.backend.load("double"))
+        rig.do(rig.until(lambda: rig.processes[0]._leaving))
+        signs.begin(0)  # from here on it counts what is said of the one that was replaced
+        rig.do(rig.until(lambda: signs.is_late(0, time.monotonic())))
+        assert not loading.done()
+        Slow.go.set()
+        rig.do(loading)
+        assert rig.do(task).outputs["y"][0, 0] == 2
+        assert rig.processes[0]._leaving == []
+    finally:
+        Slow.go.set()
+        rig.close()
+
+
 def test_the_supervisor_ends_a_late_process_once_and_no_other():
     killed = []
     with bind("127.0.0.1", 0) as sock:
