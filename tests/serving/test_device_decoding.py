@@ -20,6 +20,7 @@ from pytrtplugins.errors import MissingExtraError, UsageError
 from pytrtplugins.models import Yolov2
 from pytrtplugins.serving import ModelSpec
 from pytrtplugins.serving.defaults import Detector
+from pytrtplugins.serving.model import Request
 from pytrtplugins.utils.prefetch import threads_for_files
 from pytrtplugins.vision import decode_image
 from tests.engines.cuda.run.test_decoding import codec  # noqa: F401  # a fixture
@@ -27,6 +28,7 @@ from tests.engines.cuda.run.test_detection import Engine
 from tests.engines.cuda.run.test_image_run import detection_model, random_image
 from tests.models.darknet_engine import FunctionEngine
 from tests.serving.conftest import Client
+from tests.serving.rig import Rig
 from tests.serving.served import Double
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
@@ -45,8 +47,8 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture
-def client(model, codec, monkeypatch):  # noqa: F811
-    """Serves one detector three times: by who decodes."""
+def loaded(model, codec, monkeypatch):  # noqa: F811
+    """Detectors are made of the model, whatever file is named."""
 
     def load(spec, device):
         made = Detector(cuda_engine(model), decode=spec.decode)
@@ -54,6 +56,11 @@ def client(model, codec, monkeypatch):  # noqa: F811
         return made
 
     monkeypatch.setattr("pytrtplugins.serving.defaults.default_model", load)
+
+
+@pytest.fixture
+def client(loaded):
+    """Serves one detector three times: by who decodes."""
     made = Client([ModelSpec(decode, "boxes.engine", decode=decode) for decode in ("cpu", "gpu", "auto")])
     yield made
     made.close()
@@ -138,6 +145,25 @@ def test_what_the_device_refuses_has_the_answer_or_the_error_of_the_cpu(client, 
         assert found == asked(client, "cpu", data)
     total = client.backend.services["gpu"].statistics.total()
     assert (total["on_device"], total["plain"]) == (0, 1)
+
+
+def test_a_file_travels_to_an_engine_process_as_it_is_and_so_does_one_of_the_protocol(loaded, client, codec):  # noqa: F811
+    rig = Rig([ModelSpec("boxes", "boxes.engine", decode="gpu")])
+    try:
+        rig.engine()
+        (service,) = rig.backend.services.every
+        for data, on_device in ((jpeg(), 1), (with_comment(jpeg(), b"refused"), 1), (jpeg(progressive=True), 0)):
+            wanted = asked(client, "cpu", data)[1]
+            codec.batches.clear()
+            assert rig.do(service.answer(Request(data))).value == wanted
+            assert codec.batches == [1] * on_device
+            boxes = rig.do(service.infer({"image": np.array([data], object)})).outputs["boxes"]
+            assert boxes.tolist() == [each["box"] for each in wanted["detections"]]
+            assert codec.batches == [1, 1] * on_device
+        assert rig.backend._slots.free == rig.free
+        assert rig.counts.statistics[0].total()["on_device"] == 2
+    finally:
+        rig.close()
 
 
 def test_an_image_that_is_drawn_on_is_decoded_by_the_cpu(client, codec):  # noqa: F811
