@@ -12,6 +12,7 @@
 # make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11; with TENSORRT_INCLUDE=/path/to/10:/path/to/11,
 #                       the headers that NVIDIA publishes, driven from C++ too
 # make test-triton      exported models in a real Triton server, on the CPU, and its answers beside ours
+# make test-protocol    KServe's client and schemathesis against the server; OPEN_INFERENCE_REST=/path/to/open_inference_rest.yaml
 SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE  # hundreds of tests start Python
 unexport PYTHONUNBUFFERED  # it would hide what is printed too late into a pipe
@@ -30,7 +31,7 @@ SECONDS ?= 60
 TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 
-.PHONY: demo test docs native wheels test-minimal test-tensorrt test-triton tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation constraints
+.PHONY: demo test docs native wheels test-minimal test-tensorrt test-triton test-protocol tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation constraints
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -69,6 +70,10 @@ test-tensorrt: $(TENSORRT_READY)
 
 test-triton: $(READY) $(VENV)-triton/.ready
 	TRITON_VENV=$(VENV)-triton $(BIN)/python -m pytest -q tests/export/test_triton_server.py tests/serving/protocol/test_triton.py
+
+test-protocol: $(READY) $(VENV)-kserve/.ready $(VENV)-schemathesis/.ready
+	KSERVE_VENV=$(VENV)-kserve SCHEMATHESIS=$(abspath $(VENV)-schemathesis/bin/schemathesis) \
+		$(BIN)/python -m pytest -q tests/serving/protocol/test_kserve.py tests/serving/protocol/test_schemas.py
 
 tensorrt: $(TENSORRT_READY)
 
@@ -120,5 +125,10 @@ $(VENV)-triton/.ready:
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps nvidia-pytriton
 	@touch $@
 
+$(VENV)-kserve/.ready $(VENV)-schemathesis/.ready: $(VENV)-%/.ready:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $*
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-tensorrt-* $(VENV)-triton build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(VENV)-tensorrt-* $(VENV)-triton $(VENV)-kserve $(VENV)-schemathesis build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
