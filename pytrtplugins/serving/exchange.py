@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ class Exchange:
         id: The client's ``X-Request-Id``, or a new one.
         key: Whose request it is; None: keys are off, or it has none.
         admitted: Whether its key was counted.
+        charge: Counts a further request of a stream, for its key; None: there are none.
         model: Which model it is for; empty: none, or it was refused before that was known.
         status: HTTP's code, or the name of gRPC's.
         received: Bytes of the body.
@@ -49,6 +50,7 @@ class Exchange:
     __slots__ = (
         "admitted",
         "began",
+        "charge",
         "client",
         "headers",
         "id",
@@ -72,6 +74,7 @@ class Exchange:
         self.id = given if _ID.fullmatch(given) else os.urandom(16).hex()
         self.key: Key | None = None
         self.model, self.trace, self.admitted = "", "", False
+        self.charge: Callable[[Key], None] | None = None
         self.status: int | str = 500
         self.received = self.sent = self.requests = 0
         self.stages: list[tuple[str, float, float]] = []
@@ -81,11 +84,13 @@ class Exchange:
         """Note which model it is for.
 
         Raises:
-            RequestError: its key does not allow this model (403).
+            RequestError: its key does not allow this model (403), or so many requests in a stream (429).
         """
-        self.model = model
+        further, self.model = self.model != "", model
         if self.key is not None and self.key.models and model not in self.key.models:
             raise RequestError(f"key {self.key.name!r} does not allow model {model!r}", status=403)
+        if further and self.key is not None and self.charge is not None:
+            self.charge(self.key)
 
     def computed(self, item: Item, began: float) -> None:
         """Note how long a request waited and was computed."""

@@ -128,6 +128,14 @@ class Keyring:
             raise RequestError(f"key {key.name!r} does not have the role {role!r}", status=403)
         self._meter.take(key.name, key.rate, key.most_at_once, key.concurrent)
 
+    def charge(self, key: Key) -> None:
+        """Count a further request of one that was taken, such as in a stream.
+
+        Raises:
+            RequestError: the key has too many (429).
+        """
+        self._meter.charge(key.name, key.rate, key.most_at_once)
+
     def give_back(self, key: Key) -> None:
         """End a request."""
         self._meter.give_back(key.name)

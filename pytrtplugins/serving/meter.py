@@ -79,15 +79,30 @@ class Meter:
                 found = sum(self._numbers[MOST_KEYS * (1 + each) + place] for each in range(self._processes))
                 if found >= concurrent:
                     raise _too_many(name, f"{concurrent} requests at a time", _WAIT_S)
-            if rate is not None:
-                now, step = time.monotonic_ns(), int(1e9 / rate)
-                empty = max(self._numbers[place], now) + step
-                early = empty - now - burst * step
-                if early > 0:
-                    raise _too_many(name, f"{rate:g} requests a second", early * 1e-9)
-                self._numbers[place] = empty
+            self._charge(name, place, rate, burst)
             self._counts[name] += 1
             self._numbers[MOST_KEYS * (1 + self._own) + place] = self._counts[name]
+
+    def charge(self, name: str, rate: float | None, burst: int) -> None:
+        """Count a further request of one that was taken, such as in a stream.
+
+        Raises:
+            RequestError: that would be too many (429).
+        """
+        place = self._places.get(name)
+        if place is not None:  # else the key is gone since
+            with self._locked(place):
+                self._charge(name, place, rate, burst)
+
+    def _charge(self, name: str, place: int, rate: float | None, burst: int) -> None:
+        if rate is None:
+            return
+        now, step = time.monotonic_ns(), int(1e9 / rate)
+        empty = max(self._numbers[place], now) + step
+        early = empty - now - burst * step
+        if early > 0:
+            raise _too_many(name, f"{rate:g} requests a second", early * 1e-9)
+        self._numbers[place] = empty
 
     def give_back(self, name: str) -> None:
         """End a request."""

@@ -6,10 +6,12 @@ import argparse
 import asyncio
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -222,6 +224,22 @@ def test_grpc_streams_take_the_same_keys(server, keys):
             client.stop_stream()
     assert answers[0] == [[2, 4]]
     assert "the key is not known" in answers[1]
+
+
+def test_each_request_of_a_stream_counts(server, access):
+    key = add_key(access.keys, "stream", rate=0.01, burst=3)
+    while ask(server, key) != 200:  # the first of three, once the server knows the key
+        time.sleep(0.05)
+    client, given, _ = grpc_client(server)
+    answers: queue.Queue = queue.Queue()
+    with client:
+        client.start_stream(lambda result, error: answers.put(error), headers=metadata(key))
+        for _ in range(4):
+            client.async_stream_infer("double", given)
+        found = [answers.get(timeout=20) for _ in range(4)]
+        client.stop_stream()
+    assert [error is None for error in found] == [True, True, False, False]
+    assert "allows 0.01 requests a second" in str(found[2])
 
 
 def test_grpc_says_the_id_and_when_to_come_again(server, keys):

@@ -67,6 +67,8 @@ def _stream(gate: Gate, method: str, behavior: Any) -> Any:
 
         try:
             await _enter(gate, exchange, context)
+            if gate.keys is not None:
+                exchange.charge = gate.keys.charge
             async for answer in behavior(counted(), context):
                 exchange.sent += answer.ByteSize()
                 yield answer
