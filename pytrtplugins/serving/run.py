@@ -16,7 +16,7 @@ from .replica import model_class, names_code
 from .spec import Limits, ModelSpec, device_name, is_name
 from .statistics import Statistics
 
-__all__ = ["check", "read_target", "serve"]
+__all__ = ["check", "print_at_once", "read_target", "serve"]
 
 
 def read_target(text: str) -> tuple[str, str]:
@@ -88,7 +88,7 @@ def serve(
     check_versions(specs)
     places = place(specs, engines, list(map(device_name, devices)))
     names = list(dict.fromkeys(spec.name for spec in specs))
-    limits, access, announce = within_files(limits or Limits()), access or Access(), announce or _print_at_once
+    limits, access, announce = within_files(limits or Limits()), access or Access(), announce or print_at_once
     check_access(access, names)
     several = len({each.device for each in places}) > 1
     cpu = max(default_cpu_processes(), several) if cpu is None else cpu
@@ -156,7 +156,8 @@ def default_cpu_processes() -> int:
     return 0 if cores <= 2 or not hasattr(os, "memfd_create") else cores // 2
 
 
-def _print_at_once(text: str) -> None:
+def print_at_once(text: str) -> None:
+    """Print a line that reaches a pipe now, not when the process ends."""
     print(text, flush=True)
 
 

@@ -23,6 +23,8 @@ class Scale:
     Attributes:
         min_replicas: Replicas that always run.
         max_replicas: Most replicas; autoscaling stays between the two. 0: as many as always run.
+        cpu_replicas: On Ray, further replicas without GPUs, for machines that have none. They take the requests, decode, preprocess and
+            postprocess; the others only compute. 0: there are none, and each replica does all of it.
         cpus: Cores of a replica.
         gpus: GPUs of a replica; Ray also takes a part, such as 0.5, and then places several replicas on one GPU. 0: a replica runs on
             the CPU.
@@ -37,6 +39,7 @@ class Scale:
 
     min_replicas: Annotated[int, Whole(1, _MOST)] = 1
     max_replicas: Annotated[int, Whole(0, _MOST)] = 0
+    cpu_replicas: Annotated[int, Whole(0, _MOST)] = 0
     cpus: Annotated[float, Real(0.1, 1024)] = 2.0
     gpus: Annotated[float, Real(0, 64)] = 0.0
     memory_mib: Annotated[int, Whole(128, 1 << 24)] = 4096

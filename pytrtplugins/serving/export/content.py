@@ -61,6 +61,8 @@ def yaml_text(*documents: Mapping[str, Any], about: str) -> str:
 
 def image_files(deployment: Deployment) -> Files:
     """A Dockerfile, and all that it copies: the models, ``serving.toml`` and the wheel."""
+    if deployment.scale.cpu_replicas:
+        raise UsageError("cpu_replicas: replicas that only decode can only be had on Ray.\nDo: leave it out")
     gpu = deployment.scale.gpus > 0
     extras = f"[{'cuda' if gpu else 'cpu'},cli,jpeg,serve]"
     specs, copied = _moved(deployment)

@@ -5,44 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...errors import RequestError, UsageError
+from ...errors import UsageError
 from ...utils.optional import require
 from ...utils.user_module import import_user_module
 from ..app import App
-from ..local import LocalBackend
 from ..scale import Scale
 from ..spec import Limits, ModelSpec
+from .chain import ChainBackend, Engines, check_chain
+from .replica import ReplicaBackend
 
 __all__ = ["NAME", "application", "build", "options"]
 
 NAME = "pytrt"
 """Of the deployment."""
 _IN_FLIGHT = 128  # requests of a model that are decoded or computed, besides those in its queue
-
-
-class ReplicaBackend(LocalBackend):
-    """Models in a replica. The cluster decides what is loaded: a request would reach one replica of many."""
-
-    async def load(self, name: str) -> None:
-        """Refuse.
-
-        Raises:
-            RequestError: always.
-        """
-        raise _refused(name)
-
-    async def unload(self, name: str) -> None:
-        """Refuse.
-
-        Raises:
-            RequestError: always.
-        """
-        raise _refused(name)
-
-    async def start(self) -> None:
-        """Load all models; those that are loaded stay."""
-        if not any(service.ready for service in self.services.values()):
-            await super().start()
 
 
 def application(specs: Sequence[ModelSpec], limits: Limits, scale: Scale, modules: Sequence[str] = ()) -> Any:
@@ -53,26 +29,55 @@ def application(specs: Sequence[ModelSpec], limits: Limits, scale: Scale, module
     """
     serve = _ray_serve()
 
-    class Replica:
-        """The server in a process of Ray's."""
+    class Deployed:
+        """What Ray asks of a replica that has the models."""
 
-        async def __init__(self) -> None:  # type: ignore[misc]  # Ray awaits it
+        backend: ReplicaBackend
+
+        async def begin(self) -> None:
             for module in modules:
                 import_user_module(module)
-            self._backend = ReplicaBackend(specs, limits)
-            await self._backend.start()
-
-        def __serve_build_asgi_app__(self) -> App:
-            return App(self._backend, limits)
+            await self.backend.start()
 
         async def check_health(self) -> None:
             """Called by Ray: raise if this replica must be replaced."""
-            stopped = self._backend.stopped()
+            stopped = self.backend.stopped()
             if stopped:
                 raise RuntimeError(f"no thread computes {', '.join(stopped)} any more")
 
-    made = serve.deployment(serve.ingress()(Replica), **options(specs, scale))
-    return made.bind()
+    class Replica(Deployed):
+        """The server in a process of Ray's."""
+
+        async def __init__(self) -> None:  # type: ignore[misc]  # Ray awaits it
+            self.backend = ReplicaBackend(specs, limits)
+            await self.begin()
+
+        def __serve_build_asgi_app__(self) -> App:
+            return App(self.backend, limits)
+
+    class Computing(Deployed, Engines):
+        """The models in a process of Ray's."""
+
+        async def __init__(self) -> None:  # type: ignore[misc]
+            Engines.__init__(self, specs, limits)
+            await self.begin()
+
+    class Decoding:
+        """The network code in a process of Ray's."""
+
+        async def __init__(self, engines: Any) -> None:  # type: ignore[misc]
+            self.backend = ChainBackend(specs, limits, engines)
+            await self.backend.start()
+
+        def __serve_build_asgi_app__(self) -> App:
+            return App(self.backend, limits)
+
+    if not scale.cpu_replicas:
+        return serve.deployment(serve.ingress()(Replica), **options(specs, scale)).bind()
+    check_chain(specs)
+    engines = serve.deployment(Computing, **{**options(specs, scale), "name": "engines"}).bind()
+    decoding = Scale(min_replicas=scale.cpu_replicas, cpus=scale.cpus, memory_mib=scale.memory_mib)
+    return serve.deployment(serve.ingress()(Decoding), **options(specs, decoding)).bind(engines)
 
 
 def build(arguments: Mapping[str, Any]) -> Any:
@@ -128,11 +133,3 @@ def options(specs: Sequence[ModelSpec], scale: Scale) -> dict[str, Any]:
 
 def _ray_serve() -> Any:
     return require("ray.serve", extra="serve-ray", package="ray", feature="pytrt serve --ray")
-
-
-def _refused(name: str) -> RequestError:
-    return RequestError(
-        f"model {name!r}: the cluster decides what is loaded, since this request reaches one replica of several; "
-        "deploy the application again",
-        status=400,
-    )

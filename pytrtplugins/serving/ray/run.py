@@ -17,6 +17,7 @@ from typing import Any
 from ...errors import UsageError
 from ...utils.optional import require
 from ..replica import names_code
+from ..run import print_at_once
 from ..scale import Scale
 from ..spec import Limits, ModelSpec
 from ..versions import check_versions
@@ -53,7 +54,7 @@ def serve_on_ray(
     scale: Scale | None = None,
     limits: Limits | None = None,
     modules: Sequence[str] = (),
-    announce: Callable[[str], object] = print,
+    announce: Callable[[str], object] = print_at_once,
     wait: Callable[[], object] | None = None,
 ) -> None:
     """Serve models on a Ray cluster until the process gets SIGTERM or SIGINT.

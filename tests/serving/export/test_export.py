@@ -262,6 +262,12 @@ def test_a_part_of_a_gpu_is_refused_where_there_are_none(kind, model, tmp_path):
         export(kind, deployment(model, scale=Scale(gpus=0.5)), tmp_path / "out")
 
 
+@pytest.mark.parametrize("kind", ["k8s", "kserve", "compose"])
+def test_replicas_that_only_decode_are_refused_elsewhere_than_on_ray(kind, model, tmp_path):
+    with pytest.raises(UsageError, match="only be had on Ray"):
+        export(kind, deployment(model, scale=Scale(cpu_replicas=2)), tmp_path / "out")
+
+
 @pytest.mark.parametrize("kind", ["ray", "triton"])
 def test_keys_are_refused_where_they_would_do_nothing(kind, model, tmp_path):
     with pytest.raises(UsageError, match=r"--secret: .* has no place for it"):

@@ -11,7 +11,8 @@ import pytest
 from pytrtplugins.errors import MissingExtraError, UsageError
 from pytrtplugins.serving import Limits, ModelSpec
 from pytrtplugins.serving.ray import INGRESS, build
-from pytrtplugins.serving.ray.application import ReplicaBackend, options
+from pytrtplugins.serving.ray.application import options
+from pytrtplugins.serving.ray.replica import ReplicaBackend
 from pytrtplugins.serving.ray.run import _check_reachable, _warn_of_waiting, absolute, apply_settings, last_error
 from pytrtplugins.serving.scale import Scale
 from tests.serving.conftest import Client, spec
