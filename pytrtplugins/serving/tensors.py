@@ -37,6 +37,7 @@ DATATYPES = {
 
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 _FOUND: dict[np.dtype[Any], str] = {}  # what `datatype_of` has been asked
+_MOST_STRINGS = 1 << 18
 _WHOLE: frozenset[type] = frozenset({int})
 _ELEMENTS: dict[str, frozenset[type]] = {
     "BOOL": frozenset({bool}),
@@ -91,6 +92,8 @@ class TensorSpec:
             raise RequestError(f"input {self.name!r}: shape: expected a list of sizes, found {shorten(shape)}")
         if math.prod(max(1, size) for size in shape) >= 1 << 48:  # beside a dim of 0, others could be anything
             raise RequestError(f"input {self.name!r}: shape {shorten(shape)} is larger than any memory")
+        if self.datatype == "BYTES" and math.prod(shape) > _MOST_STRINGS:  # each takes time, however short it is
+            raise RequestError(f"input {self.name!r}: a tensor may have {_MOST_STRINGS:,} strings", status=413)
         if len(shape) != len(self.dims) or not all(
             dim in (size, -1) for dim, size in zip(self.dims, shape, strict=True)
         ):

@@ -50,6 +50,12 @@ def test_processes_are_handed_on(served, words, cpu, engines):
     assert (options["cpu"], options["engines"]) == (cpu, engines)
 
 
+@pytest.mark.parametrize(("words", "shared"), [([], False), (["--shared-memory"], True)])
+def test_memory_is_shared_with_clients_only_where_the_user_says_so(served, words, shared):
+    _, [(_, options)] = served("x.engine", *words)
+    assert bool(options["limits"].shared_memory_regions) is shared
+
+
 def test_one_process_and_several_contradict_each_other(served, capsys):
     assert served("x.engine", "--local", "--cpu", "2") == (2, [])
     assert "leave one of them out" in capsys.readouterr().err

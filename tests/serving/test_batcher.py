@@ -48,6 +48,16 @@ def test_a_batch_is_filled_with_zeros_to_a_size_of_the_engine():
     assert item.outputs["y"].shape == (3, 2)
 
 
+def test_a_batch_of_strings_is_filled_with_empty_ones():
+    class Lengths(Double):
+        def predict(self, batch):
+            return {"y": np.array([len(text) for text in batch["x"].tolist()], np.int64), "x": batch["x"].astype(str)}
+
+    (item,) = computed(Lengths(), [np.array([b"ab", b"c"], object)], sizes=(4,))
+    assert item.outputs["y"].tolist() == [2, 1]
+    assert item.outputs["x"].tolist() == [b"ab", b"c"]
+
+
 @pytest.mark.parametrize(("cls", "asked"), [(Lost, 1), (Double, 0)])
 def test_the_host_is_told_of_a_model_that_cannot_compute_any_more_before_the_batch_is_tried_again(cls, asked, caplog):
     model, batches = cls(), []

@@ -40,6 +40,14 @@ def test_every_type_survives(dtype):
     assert found.tobytes() == array.tobytes()
 
 
+def test_strings_survive():
+    strings = np.array([[b"ab", b""], [b"\xff\0", "ä".encode()]], object)
+    found = unpack(memoryview(packed({"x": ARRAYS["x"], "s": strings, "none": strings[:0]})))
+    assert found["s"].tolist() == strings.tolist()
+    assert found["none"].shape == (0, 2)
+    np.testing.assert_array_equal(found["x"], ARRAYS["x"])
+
+
 def test_nothing_is_copied_when_arrays_are_read():
     memory = packed(ARRAYS)
     found = unpack(memoryview(memory))["x"]

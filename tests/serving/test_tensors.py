@@ -9,7 +9,7 @@ import pytest
 
 from pytrtplugins import DType, SymbolicDim, TensorDesc
 from pytrtplugins.errors import RequestError
-from pytrtplugins.serving.tensors import DATATYPES, TensorSpec, datatype_of, to_bytes, to_strings
+from pytrtplugins.serving.tensors import DATATYPES, TensorSpec, as_strings, datatype_of, to_bytes, to_strings
 
 SPEC = TensorSpec("x", "FP32", (-1, 3))
 
@@ -91,3 +91,22 @@ def test_values_that_do_not_fit_are_refused(datatype, data, text):
 def test_strings_have_their_length_before_them():
     assert to_bytes(to_strings(["ab", "ä"], (2,))) == struct.pack("<I2sI2s", 2, b"ab", 2, "ä".encode())
     assert datatype_of(to_strings(["a"], (1,))) == "BYTES"
+
+
+def test_strings_are_read_from_their_bytes_and_counted_first():
+    spec = TensorSpec("s", "BYTES", (-1, 2))
+    data = struct.pack("<I2sI", 2, b"ab", 0)
+    assert spec.from_bytes(memoryview(data), (1, 2)).tolist() == [[b"ab", b""]]
+    for damaged in (data[:-1], data + b"x", struct.pack("<I2sI", 3, b"ab", 0), b"\xff" * 10, b""):
+        with pytest.raises(RequestError, match="2 strings"):
+            spec.from_bytes(memoryview(damaged), (1, 2))
+    with pytest.raises(RequestError, match="262,144 strings"):
+        spec.check("BYTES", [1 << 18, 2])
+
+
+def test_what_is_no_string_is_refused_where_a_model_gives_it():
+    found = as_strings(np.array(["a", b"b"], object))
+    assert found.tolist() == [b"a", b"b"]
+    assert as_strings(np.array(["ä", "bc"])).tolist() == ["ä".encode(), b"bc"]
+    with pytest.raises(ValueError, match="expected numbers, bytes or text"):
+        as_strings(np.array([None, {}], object))
