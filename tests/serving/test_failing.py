@@ -9,12 +9,14 @@ import socket
 
 import pytest
 
-from pytrtplugins.errors import UsageError
+from pytrtplugins.engines.registry import availability_of
+from pytrtplugins.errors import UnavailableError, UsageError
 from pytrtplugins.serving import ModelSpec
 from pytrtplugins.serving.nameless import nameless_memory
 from pytrtplugins.serving.replica import Replica
 from pytrtplugins.serving.run import serve
 from pytrtplugins.serving.server import bind
+from tests.model.networks import network, node
 from tests.serving.conftest import Client
 
 INFER = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
@@ -98,3 +100,13 @@ def test_a_port_for_grpc_that_is_taken_is_told_with_its_own_option():
         assert f"--grpc-port {number + 1}" in str(caught.value)
         with pytest.raises(UsageError, match="--port"):
             bind("127.0.0.1", number)
+
+
+def test_an_engine_that_this_machine_lacks_is_told_with_what_to_do(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    if availability_of("cuda").available:
+        pytest.skip("this machine has a GPU")
+    onnx.save(network([node("Relu", "x", "y")]), tmp_path / "relu.onnx")
+    with pytest.raises(UnavailableError, match="engine 'cuda' cannot be used here") as caught:
+        Replica(ModelSpec("relu", str(tmp_path / "relu.onnx"), engine="cuda"), None, print)
+    assert "\nDo: " in str(caught.value)
