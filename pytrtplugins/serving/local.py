@@ -18,6 +18,8 @@ from .versions import Services
 
 __all__ = ["LocalBackend"]
 
+_LOST = "it cannot compute any more until the server is started again; with pytrt serve --cpu 1 that happens by itself"
+
 
 class LocalBackend:
     """Models in this process, each with a thread.
@@ -68,9 +70,12 @@ class LocalBackend:
         await self._close(name)
 
     def stopped(self) -> list[str]:
-        """Names of models whose thread has ended, though they should serve."""
-        pairs = zip(self.services.every, self._replicas, strict=True)
-        return [each.name for each, replica in pairs if replica is not None and replica.batcher.join(0)]
+        """Names of models whose thread has ended, though they should serve, or that cannot compute any more."""
+        return [
+            each.name
+            for each, replica in zip(self.services.every, self._replicas, strict=True)
+            if replica is not None and (each.reason == _LOST or replica.batcher.join(0))
+        ]
 
     async def _close(self, name: str) -> None:
         for number in self.services.numbers(name):
@@ -88,11 +93,17 @@ class LocalBackend:
     async def _open(self, number: int) -> None:
         """Load a version; it takes requests from then on, and the one that did until now answers what it took."""
         service = self.services.every[number]
-        replica = await asyncio.to_thread(Replica, service.spec, self._device, self._deliver, service.statistics.waits)
+        watch, lost = service.statistics.waits, partial(self._lost, service)
+        replica = await asyncio.to_thread(Replica, service.spec, self._device, self._deliver, watch, lost)
         old, self._replicas[number] = self._replicas[number], replica
         service.opened(replica.signature)
         if old is not None:
             await asyncio.to_thread(old.close)
+
+    def _lost(self, service: Service) -> None:
+        """Take no more requests for a model that cannot compute any more: only another process could."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(service.closed, "UNAVAILABLE", _LOST)
 
     def _submit(self, number: int, item: Item) -> None:
         replica = self._replicas[number]

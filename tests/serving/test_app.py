@@ -115,6 +115,20 @@ def test_an_exception_in_a_method_is_one_line_that_names_it(client, body, query,
     assert answer.json["error"].startswith(text)
 
 
+def test_a_model_that_cannot_compute_any_more_is_not_ready():
+    client = Client([spec("lost", "Lost"), spec("double", "Double")])
+    infer = "/v2/models/lost/infer"
+    wrong = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [-1, 2]}]}
+    assert client.post(infer, JSON).status == 200
+    assert client.get("/v2/health/ready").status == 200
+    assert client.post(infer, wrong).status == 500
+    assert "--cpu 1" in client.post(infer, JSON).json["error"]
+    assert client.backend.stopped() == ["lost"]
+    assert client.get("/v2/health/ready").status != 200
+    assert client.post(INFER, JSON).status == 200
+    client.close()
+
+
 def test_a_compressed_body_is_read(client):
     body = gzip.compress(json.dumps(JSON).encode())
     assert client.post(INFER, body, headers={"Content-Encoding": "gzip"}).status == 200
