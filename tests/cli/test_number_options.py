@@ -19,12 +19,12 @@ typer = pytest.importorskip("typer")
 
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
-from pytrtplugins.cli import bench, check, export, precision, profile, run, serve, serve_export, serve_key, serve_top  # noqa: E402, F401
 from pytrtplugins.cli.app import app  # noqa: E402
 from pytrtplugins.cli.options import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
+cli.command()  # all modules that add commands are imported from here on
 MAINS = {"pytrt": cli.main, "darknet2caffe": darknet2caffe_cli.main}
 APPS = {"pytrt": app, "darknet2caffe": darknet2caffe_cli.app}
 IMAGES, PIXELS, FILTERS, THREADS = (1, 10**9), (1, 16_384), (1, 8192), (1, 4096)

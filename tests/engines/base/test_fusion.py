@@ -13,8 +13,9 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines.base.fusion import Part, fusion_of
 from pytrtplugins.engines.base.fusion_chart import draw_fusion
 from tests.onnx_parts import info, model, node
+from tests.randomness import generator
 
-RANDOM = np.random.default_rng(0)
+RANDOM = generator(0)
 
 
 def weights(**shapes):
