@@ -73,7 +73,9 @@ def command(
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="A further file for the image, beside the models; may be repeated."),
+        typer.Option(
+            metavar="FILE", help="A file that the models open, for the working directory of the image; may be repeated."
+        ),
     ] = None,
     wheel: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Wheel of pytrtplugins for the image; default: pip gets it.")
