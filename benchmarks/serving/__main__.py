@@ -23,7 +23,7 @@ from .alone import alone
 from .load import Clients
 from .peers import PEERS
 from .rows import Row, measure
-from .servers import ROOT, own
+from .servers import ROOT, end_servers_on_sigterm, own
 
 MODES = {
     "pytrt serve, one process": ("--cpu", 0),
@@ -36,6 +36,7 @@ _SUMS = ["benchmarks.serving.models:Tiny", "benchmarks.serving.models:Raw"]
 def main() -> int:
     """Measure, or write the page of a record."""
     given = _arguments()
+    end_servers_on_sigterm()
     record: dict[str, Any]
     if given.record:
         record = json.loads(given.record.read_text())

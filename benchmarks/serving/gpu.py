@@ -23,7 +23,7 @@ from . import page, photos
 from .load import Clients, Exchange, Load, Outcome
 from .processes import pss_bytes
 from .rows import Row
-from .servers import ROOT, Command, Server, free_port, own
+from .servers import ROOT, Command, Server, end_servers_on_sigterm, free_port, own
 from .soak import engine_pids
 from .streams import stream
 
@@ -35,6 +35,7 @@ _NEAR = 0.05  # of an image's longer side: decoders and precisions differ a litt
 def main() -> int:
     """Measure; gives the exit code."""
     given = _arguments()
+    end_servers_on_sigterm()
     record: dict[str, Any] = {
         **page.about(" ".join(["python -m benchmarks.serving.gpu", *sys.argv[1:]]), given.note),
         "rows": [],

@@ -22,7 +22,7 @@ from . import attacks, page
 from .load import Clients, Load, Outcome
 from .mixed import Mixed, mixed, start
 from .photos import photos
-from .servers import Server, free_port
+from .servers import Server, end_servers_on_sigterm, free_port
 
 GOOD = {"tiny tensors": 100.0, "photos": 3.0}
 _LIMIT = 2.0
@@ -69,6 +69,7 @@ def main() -> int:
     add("--docs", type=Path, metavar="FOLDER", help="write the table into serving_benchmarks.md there")
     add("-k", default="", metavar="WORDS", help="only attacks whose name has this")
     given = parser.parse_args()
+    end_servers_on_sigterm()
     names = [name for name in attacks.ATTACKS if given.k in name]
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -135,6 +135,11 @@ class Server:
         raise StartError(f"not ready after {_START_S:.0f} s: {reason}")
 
 
+def end_servers_on_sigterm() -> None:
+    """Take SIGTERM, such as that of timeout(1), as Ctrl-C: servers that were started are ended on the way out."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)

@@ -26,7 +26,7 @@ from .load import Clients, Outcome
 from .mixed import mixed, start
 from .photos import photos
 from .processes import descriptors, tree
-from .servers import Server, free_port
+from .servers import Server, end_servers_on_sigterm, free_port
 
 _SAMPLE_S = 2.0
 RATES = {"tiny tensors": 60.0, "images as tensors": 6.0, "photos": 4.0, "wrong requests": 16.0, "gRPC": 20.0}
@@ -35,6 +35,7 @@ RATES = {"tiny tensors": 60.0, "images as tensors": 6.0, "photos": 4.0, "wrong r
 def main() -> int:
     """Run; gives the exit code."""
     given = _arguments()
+    end_servers_on_sigterm()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         grpc_port = free_port()
