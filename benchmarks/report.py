@@ -73,10 +73,21 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def chart(record: dict[str, Any], *paths: Path) -> None:
-    """The medians as dots on a logarithmic axis."""
+def name_rows(axes: Any, names: Sequence[str]) -> None:
+    """Give the rows of a chart their names, and its figures a logarithmic axis with 1, 2 and 5 of each power of ten."""
     from matplotlib import ticker
 
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.set_xscale("log", subs=())
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.grid(axis="x")
+    axes.grid(axis="y", linestyle=":")
+
+
+def chart(record: dict[str, Any], *paths: Path) -> None:
+    """The medians as dots on a logarithmic axis."""
     found = rows(record)
     with drawing(9, 0.32 * len(found) + 1.3) as figure:
         axes = figure.subplots()
@@ -87,13 +98,7 @@ def chart(record: dict[str, Any], *paths: Path) -> None:
                 f"{row['median_ms']:.{1 if row['median_ms'] < 100 else 0}f} ms, {row['over_darknet']:.1f} x darknet's speed",
                 (1.02, place), xycoords=("axes fraction", "data"), va="center", fontsize=8,
             )  # fmt: skip
-        axes.set_yticks(range(len(found)), [f"{row['runner']}, {row['precision']}" for row in found])
-        axes.set_ylim(-0.6, len(found) - 0.4)
-        axes.set_xscale("log", subs=())
-        axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.grid(axis="x")
-        axes.grid(axis="y", linestyle=":")
+        name_rows(axes, [f"{row['runner']}, {row['precision']}" for row in found])
         axes.set_xlabel("median latency of one 416 x 416 image, ms; logarithmic axis; blue: pytrtplugins")
         figure.suptitle(f"YOLOv2-VOC, {machine(record).partition(';')[0]}", fontsize=10)
         save(figure, *paths)

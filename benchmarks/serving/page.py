@@ -11,7 +11,7 @@ from typing import Any
 
 from pytrtplugins.utils.figures import MUTED, drawing, save
 
-from ..report import image_link, image_paths, put_section
+from ..report import image_link, image_paths, name_rows, put_section
 
 PAGE = "serving_benchmarks.md"
 _PACKAGES = ("pytrtplugins", "uvicorn", "uvloop", "httptools", "openvino", "numpy")
@@ -72,8 +72,6 @@ def _open_text(part: dict[str, Any]) -> str:
 
 def chart(title: str, rows: list[dict[str, Any]], *paths: Path) -> None:
     """The largest rates as dots on a logarithmic axis."""
-    from matplotlib import ticker
-
     found = sorted((row for row in rows if not row["reason"]), key=lambda row: row["rate"])
     with drawing(9, 0.32 * len(found) + 1.3) as figure:
         axes = figure.subplots()
@@ -83,13 +81,7 @@ def chart(title: str, rows: list[dict[str, Any]], *paths: Path) -> None:
                 f"{row['rate']:,.0f} requests/s, {row['cpu_us']:,.0f} µs CPU", (1.02, place),
                 xycoords=("axes fraction", "data"), va="center", fontsize=8,
             )  # fmt: skip
-        axes.set_yticks(range(len(found)), [row["server"] for row in found])
-        axes.set_ylim(-0.6, len(found) - 0.4)
-        axes.set_xscale("log", subs=())
-        axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.grid(axis="x")
-        axes.grid(axis="y", linestyle=":")
+        name_rows(axes, [row["server"] for row in found])
         axes.set_xlabel("largest rate, requests/s; logarithmic axis; blue: pytrtplugins")
         figure.suptitle(title, fontsize=10)
         save(figure, *paths)

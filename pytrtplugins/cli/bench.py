@@ -78,7 +78,11 @@ def command(
     """
     if plot:
         check_figure(plot)
-    names = list(dict.fromkeys(itertools.product(_words(engine, "--engine"), _words(precision, "--precision"))))
+    names = list(
+        dict.fromkeys(
+            itertools.product(loading.read_words(engine, "--engine"), loading.read_words(precision, "--precision"))
+        )
+    )
     for _, each in names:
         loading.check_precision(each)
     if loading.is_engine_file(model) and len(names) > 1:
@@ -107,13 +111,6 @@ def command(
     if plot:
         found.draw(plot, model.name)
     return Result(found, tables.print_benchmark, found.agree)
-
-
-def _words(text: str, option: str) -> list[str]:
-    words = text.split(",")
-    if not all(words):
-        raise UsageError(f"{option} {text}: expected names with commas between them, such as cpu,onnxruntime.")
-    return words
 
 
 def _title(model: Path, engine: str, precision: str) -> str:

@@ -10,7 +10,7 @@ from ..engines.base.fusion import Fusion, fusion_of
 from ..engines.base.fusion_chart import draw_fusion
 from ..utils.files import check_target
 from ..utils.optional import require
-from . import loading
+from . import loading, tables
 from .results import Result
 
 __all__ = ["FusedFacts", "KernelFacts", "inspect_fused"]
@@ -85,13 +85,12 @@ def _facts(found: Fusion, engine: str, precision: str, target: Path | None) -> F
 
 
 def _print(facts: FusedFacts) -> None:
-    box, console = require("rich.table", extra="cli"), require("rich.console", extra="cli").Console()
     escape = require("rich.markup", extra="cli").escape
-    table = box.Table("kernel", "kind", "nodes")
+    table = require("rich.table", extra="cli").Table("kernel", "kind", "nodes")
     for kernel in facts.kernels:
         nodes = ", ".join(f"{name} ({operator})" for name, operator in zip(kernel.nodes, kernel.operators, strict=True))
         table.add_row(escape(kernel.name), escape(kernel.kind), escape(nodes))
-    console.print(table)
+    tables.console().print(table)
     print(f"{facts.nodes} nodes become {len(facts.kernels)} kernels on engine {facts.engine}, {facts.precision}")
     if facts.added:
         print(f"the engine added {facts.added} parts, such as changes of layout and of type")

@@ -48,6 +48,7 @@ __all__ = [
     "read_pairs",
     "read_settings",
     "read_value",
+    "read_words",
 ]
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "int8", "fp8")
@@ -329,6 +330,18 @@ def read_value(text: str) -> Any:
         with contextlib.suppress(FormatError):
             return parse_json(form, "the value")
     return text.split(",") if "," in text else text
+
+
+def read_words(text: str, option: str) -> tuple[str, ...]:
+    """Names with commas between them.
+
+    Raises:
+        UsageError: one is empty.
+    """
+    words = tuple(text.split(","))
+    if not all(words):
+        raise UsageError(f"{option} {text[:80]}: expected names with commas between them, such as cpu,onnxruntime.")
+    return words
 
 
 def read_forms(pairs: Sequence[str] | None) -> dict[str, str]:

@@ -146,9 +146,9 @@ def command(
     if pixels not in PIXELS:
         raise UsageError(f"--pixels {pixels[:40]}: expected one of {', '.join(PIXELS)}.")
     plan = Plan(
-        engines=_words(engines, "--engines"),
-        precisions=tuple(loading.check_precision(each) for each in _words(precisions, "--precisions")),
-        algorithms=_words(algorithms, "--algorithms"),
+        engines=loading.read_words(engines, "--engines"),
+        precisions=tuple(loading.check_precision(each) for each in loading.read_words(precisions, "--precisions")),
+        algorithms=loading.read_words(algorithms, "--algorithms"),
         samples=_numbers(samples, "--samples", MAX_SAMPLES),
         batches=_numbers(batches, "--batches", LARGEST_BATCH),
         rounds=rounds,
@@ -195,13 +195,6 @@ def _task(
     if task == "verification":
         return VerificationTask(measured, seen, pixels)
     return ClassificationTask(measured, seen, pixels, known)
-
-
-def _words(text: str, option: str) -> tuple[str, ...]:
-    words = tuple(text.split(","))
-    if not all(words):
-        raise UsageError(f"{option} {text[:80]}: expected names with commas between them.")
-    return words
 
 
 def _numbers(text: str, option: str, most: int) -> tuple[int, ...]:
