@@ -23,6 +23,7 @@ ROOMS = (
     ("bench", "check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),
     ("models",),
     ("serving", "tables"),
+    ("pipeline",),
     ("cli",),
     ("__main__",),
 )
