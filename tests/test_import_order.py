@@ -32,8 +32,22 @@ ENGINE_ROOMS = (("base",), ("host", "registry"), ("calibrate", "weights"), ("sel
 ENGINES = ("reference", "openvino", "onnxruntime", "null", "cuda", "tensorrt")
 CUDA_ROOMS = (("operators", "device"), ("lower",), ("plan",), ("conv",), ("run",), ("saved", "engine", "profile"))
 """Of engine ``cuda``."""
-LEVEL, ENGINE_LEVEL, CUDA_LEVEL = (
-    {name: level for level, names in enumerate(rooms) for name in names} for rooms in (ROOMS, ENGINE_ROOMS, CUDA_ROOMS)
+SERVING_ROOMS = (
+    ("urls", "scale"),
+    ("model",),
+    ("batching", "http", "shared"),
+    ("access",),
+    ("backends",),
+    ("page", "protocol"),
+    ("processes",),
+    ("run", "server_load"),
+    ("config", "ray"),
+    ("export", "__main__"),
+)
+"""Of ``serving``."""
+LEVEL, ENGINE_LEVEL, CUDA_LEVEL, SERVING_LEVEL = (
+    {name: level for level, names in enumerate(rooms) for name in names}
+    for rooms in (ROOMS, ENGINE_ROOMS, CUDA_ROOMS, SERVING_ROOMS)
 )
 BY_NAME = {  # modules whose names are made at run time
     "pytrtplugins/utils/user_module.py": "a module that the user names",
@@ -174,6 +188,12 @@ def test_inside_engine_cuda_data_goes_one_way(own, paths):
     refuse(risen(paths, "pytrtplugins/engines/cuda", CUDA_LEVEL))
 
 
+@by_room("pytrtplugins/serving")
+def test_inside_serving_rooms_import_only_lower_ones(own, paths):
+    assert own in (*SERVING_LEVEL, "__init__"), f"{own} has no level: add it to SERVING_ROOMS"
+    refuse(risen(paths, "pytrtplugins/serving", SERVING_LEVEL))
+
+
 def test_no_files_import_each_other_in_a_circle():
     """Imports for types alone count too."""
     needs = {
@@ -202,7 +222,7 @@ def test_nothing_is_imported_by_a_name_that_cannot_be_read_here(package):
     )
 
 
-@pytest.mark.parametrize("rooms", [ROOMS, CUDA_ROOMS], ids=["package", "cuda"])
+@pytest.mark.parametrize("rooms", [ROOMS, CUDA_ROOMS, SERVING_ROOMS], ids=["package", "cuda", "serving"])
 def test_the_page_shows_this_rule(rooms):
     assert f"    {shown(rooms)}\n" in (ROOT / "docs/design.md").read_text("utf-8")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from ..errors import UsageError
-from ..serving.access import Access
+from ..serving.access.access import Access
 from ..serving.config import choose_models, read_limits, read_scale
+from ..serving.model.spec import MOST_PROCESSES, Limits, ModelSpec
 from ..serving.run import check, serve
 from ..serving.scale import read_replicas
-from ..serving.spec import MOST_PROCESSES, Limits, ModelSpec
 from ..utils.declared import field_limits
 from ..utils.numbers import Whole
 from ..utils.optional import require

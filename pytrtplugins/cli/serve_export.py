@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..errors import UsageError
 from ..serving.config import choose_models, read_limits, read_scale
+from ..serving.model.spec import Limits, ModelSpec
 from ..serving.scale import Scale, read_replicas
-from ..serving.spec import Limits, ModelSpec
 from ..utils.declared import field_limits
 from ..utils.optional import require
 from .app import app

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from ..serving.keys import Key, add_key
+from ..serving.access.keys import Key, add_key
 from ..utils.declared import field_limits
 from ..utils.optional import require
 from .app import app

@@ -1,9 +1,9 @@
 """Models behind HTTP."""
 
-from .access import Access
-from .model import Model, Request
+from .access.access import Access
+from .model.model import Model, Request
+from .model.spec import Limits, ModelSpec
+from .model.tensors import TensorSpec
 from .run import serve
-from .spec import Limits, ModelSpec
-from .tensors import TensorSpec
 
 __all__ = ["Access", "Limits", "Model", "ModelSpec", "Request", "TensorSpec", "serve"]

@@ -10,14 +10,14 @@ import socket
 import sys
 
 from ..utils.user_module import import_user_module
-from .access import Access
-from .board import Board
-from .control import Control
-from .meter import Meter
-from .placement import Place
-from .slots import Block
-from .spec import Limits, ModelSpec
-from .statistics import Counts
+from .access.access import Access
+from .model.spec import Limits, ModelSpec
+from .processes.placement import Place
+from .shared.board import Board
+from .shared.control import Control
+from .shared.meter import Meter
+from .shared.slots import Block
+from .shared.statistics import Counts
 
 
 def main(text: str) -> int:
@@ -32,12 +32,12 @@ def main(text: str) -> int:
     cpu, engines = said["processes"]
     counts = Counts(len(specs), cpu, engines, memory, said["role"], said["index"])
     if said["role"] == "engine":
-        from .engine_process import EngineProcess
+        from .processes.engine_process import EngineProcess
 
         device, models = said["place"]
         return EngineProcess(specs, blocks, control, counts, Place(device, tuple(models))).run()
-    from .cpu_process import run_cpu_process
-    from .remote import RemoteBackend
+    from .backends.remote import RemoteBackend
+    from .processes.cpu_process import run_cpu_process
 
     backend = RemoteBackend(specs, limits, blocks[0], counts, control, cpu)
     sock, board = socket.socket(fileno=said["listening"][0]), Board(said["board"])

@@ -11,10 +11,10 @@ from ..errors import UsageError
 from ..utils.declared import field_types, mismatch, nearest
 from ..utils.text_formats import shorten
 from ..utils.toml_file import Names, TomlFile
-from .replica import names_code
+from .batching.replica import names_code
+from .model.spec import Limits, ModelSpec
 from .run import read_target
 from .scale import Scale
-from .spec import Limits, ModelSpec
 
 __all__ = ["TABLES", "choose_models", "read_limits", "read_models", "read_scale"]
 

@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ..errors import UsageError
-from .access import Access
-from .files import within_files
-from .placement import place
-from .replica import model_class, names_code
-from .spec import Limits, ModelSpec, device_name, is_name
-from .statistics import Statistics
+from .access.access import Access
+from .batching.replica import model_class, names_code
+from .model.spec import Limits, ModelSpec, device_name, is_name
+from .processes.files import within_files
+from .processes.placement import place
+from .shared.statistics import Statistics
 
 __all__ = ["check", "print_at_once", "read_target", "serve"]
 
@@ -79,11 +79,13 @@ def serve(
         UsageError: the port is taken, the versions of a model cannot be served together, or a file or class is not there.
         PytrtpluginsError: a model cannot be loaded.
     """
-    from .access_check import check_access, warn_of_access
-    from .local import LocalBackend  # here: asyncio and what builds on it are imported by no other command of pytrt
-    from .server import BACKLOG, bind, serve_app
-    from .supervisor import Supervisor
-    from .versions import check_versions
+    from .access.access_check import check_access, warn_of_access
+    from .backends.local import (
+        LocalBackend,  # here: asyncio and what builds on it are imported by no other command of pytrt
+    )
+    from .backends.versions import check_versions
+    from .processes.server import BACKLOG, bind, serve_app
+    from .processes.supervisor import Supervisor
 
     check_versions(specs)
     places = place(specs, engines, list(map(device_name, devices)))
@@ -129,9 +131,9 @@ def check(
     Raises:
         UsageError: the versions of a model cannot be served together, or a file or class is not there.
     """
-    from .access_check import check_access
-    from .defaults import target_file  # engines take longer to import than all else here
-    from .versions import check_versions
+    from .access.access_check import check_access
+    from .backends.versions import check_versions
+    from .model.defaults import target_file  # engines take longer to import than all else here
 
     check_versions(specs)
     place(specs, engines, list(map(device_name, devices)))

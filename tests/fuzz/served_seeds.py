@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pytrtplugins.serving.packing import pack, packed_bytes
-from pytrtplugins.serving.records import Kind, Record, write_record
+from pytrtplugins.serving.shared.packing import pack, packed_bytes
+from pytrtplugins.serving.shared.records import Kind, Record, write_record
 
 __all__ = ["served"]
 

@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from pytrtplugins.errors import RequestError
-from pytrtplugins.serving.board import Board
-from pytrtplugins.serving.model import Arrays
-from pytrtplugins.serving.packing import pack, packed_bytes, unpack
+from pytrtplugins.serving.model.model import Arrays
+from pytrtplugins.serving.model.signature import Signature
+from pytrtplugins.serving.model.spec import Limits
+from pytrtplugins.serving.model.tensors import TensorSpec
 from pytrtplugins.serving.protocol.call import Call
 from pytrtplugins.serving.protocol.grpc import read_message
 from pytrtplugins.serving.protocol.infer import Codec
 from pytrtplugins.serving.protocol.memory import Memory, read_place
 from pytrtplugins.serving.protocol.routes import read_json
-from pytrtplugins.serving.records import Reader
-from pytrtplugins.serving.signature import Signature
-from pytrtplugins.serving.spec import Limits
-from pytrtplugins.serving.tensors import TensorSpec
+from pytrtplugins.serving.shared.board import Board
+from pytrtplugins.serving.shared.packing import pack, packed_bytes, unpack
+from pytrtplugins.serving.shared.records import Reader
 from tests.fuzz.registry import target
 
 

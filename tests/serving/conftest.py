@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytrtplugins.serving import Limits, ModelSpec
-from pytrtplugins.serving.app import App
-from pytrtplugins.serving.local import LocalBackend
+from pytrtplugins.serving.backends.local import LocalBackend
+from pytrtplugins.serving.protocol.app import App
 from tests.serving.running import Certificates
 
 

@@ -10,14 +10,14 @@ import threading
 import numpy as np
 
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.control import Control
-from pytrtplugins.serving.engine_process import EngineProcess
-from pytrtplugins.serving.placement import Place
-from pytrtplugins.serving.records import Kind, Reader, Record, write_record
-from pytrtplugins.serving.remote import RemoteBackend
-from pytrtplugins.serving.signature import Signature
-from pytrtplugins.serving.slots import Block
-from pytrtplugins.serving.statistics import Counts
+from pytrtplugins.serving.backends.remote import RemoteBackend
+from pytrtplugins.serving.model.signature import Signature
+from pytrtplugins.serving.processes.engine_process import EngineProcess
+from pytrtplugins.serving.processes.placement import Place
+from pytrtplugins.serving.shared.control import Control
+from pytrtplugins.serving.shared.records import Kind, Reader, Record, write_record
+from pytrtplugins.serving.shared.slots import Block
+from pytrtplugins.serving.shared.statistics import Counts
 from tests.serving.conftest import spec
 from tests.serving.served import Double
 

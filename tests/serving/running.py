@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytrtplugins.serving.local import LocalBackend
-from pytrtplugins.serving.server import BACKLOG, bind, run_server
+from pytrtplugins.serving.backends.local import LocalBackend
+from pytrtplugins.serving.processes.server import BACKLOG, bind, run_server
 
 
 class Running:

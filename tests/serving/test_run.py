@@ -6,7 +6,7 @@ import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Limits, ModelSpec
-from pytrtplugins.serving.replica import Replica, model_class
+from pytrtplugins.serving.batching.replica import Replica, model_class
 from pytrtplugins.serving.run import check, read_target, serve
 
 

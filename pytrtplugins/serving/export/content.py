@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from ...errors import UsageError
 from ...utils.optional import require
 from ...version import __version__
-from ..replica import names_code
-from ..spec import ModelSpec
+from ..batching.replica import names_code
+from ..model.spec import ModelSpec
 from .deployment import Deployment
 
 __all__ = ["KEYS_FOLDER", "OPTIONS_OF_LIMITS", "READY", "USER", "Files", "command", "image_files", "yaml_text"]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
+from ..backends.versions import check_versions
+from ..model.spec import Limits, ModelSpec
 from ..scale import Scale
-from ..spec import Limits, ModelSpec
-from ..versions import check_versions
 
 __all__ = ["Deployment", "check_label"]
 

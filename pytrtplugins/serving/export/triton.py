@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...errors import UsageError
 from ...export.triton import export_triton
-from ..replica import names_code
-from ..spec import ModelSpec
+from ..batching.replica import names_code
+from ..model.spec import ModelSpec
 from .content import Files
 from .deployment import Deployment
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...errors import RequestError
 from ...utils.text_formats import shorten
-from ..spec import MAX_PRIORITY
-from ..tensors import TensorSpec
+from ..model.spec import MAX_PRIORITY
+from ..model.tensors import TensorSpec
 from .memory import Place, read_place
 
 __all__ = ["Call", "Given", "read_object", "read_outputs", "read_parameters"]

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import RequestError
-from ..signature import Signature
-from ..tensors import to_strings
+from ..model.signature import Signature
+from ..model.tensors import to_strings
 
 __all__ = ["classify"]
 

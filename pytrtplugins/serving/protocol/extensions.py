@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..spec import Limits
+from ..model.spec import Limits
 from .memory import Memory
 from .routes import empty_answer, make_route, read_json
 from .settings import log_settings, trace_settings

@@ -12,13 +12,13 @@ import numpy as np
 from ...errors import RequestError
 from ...utils.optional import require
 from ...version import __version__
-from ..backend import Backend
-from ..gate import Gate
-from ..model import Arrays
-from ..service import Service
-from ..spec import Limits
-from ..tensors import TensorSpec, datatype_of, to_bytes
-from ..tls import Tls
+from ..access.gate import Gate
+from ..access.tls import Tls
+from ..backends.backend import Backend
+from ..backends.service import Service
+from ..model.model import Arrays
+from ..model.spec import Limits
+from ..model.tensors import TensorSpec, datatype_of, to_bytes
 from .call import Call
 from .grpc_codes import status_code
 from .grpc_extensions import extension_methods

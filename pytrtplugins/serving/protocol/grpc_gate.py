@@ -7,9 +7,9 @@ from typing import Any
 
 from ...errors import RequestError
 from ...utils.optional import require
-from ..exchange import CURRENT, Exchange
-from ..gate import Gate
-from ..roles import grpc_role
+from ..access.exchange import CURRENT, Exchange
+from ..access.gate import Gate
+from ..access.roles import grpc_role
 from .grpc_codes import status_code
 
 __all__ = ["gate_interceptor"]

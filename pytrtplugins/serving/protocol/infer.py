@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from ...errors import RequestError
 from ...utils.text_formats import shorten
-from ..model import Arrays
-from ..signature import Signature
-from ..tensors import TensorSpec, datatype_of, to_bytes
+from ..model.model import Arrays
+from ..model.signature import Signature
+from ..model.tensors import TensorSpec, datatype_of, to_bytes
 from .call import Call, Given, read_object, read_outputs, read_parameters
 from .classes import classify
 from .memory import Memory, read_place

@@ -16,8 +16,8 @@ from typing import Any
 
 from ...errors import RequestError
 from ...utils.text_formats import shorten
-from ..board import Board
-from ..spec import Limits
+from ..model.spec import Limits
+from ..shared.board import Board
 from .cuda_memory import CudaMemory, CudaRegion, read_handle
 
 __all__ = ["Memory", "Place", "Region", "read_place"]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...utils.optional import require
-from ..backend import Backend
-from ..service import Service
-from ..statistics import BATCHES, BUCKETS_S
+from ..backends.backend import Backend
+from ..backends.service import Service
+from ..shared.statistics import BATCHES, BUCKETS_S
 from .gpu_metrics import gpus
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
-from ..service import Service
-from ..signature import Signature
-from ..tensors import TensorSpec
+from ..backends.service import Service
+from ..model.signature import Signature
+from ..model.tensors import TensorSpec
 
 __all__ = ["document", "page"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import FormatError, RequestError
 from ...utils.optional import require
 from ...utils.text_formats import parse_json, shorten
-from ..model import Request as ModelRequest
-from ..service import Service
+from ..backends.service import Service
+from ..model.model import Request as ModelRequest
 from ..urls import Budget, UrlFetcher
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ...errors import RequestError
 from ...utils.optional import require
 from ...version import __version__
-from ..backend import Backend
-from ..body import read_body
-from ..exchange import CURRENT, enter
-from ..model import Request as ModelRequest
-from ..service import Answer, Service
-from ..spec import Limits
+from ..access.exchange import CURRENT, enter
+from ..backends.backend import Backend
+from ..backends.service import Answer, Service
+from ..http.body import read_body
+from ..model.model import Request as ModelRequest
+from ..model.spec import Limits
 from ..urls import UrlFetcher
 from . import metrics, openapi
 from .photos import File, answer_all, read_form, read_urls

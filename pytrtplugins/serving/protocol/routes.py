@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from ...errors import RequestError
 from ...utils.optional import require
-from ..body import read_body
-from ..exchange import CURRENT
-from ..spec import Limits
+from ..access.exchange import CURRENT
+from ..http.body import read_body
+from ..model.spec import Limits
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ...errors import RequestError
 from ...utils.optional import require
 from ...version import __version__
-from ..backend import Backend
-from ..service import Service
-from ..spec import Limits
-from ..tensors import TensorSpec
+from ..backends.backend import Backend
+from ..backends.service import Service
+from ..model.spec import Limits
+from ..model.tensors import TensorSpec
 from .routes import empty_answer, json_answer, make_route, read_json
 from .settings import trace_settings
 

@@ -8,9 +8,9 @@ from typing import Any
 from ...errors import UsageError
 from ...utils.optional import require
 from ...utils.user_module import import_user_module
-from ..app import App
+from ..model.spec import Limits, ModelSpec
+from ..protocol.app import App
 from ..scale import Scale
-from ..spec import Limits, ModelSpec
 from .chain import ChainBackend, Engines, check_chain
 from .replica import ReplicaBackend
 

@@ -11,13 +11,13 @@ from typing import Any
 from ...errors import RequestError, UsageError
 from ...utils.optional import require
 from ...utils.prefetch import threads_for_files
-from ..model import Arrays
-from ..queue import Item
-from ..service import Service
-from ..signature import Signature
-from ..spec import Limits, ModelSpec
-from ..statistics import Counts
-from ..versions import Services
+from ..backends.service import Service
+from ..backends.versions import Services
+from ..batching.queue import Item
+from ..model.model import Arrays
+from ..model.signature import Signature
+from ..model.spec import Limits, ModelSpec
+from ..shared.statistics import Counts
 from .replica import Fixed, ReplicaBackend
 
 __all__ = ["ChainBackend", "Engines", "check_chain"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import RequestError
-from ..local import LocalBackend
+from ..backends.local import LocalBackend
 
 __all__ = ["Fixed", "ReplicaBackend"]
 

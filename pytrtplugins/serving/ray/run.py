@@ -16,11 +16,11 @@ from typing import Any
 
 from ...errors import UsageError
 from ...utils.optional import require
-from ..replica import names_code
+from ..backends.versions import check_versions
+from ..batching.replica import names_code
+from ..model.spec import Limits, ModelSpec
 from ..run import print_at_once
 from ..scale import Scale
-from ..spec import Limits, ModelSpec
-from ..versions import check_versions
 from .application import NAME, application
 
 __all__ = ["INGRESS", "absolute", "apply_settings", "last_error", "serve_on_ray"]

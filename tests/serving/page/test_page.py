@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.access import Access
-from pytrtplugins.serving.keys import add_key
+from pytrtplugins.serving.access.access import Access
+from pytrtplugins.serving.access.keys import add_key
 from pytrtplugins.vision import class_color
 from tests.serving.conftest import spec
 from tests.serving.running import running

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.board import Board
+from pytrtplugins.serving.shared.board import Board
 from tests.serving.conftest import Client, spec
 from tests.serving.running import running
 

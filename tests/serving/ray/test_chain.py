@@ -11,7 +11,7 @@ import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Limits, ModelSpec
-from pytrtplugins.serving.app import App
+from pytrtplugins.serving.protocol.app import App
 from pytrtplugins.serving.ray.chain import ChainBackend, Engines, check_chain
 from tests.serving.conftest import Client, spec
 

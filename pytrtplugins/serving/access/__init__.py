@@ -1,0 +1,1 @@
+"""Who may use a server, and what is recorded of requests."""

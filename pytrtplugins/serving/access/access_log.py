@@ -1,0 +1,131 @@
+"""The log of requests: a line for each, as JSON or for people."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import logging.handlers
+import time
+from contextlib import suppress
+from typing import Any, Literal
+
+from ...errors import UsageError
+from .exchange import Exchange
+
+__all__ = ["AccessLog"]
+
+_log = logging.getLogger(__name__)
+_LONGEST_PATH = 1024
+_ENCODE = json.JSONEncoder(separators=(",", ":")).encode  # ASCII: no character of a client's begins a line
+
+
+class AccessLog:
+    """A log of requests. Several processes may have the same file: each line is written at once, behind the others.
+
+    Args:
+        path: Of the file, which is opened anew once it was renamed, as programs that rotate logs do; ``-``: standard error.
+        form: Of a line.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+
+    def __init__(self, path: str, form: Literal["json", "plain"] = "json") -> None:
+        self._record = logging.makeLogRecord({})  # one for all lines: to make one takes as long as to write it
+        self._write = _ENCODE if form == "json" else _plain
+        try:
+            self._handler: logging.Handler = _ErrorStream() if path == "-" else _File(path, encoding="ascii")
+        except OSError as error:
+            raise UsageError(
+                f"{path}: cannot be written: {(error.strerror or str(error)).lower()}", path=path
+            ) from None
+
+    def record(self, exchange: Exchange) -> None:
+        """Write the line of a request that has ended."""
+        self._record.msg = self._write(_fields(exchange))
+        self._handler.handle(self._record)
+
+    def close(self) -> None:
+        """Close the file."""
+        with suppress(OSError):  # what could not be written
+            self._handler.close()
+
+
+def _fields(exchange: Exchange) -> dict[str, Any]:
+    seconds, rest = divmod(exchange.time_ns, 10**9)
+    found: dict[str, Any] = {
+        "time": f"{_second(seconds)}.{rest // 1000:06}Z",
+        "id": exchange.id,
+        "client": exchange.client,
+        "protocol": exchange.protocol,
+        "method": exchange.method,
+        "path": exchange.path[:_LONGEST_PATH],
+        "status": exchange.status,
+        "received": exchange.received,
+        "sent": exchange.sent,
+        "total_ms": _milliseconds(time.monotonic() - exchange.began),
+    }
+    if exchange.key is not None:
+        found["key"] = exchange.key.name
+    if exchange.model:
+        found["model"] = exchange.model
+    if exchange.requests:
+        found["requests"] = exchange.requests
+    spent: dict[str, float] = {}
+    for stage, _, took in exchange.stages:
+        spent[stage] = spent.get(stage, 0.0) + took
+    for stage, took in spent.items():
+        found[f"{stage}_ms"] = _milliseconds(took)
+    if exchange.trace:
+        found["trace"] = exchange.trace
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+def _plain(found: dict[str, Any]) -> str:
+    """Time, client, key, what was asked, status; then names with values, the client's id last."""
+    asked = _ENCODE(f"{found['method']} {found['path']}")
+    said = [f"{name.removesuffix('_ms')}={value}{'ms' * name.endswith('_ms')}" for name, value in found.items()]
+    rest = [each for each in said if each.partition("=")[0] in _NAMED]
+    return " ".join(
+        [
+            found["time"],
+            found["client"] or "-",
+            found.get("key", "-"),
+            asked,
+            str(found["status"]),
+            *rest,
+            f"id={found['id']}",
+        ]
+    )
+
+
+_NAMED = ("model", "received", "sent", "preprocess", "queue", "compute", "postprocess", "total", "requests", "trace")
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(1000 * seconds, 3)
+
+
+class _Once(logging.Handler):
+    """A part of a handler: it says once that lines cannot be written, such as where the disk is full; requests go on."""
+
+    _failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not self._failed:
+            self._failed = True
+            _log.exception("the access log cannot be written; requests are answered all the same")
+
+
+class _File(_Once, logging.handlers.WatchedFileHandler):
+    """A file."""
+
+
+class _ErrorStream(_Once, logging.StreamHandler):  # type: ignore[type-arg]  # it takes none in Python 3.10
+    """Standard error."""

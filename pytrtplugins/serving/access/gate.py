@@ -1,0 +1,134 @@
+"""What requests pass on their way to the models where keys, a log or traces are on; without these there is no gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any, Protocol
+
+from ...errors import RequestError
+from ..http.answers import send_error
+from ..http.body import Receive, Scope, Send
+from ..http.whole import in_messages
+from ..shared.meter import Meter
+from .access import Access
+from .access_log import AccessLog
+from .exchange import CURRENT, Exchange
+from .keys import Keyring
+from .roles import http_role
+from .trace import Tracer
+
+__all__ = ["Gate", "Recorder"]
+
+Application = Callable[[Scope, Receive, Send], Any]
+
+
+class Recorder(Protocol):
+    """What takes exchanges that have ended: a log, traces."""
+
+    def record(self, exchange: Exchange) -> None:
+        """Take one."""
+
+    def close(self) -> None:
+        """Hand on what is still here."""
+
+
+class Gate:
+    """Looks at keys, and records exchanges.
+
+    Args:
+        keys: Those that clients must have; None: none.
+        recorders: Take exchanges that have ended, in this order.
+    """
+
+    def __init__(self, keys: Keyring | None, recorders: Sequence[Recorder] = ()) -> None:
+        self.keys, self._recorders = keys, recorders
+
+    @classmethod
+    def of(cls, access: Access, meter: Meter | None = None) -> Gate | None:
+        """The gate that the settings ask for; None: none.
+
+        Raises:
+            PytrtpluginsError: a file that they name is missing, or is not what it should be.
+        """
+        keys = Keyring(access.keys, meter) if access.keys else None
+        log = AccessLog(access.access_log, access.access_log_form) if access.access_log else None
+        recorders: list[Recorder] = [each for each in (Tracer.of(access), log) if each is not None]
+        return cls(keys, recorders) if keys or recorders else None
+
+    def enter(self, exchange: Exchange, role: str | None) -> None:
+        """Let a request in; `leave` follows in any case.
+
+        Args:
+            exchange: The request.
+            role: What its key must have; None: it needs no key.
+
+        Raises:
+            RequestError: it has no key (401), one that does not allow this (403), or one that is used too much (429).
+        """
+        if self.keys is not None and role is not None:
+            exchange.key = self.keys.find(exchange.headers)
+            self.keys.take(exchange.key, role)
+            exchange.admitted = True
+
+    def leave(self, exchange: Exchange) -> None:
+        """Record an exchange that has ended."""
+        if self.keys is not None and exchange.key is not None and exchange.admitted:
+            self.keys.give_back(exchange.key)
+        for each in self._recorders:
+            each.record(exchange)
+
+    def close(self) -> None:
+        """Hand on what is still here."""
+        for each in self._recorders:
+            each.close()
+
+    def before(self, app: Application) -> Application:
+        """An application behind this gate."""
+
+        async def gated(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            exchange = _of_http(scope)
+            token = CURRENT.set(exchange)
+            try:
+                answer = _answering(exchange, send)
+                try:
+                    self.enter(exchange, http_role(scope["path"]))
+                except RequestError as error:
+                    await send_error(answer, error)
+                else:
+                    await app(in_messages(scope), _counting(exchange, receive), answer)
+            finally:
+                CURRENT.reset(token)
+                self.leave(exchange)
+
+        return gated
+
+
+def _of_http(scope: Scope) -> Exchange:
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    client = scope.get("client")
+    return Exchange("http", scope["method"], scope["path"], headers, client[0] if client else "")
+
+
+def _counting(exchange: Exchange, receive: Receive) -> Receive:
+    async def counted() -> MutableMapping[str, Any]:
+        message = await receive()
+        exchange.received += len(message.get("body", b""))
+        return message
+
+    return counted
+
+
+def _answering(exchange: Exchange, send: Send) -> Send:
+    async def answering(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            exchange.status = message["status"]
+            others = [each for each in message.get("headers", ()) if each[0] != b"x-request-id"]
+            message = {**message, "headers": [*others, (b"x-request-id", exchange.id.encode())]}
+        else:
+            exchange.sent += len(message.get("body", b""))
+        await send(message)
+
+    return answering

@@ -1,0 +1,37 @@
+"""What is behind the network code."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..shared.statistics import Processes
+from .versions import Services
+
+__all__ = ["Backend"]
+
+
+class Backend(Protocol):
+    """What loads models and computes requests: in this process, or in others."""
+
+    services: Services
+    processes: Processes
+
+    async def start(self) -> None:
+        """Load all models.
+
+        Raises:
+            PytrtpluginsError: one cannot be loaded.
+        """
+
+    async def load(self, name: str) -> None:
+        """Load the versions of a model anew; those that served until now answer what they took.
+
+        Raises:
+            RequestError: one cannot be loaded; what served until now stays.
+        """
+
+    async def unload(self, name: str) -> None:
+        """Answer what waits for a model, then release all its versions."""
+
+    async def stop(self) -> None:
+        """Answer what waits, and release all models."""

@@ -1,0 +1,121 @@
+"""Models in the process of the network code: for few cores, and for breakpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from ...errors import PytrtpluginsError, RequestError
+from ...utils.prefetch import threads_for_files
+from ..batching.queue import Item
+from ..batching.replica import Replica
+from ..model.spec import Limits, ModelSpec
+from ..shared.statistics import Counts
+from .service import Service
+from .versions import Services
+
+__all__ = ["LocalBackend"]
+
+_LOST = "it cannot compute any more until the server is started again; with pytrt serve --cpu 1 that happens by itself"
+
+
+class LocalBackend:
+    """Models in this process, each with a thread.
+
+    Args:
+        specs: What is served.
+        limits: Of requests.
+        device: The engine's own name for a device; None: its default.
+    """
+
+    def __init__(self, specs: Sequence[ModelSpec], limits: Limits, device: str | None = None) -> None:
+        self._device = device
+        workers = threads_for_files()
+        self._threads = ThreadPoolExecutor(workers, "request")
+        self._replicas: list[Replica | None] = [None] * len(specs)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        counts = Counts(len(specs))
+        self.processes = counts.processes
+        self.services = Services(
+            Service(spec, partial(self._submit, number), self._threads, workers, limits, counts.statistics[number])
+            for number, spec in enumerate(specs)
+        )
+
+    async def start(self) -> None:
+        """Load all models.
+
+        Raises:
+            PytrtpluginsError: one cannot be loaded.
+        """
+        self._loop = asyncio.get_running_loop()
+        for number in range(len(self._replicas)):
+            await self._open(number)
+
+    async def load(self, name: str) -> None:
+        """Load the versions of a model anew; those that served until now answer what they took.
+
+        Raises:
+            RequestError: one cannot be loaded; what served until now stays.
+        """
+        try:
+            for number in self.services.numbers(name):
+                await self._open(number)
+        except PytrtpluginsError as error:
+            raise RequestError(f"model {name!r}: {error}", status=400) from None
+
+    async def unload(self, name: str) -> None:
+        """Answer what waits for a model, then release all its versions."""
+        await self._close(name)
+
+    def stopped(self) -> list[str]:
+        """Names of models whose thread has ended, though they should serve, or that cannot compute any more."""
+        return [
+            each.name
+            for each, replica in zip(self.services.every, self._replicas, strict=True)
+            if replica is not None and (each.reason == _LOST or replica.batcher.join(0))
+        ]
+
+    async def _close(self, name: str) -> None:
+        for number in self.services.numbers(name):
+            self.services.every[number].closed("UNAVAILABLE", "unloaded")
+            replica, self._replicas[number] = self._replicas[number], None
+            if replica is not None:
+                await asyncio.to_thread(replica.close)
+
+    async def stop(self) -> None:
+        """Answer what waits, and release all models."""
+        for name in self.services:
+            await self._close(name)
+        self._threads.shutdown(wait=False)
+
+    async def _open(self, number: int) -> None:
+        """Load a version; it takes requests from then on, and the one that did until now answers what it took."""
+        service = self.services.every[number]
+        watch, lost = service.statistics.waits, partial(self._lost, service)
+        replica = await asyncio.to_thread(Replica, service.spec, self._device, self._deliver, watch, lost)
+        old, self._replicas[number] = self._replicas[number], replica
+        service.opened(replica.signature)
+        if old is not None:
+            await asyncio.to_thread(old.close)
+
+    def _lost(self, service: Service) -> None:
+        """Take no more requests for a model that cannot compute any more: only another process could."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(service.closed, "UNAVAILABLE", _LOST)
+
+    def _submit(self, number: int, item: Item) -> None:
+        replica = self._replicas[number]
+        assert replica is not None  # else the service is closed
+        replica.queue.put(item)
+
+    def _deliver(self, items: list[Item]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_resolve, items)
+
+
+def _resolve(items: list[Item]) -> None:
+    for item in items:
+        if not item.token.done():
+            item.token.set_result(None)

@@ -1,0 +1,325 @@
+"""Models in engine processes, as a CPU process sees them: slots, streams, and requests that are sent again when a process dies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from ...errors import FormatError, RequestError, UsageError
+from ...utils.prefetch import threads_for_files
+from ..batching.queue import Item
+from ..model.signature import Signature
+from ..model.spec import Limits, ModelSpec
+from ..shared.control import Control
+from ..shared.packing import pack, packed_bytes, unpack
+from ..shared.records import Kind, Reader, Record, write_record
+from ..shared.slots import Block, Slots
+from ..shared.statistics import Counts
+from .service import Service
+from .versions import Services
+
+__all__ = ["RemoteBackend"]
+
+_FEWEST_THREADS = 2
+_log = logging.getLogger(__name__)
+_ROOM = 4096  # bytes for an answer, where nothing is known of it yet
+_TIMES_AGAIN = 2  # after a process died while it computed a request; once after it hung
+_MOST_DEATHS = 20  # of processes in which a request waited
+_WITHOUT_ENGINE_S = 60.0
+_ALIGNED = 64
+
+
+class _Call:
+    """A request that has a slot."""
+
+    __slots__ = ("again", "deaths", "first", "generation", "item", "length", "link", "model", "room", "timer", "units")
+
+    def __init__(self, item: Item, model: int) -> None:
+        self.item, self.model = item, model
+        self.first = self.units = self.generation = self.length = self.room = self.again = self.deaths = 0
+        self.link: _Link | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class _Link(asyncio.Protocol):
+    """The stream to an engine process; what is sent in one turn of the loop goes together."""
+
+    def __init__(self, backend: RemoteBackend, loop: asyncio.AbstractEventLoop, index: int, hangs: int) -> None:
+        self.index, self.hangs = index, hangs  # of the process, and how often it hung until now
+        self._backend, self._loop, self._reader = backend, loop, Reader()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: list[bytes] = []
+        self.calls: dict[int, _Call] = {}
+        self.ready: set[int] = set()
+
+    @property
+    def tries(self) -> bool:
+        """Whether it has a request that was in a process that died: one at a time, so that none dies with another that is to blame."""
+        return any(call.again for call in self.calls.values())
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # a stream has one that writes
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for record, found in self._reader.feed(data):
+                self._backend._heard(self, record, found)
+        except FormatError:
+            assert self._transport is not None
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._backend._lost(self)
+
+    def send(self, data: bytes) -> None:
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting.append(data)
+
+    def _flush(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(self._waiting))
+        self._waiting.clear()
+
+
+class RemoteBackend:
+    """Models in engine processes.
+
+    Args:
+        specs: The models, in the order of their numbers.
+        limits: Of requests.
+        block: Memory of this process, which the engine processes have too.
+        counts: Of this server.
+        control: To the supervisor, which hands over streams to engine processes.
+        processes: CPU processes of the server: they share the cores.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ModelSpec],
+        limits: Limits,
+        block: Block,
+        counts: Counts,
+        control: Control,
+        processes: int = 1,
+    ) -> None:
+        workers = max(_FEWEST_THREADS, -(-threads_for_files() // processes))
+        self._threads = ThreadPoolExecutor(workers, "request")
+        self._control, self._slots = control, Slots(block, len(specs))
+        self.processes, self._signs = counts.processes, counts.signs
+        self._room = [_ROOM] * len(specs)
+        self._links: list[_Link] = []
+        self._parked: list[_Call] = []
+        self._heard_of_all = asyncio.Event()
+        self._told: dict[tuple[_Link, int], asyncio.Future[str]] = {}  # by the generation of the change
+        self._changes = 0
+        self._changing = asyncio.Lock()
+        self.services = Services(
+            Service(spec, partial(self._submit, number), self._threads, workers, limits, counts.statistics[number])
+            for number, spec in enumerate(specs)
+        )
+
+    async def start(self) -> None:
+        """Begin to take streams to engine processes; models are ready once one of these says so."""
+        self._loop = asyncio.get_running_loop()
+
+    async def heard_of_all(self) -> None:
+        """Wait until engine processes have said of each model whether they have it; not longer than a start takes."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._heard_of_all.wait(), _WITHOUT_ENGINE_S)
+
+    async def join(self, sock: Any, index: int = 0) -> None:
+        """Use an engine process."""
+        await self._loop.create_unix_connection(partial(self._link, index), sock=sock)
+
+    async def load(self, name: str) -> None:
+        """Load the versions of a model anew, in one engine process after the other; what served until then answers what it took.
+
+        Raises:
+            RequestError: one of them cannot load it; what served stays there, and in the processes that would have followed.
+        """
+        for number in self.services.numbers(name):
+            await self._change(Kind.LOAD, number)
+
+    async def unload(self, name: str) -> None:
+        """Answer what waits for a model, then release all its versions in all engine processes."""
+        for number in self.services.numbers(name):
+            self.services.every[number].closed("UNAVAILABLE", "unloaded")
+            await self._change(Kind.UNLOAD, number)
+
+    async def stop(self) -> None:
+        """Release the threads."""
+        self._threads.shutdown(wait=False)
+
+    def _link(self, index: int) -> _Link:
+        made = _Link(self, self._loop, index, self._signs.ended(index))
+        self._links.append(made)
+        return made
+
+    async def _change(self, kind: int, number: int) -> None:
+        async with self._changing:
+            if not self._links:
+                raise RequestError("there is no engine process", status=503, retry_after=1)
+            for link in list(self._links):
+                if link not in self._links:  # it died, and the process that replaces it loads all models anyway
+                    continue
+                self._changes += 1
+                future = self._told[link, self._changes] = self._loop.create_future()
+                link.send(write_record(Record(kind, number, generation=self._changes)))
+                reason = await future
+                if reason:
+                    raise RequestError(f"model {self.services.every[number].name!r}: {reason}", status=400)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def _submit(self, number: int, item: Item) -> None:
+        if self.services.every[number].spec.shadow and 2 * self._slots.free < self._slots.block.units:
+            raise RequestError("half of the memory for requests is in use: there is no room for copies", status=429)
+        self._place(_Call(item, number))
+
+    def _place(self, call: _Call) -> None:
+        """Give a request a slot, and send it.
+
+        Raises:
+            RequestError: there is no memory for it.
+        """
+        size = packed_bytes(call.item.arrays)
+        begin = -(-size // _ALIGNED) * _ALIGNED
+        call.room = self._room[call.model]
+        call.first, call.units, call.generation = self._slots.take(begin + call.room, call.model)
+        call.length = pack(call.item.arrays, self._slots.block.part(call.first, 0, begin))
+        self._send(call)
+
+    def _send(self, call: _Call) -> None:
+        able = [link for link in self._links if call.model in link.ready and not (call.again and link.tries)]
+        if not able:
+            self._parked.append(call)
+            call.timer = self._loop.call_later(_WITHOUT_ENGINE_S, self._give_up, call)
+            return
+        link = able[0] if len(able) == 1 else min(able, key=lambda each: len(each.calls))
+        call.link, link.calls[call.first] = link, call
+        item = call.item
+        extra = item.priority << 1 | (call.again > 0)  # what was in a process that died is computed alone from then on
+        record = Record(
+            Kind.REQUEST,
+            call.model,
+            0,
+            call.first,
+            call.generation,
+            call.length,
+            call.room,
+            extra,
+            item.deadline or 0.0,
+        )
+        link.send(write_record(record))
+
+    def _send_parked(self) -> None:
+        parked, self._parked = self._parked, []
+        for call in parked:
+            if call.timer is not None:
+                call.timer.cancel()
+            self._send(call)
+
+    def _give_up(self, call: _Call) -> None:
+        self._parked.remove(call)
+        self._fail(call, RequestError("no engine process has the model", status=503, retry_after=1))
+
+    def _fail(self, call: _Call, error: RequestError) -> None:
+        self._slots.give_back(call.first, call.units, call.model)
+        call.item.error = error
+        _resolve(call.item)
+
+    # -- what engine processes say -----------------------------------------------------------------------------------
+
+    def _heard(self, link: _Link, record: Record, data: Any) -> None:
+        if record.kind == Kind.STATE:
+            self._changed(link, record, data)
+            return
+        call = link.calls.get(record.slot)
+        if record.kind != Kind.ANSWER or call is None or call.generation != record.generation:
+            return
+        del link.calls[record.slot]
+        if call.again and self._parked:
+            self._loop.call_soon(self._send_parked)
+        begin = -(-call.length // _ALIGNED) * _ALIGNED
+        item = call.item
+        try:
+            if record.status == 413:  # the answer is larger than any before
+                self._room[call.model] = max(self._room[call.model], record.length)
+                self._slots.give_back(call.first, call.units, call.model)
+                self._place(call)
+                return
+            answer = self._slots.block.part(call.first, begin, min(record.length, call.room))
+            if record.status:
+                retry_after = 1 if record.status in (429, 503) else None
+                text = bytes(answer).decode("utf-8", "replace")
+                item.error = RequestError(text, status=record.status, retry_after=retry_after)
+            else:
+                item.outputs = {name: array.copy() for name, array in unpack(answer).items()}
+                item.leads, item.batch_rows = record.room > 0, record.room
+                item.queued_s, item.computed_s = record.extra * 1e-6, record.time
+        except RequestError as error:
+            item.error = error
+            _resolve(item)
+            return
+        except FormatError as error:
+            item.error = RequestError(str(error), status=500)
+        self._slots.give_back(call.first, call.units, call.model)
+        _resolve(item)
+
+    def _changed(self, link: _Link, record: Record, data: dict[str, Any]) -> None:
+        """Learn which models an engine process has."""
+        number, service = record.model, self.services.every[record.model]
+        future = self._told.pop((link, record.generation), None)
+        if future is not None and not future.done():
+            future.set_result(data["reason"])
+        if data["signature"] is None:
+            link.ready.discard(number)
+            if not any(number in each.ready for each in self._links):
+                service.closed("UNAVAILABLE", "unloaded")
+                self._look_whether_all()
+            return
+        link.ready.add(number)
+        signature = Signature.from_json(data["signature"])
+        if not service.ready or service.signature != signature:
+            try:
+                service.opened(signature)
+            except UsageError as error:  # it cannot be made here, though an engine process has it
+                service.closed("UNAVAILABLE", str(error).partition("\n")[0])
+                _log.error("%s", error)
+            self._look_whether_all()
+        self._send_parked()
+
+    def _look_whether_all(self) -> None:
+        if all(service.state != "LOADING" for service in self.services.every):
+            self._heard_of_all.set()
+
+    def _lost(self, link: _Link) -> None:
+        """Send again what an engine process had when it died."""
+        self._links.remove(link)
+        for key in [key for key in self._told if key[0] is link]:
+            self._told.pop(key).set_result("")
+        hung = self._signs.ended(link.index) != link.hangs
+        for call in list(link.calls.values()):
+            call.deaths += 1
+            if self._slots.block.has_begun(call.first):  # what only waited is not to blame
+                call.again += _TIMES_AGAIN if hung else 1
+                self._slots.block.begin(call.first, 0)
+            if self.services.every[call.model].spec.shadow:  # it may be what ends processes, and nobody waits for it
+                self._fail(call, RequestError("the engine process died while it computed this copy", status=500))
+            elif call.again > _TIMES_AGAIN or call.deaths > _MOST_DEATHS:
+                text = f"the engine process {'hung' if hung else 'died'} {call.deaths} times while it computed this request"
+                self._fail(call, RequestError(text, status=500))
+            else:
+                self._send(call)
+        link.calls.clear()
+
+
+def _resolve(item: Item) -> None:
+    if not item.token.done():
+        item.token.set_result(None)

@@ -1,0 +1,285 @@
+"""A version of a model as the network code sees it: whether it is ready, what it takes, and how a request is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...errors import RequestError, UsageError
+from ..access.exchange import CURRENT
+from ..batching.batcher import failure
+from ..batching.queue import Item
+from ..batching.replica import front_model
+from ..model.model import Arrays, Model, Request
+from ..model.signature import Signature
+from ..model.spec import Limits, ModelSpec
+from ..shared.statistics import Statistics
+
+__all__ = ["Answer", "Service", "Submit"]
+
+
+class Submit(Protocol):
+    """What takes a request to where it is computed; the future in its ``token`` is set once that is done."""
+
+    def __call__(self, item: Item, /) -> None:
+        """Take it.
+
+        Raises:
+            RequestError: there is no room, or nobody to compute it.
+        """
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a request over plain HTTP.
+
+    Attributes:
+        value: What `Model.postprocess` returned.
+        stages: Seconds of each stage that the request went through, in their order.
+    """
+
+    value: Any
+    stages: dict[str, float]
+
+
+class Service:
+    """A version of a model as the network code sees it.
+
+    Args:
+        spec: What is served.
+        submit: Takes requests to where they are computed.
+        threads: Where `Model.preprocess` and `Model.postprocess` run.
+        workers: How many threads these are.
+        limits: Of requests.
+        statistics: Where requests are counted.
+
+    Attributes:
+        versions: Of its model, the oldest first; its own is among them.
+        shadows: Versions of its model that get a copy of each request.
+        state: ``READY``, ``LOADING`` or ``UNAVAILABLE``.
+        reason: Why it is not ready.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        submit: Submit,
+        threads: Executor,
+        workers: int,
+        limits: Limits,
+        statistics: Statistics,
+    ) -> None:
+        self.spec, self.limits, self.statistics = spec, limits, statistics
+        self.versions: tuple[str, ...] = (spec.version,)
+        self.shadows: tuple[Service, ...] = ()
+        self._copies = 0
+        self.state, self.reason = "LOADING", ""
+        self._submit, self._threads, self._workers = submit, threads, workers
+        self._decoding = 0  # requests in `preprocess` whose files the CPU decodes
+        self._turns = asyncio.Semaphore(
+            workers
+        )  # so that a flood of requests leaves the threads to other models in turn
+        self._signature: Signature | None = None
+        self._front: Model | None = None
+
+    @property
+    def name(self) -> str:
+        """In addresses."""
+        return self.spec.name
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes requests."""
+        return self.state == "READY"
+
+    @property
+    def signature(self) -> Signature:
+        """What it takes and gives.
+
+        Raises:
+            RequestError: the model is not ready (503 while it loads, 404 once it is unloaded).
+        """
+        if self._signature is None or self.state != "READY":
+            loading = self.state == "LOADING"
+            raise RequestError(
+                f"model {self.name!r} is not ready: {self.reason or self.state.lower()}",
+                status=503 if loading else 404,
+                retry_after=1 if loading else None,
+            )
+        return self._signature
+
+    def opened(self, signature: Signature) -> None:
+        """Take requests from now on."""
+        self._front = front_model(self.spec, signature)
+        self._signature, self.state, self.reason = signature, "READY", ""
+
+    def closed(self, state: str, reason: str) -> None:
+        """Take no requests from now on."""
+        self.state, self.reason = state, reason
+
+    async def infer(self, arrays: Arrays, priority: int = 0, timeout_s: float | None = None) -> Item:
+        """Compute outputs for inputs that fit the signature, or for files that stand for them.
+
+        Raises:
+            RequestError: they do not fit together, the server is too busy, the time is over, or the model failed.
+        """
+        deadline, file = None if timeout_s is None else time.monotonic() + timeout_s, self.signature.file
+        if file is not None and arrays.keys() == {file.name} and arrays[file.name].dtype.kind == "O":
+            return await self._infer_files(arrays[file.name].tolist(), priority, deadline)
+        return await self._infer(arrays, priority, deadline)
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer a request over plain HTTP: preprocess, predict, postprocess.
+
+        Raises:
+            RequestError: one of them failed.
+        """
+        stages = dict.fromkeys(("preprocess", "queue", "compute", "postprocess"), 0.0)
+        item, on_device = await self._computed(request, stages)
+        started = time.perf_counter()
+        value = await self._in_thread("postprocess", item.outputs, request)
+        stages["postprocess"] = time.perf_counter() - started
+        self.statistics.answered(stages["preprocess"], stages["postprocess"], on_device)
+        return Answer(value, stages)
+
+    async def _infer(self, arrays: Arrays, priority: int = 0, deadline: float | None = None) -> Item:
+        signature, started = self.signature, time.monotonic()
+        item = self._begin(arrays, signature, priority, deadline)
+        for shadow in self.shadows:
+            shadow.copy(arrays, signature)
+        try:
+            await item.token
+        except asyncio.CancelledError:
+            self.statistics.ended()
+            raise
+        self._end(item, started)
+        exchange = CURRENT.get()
+        if exchange is not None:
+            exchange.computed(item, started)
+        return item
+
+    def copy(self, arrays: Arrays, signature: Signature) -> None:
+        """Compute a copy of a request that another version took, and throw the answer away; it is dropped where there is no room."""
+        own = self._signature
+        if not self.ready or own is None:
+            self.statistics.failed(503)
+        elif (signature.inputs, signature.decodes) != (own.inputs, own.decodes):
+            self.statistics.failed(400)
+        elif self._copies >= self.spec.queue:
+            self.statistics.failed(429)
+        else:
+            with suppress(RequestError):  # it is counted
+                item = self._begin(arrays, own)
+                self._copies += 1
+                item.token.add_done_callback(partial(self._copied, item, time.monotonic()))
+
+    def _copied(self, item: Item, started: float, future: Any) -> None:
+        self._copies -= 1
+        with suppress(RequestError):  # it is counted
+            self._end(item, started)
+
+    def _begin(self, arrays: Arrays, signature: Signature, priority: int = 0, deadline: float | None = None) -> Item:
+        """Hand a request over; `_end` must follow once its future is set.
+
+        Raises:
+            RequestError: its inputs do not fit together, or there is no room.
+        """
+        self.statistics.began()
+        try:
+            rows = signature.rows(arrays)
+            future = asyncio.get_running_loop().create_future()
+            item = Item(arrays, rows, signature.key(arrays), priority or self.spec.priority, deadline, future)
+            self._submit(item)
+            return item
+        except UsageError as error:
+            told = RequestError(str(error), status=400)
+        except RequestError as error:
+            told = error
+        self.statistics.ended()
+        self.statistics.failed(told.status)
+        raise told
+
+    def _end(self, item: Item, started: float) -> None:
+        """Count a request that is done.
+
+        Raises:
+            RequestError: it failed.
+        """
+        self.statistics.ended()
+        if item.error is not None:
+            self.statistics.failed(item.error.status if isinstance(item.error, RequestError) else 500)
+            raise item.error
+        batch_rows = item.batch_rows if item.leads else 0
+        self.statistics.succeeded(item.rows, batch_rows, time.monotonic() - started, item.queued_s, item.computed_s)
+
+    async def _infer_files(self, files: list[bytes], priority: int, deadline: float | None) -> Item:
+        """Preprocess files, and compute outputs for them together."""
+        joined, started, on_device = self.signature.joined, time.perf_counter(), False
+        if (len(files) != 1 and not joined) or not files:
+            raise RequestError(f"expected {'files' if joined else 'one file'}, found {len(files)}")
+        requests = [Request(data, max_image_bytes=self.limits.image_bytes) for data in files]
+        stages = dict.fromkeys(("preprocess", "queue", "compute"), 0.0)
+        if len(requests) == 1:
+            item, on_device = await self._computed(requests[0], stages, priority, deadline)
+        else:
+            parts = await asyncio.gather(*map(self._preprocessed, requests))
+            stages["preprocess"] = time.perf_counter() - started
+            item = await self._infer(
+                {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, priority, deadline
+            )
+        self.statistics.answered(stages["preprocess"], 0.0, on_device)
+        return item
+
+    async def _computed(
+        self, request: Request, stages: dict[str, float], priority: int = 0, deadline: float | None = None
+    ) -> tuple[Item, bool]:
+        """Preprocess and predict; whether the engine's device decoded the file. Adds to the seconds of the stages."""
+        encoded = self.signature.decodes and (self.spec.decode == "gpu" or self._decoding >= self._workers)
+        while True:
+            started = time.perf_counter()
+            arrays = await self._preprocessed(replace(request, encoded=encoded))
+            stages["preprocess"] += time.perf_counter() - started
+            item = await self._infer(arrays, priority, deadline)
+            stages["queue"] += item.queued_s
+            stages["compute"] += item.computed_s
+            if item.outputs or not encoded:
+                return item, encoded and "jpeg" in arrays
+            encoded = False  # the device cannot decode the file
+
+    async def _preprocessed(self, request: Request) -> Arrays:
+        on_cpu = not request.encoded
+        if self._decoding >= self._workers + self.spec.queue:
+            self.statistics.failed(429)
+            text = f"{self.spec.queue} requests wait for preprocess already, as many as may wait"
+            raise RequestError(text, status=429, retry_after=1)
+        self._decoding += on_cpu
+        try:
+            async with self._turns:
+                arrays: Arrays = await self._in_thread("preprocess", request)
+        finally:
+            self._decoding -= on_cpu
+        return arrays
+
+    async def _in_thread(self, method: str, *arguments: Any) -> Any:
+        assert self._front is not None  # a model that has a signature has one
+        loop, started = asyncio.get_running_loop(), time.monotonic()
+        found = await loop.run_in_executor(self._threads, self._run, self._front, method, *arguments)
+        exchange = CURRENT.get()
+        if exchange is not None:
+            exchange.did(method, started, time.monotonic())
+        return found
+
+    def _run(self, front: Model, method: str, *arguments: Any) -> Any:
+        try:
+            return getattr(front, method)(*arguments)
+        except (Exception, SystemExit) as error:  # whatever the user's model does
+            told = failure(front, method, error)
+            self.statistics.failed(told.status)
+            raise told from None

@@ -1,0 +1,200 @@
+"""The thread that makes batches of requests and runs a model on them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from ...errors import PytrtpluginsError, RequestError
+from ..model.model import Arrays, Model
+from ..model.tensors import as_strings
+from .queue import BatchQueue, Deliver, Item
+
+__all__ = ["Batcher", "failure"]
+
+_log = logging.getLogger(__name__)
+_IN_FLIGHT = 2  # runs that a model whose `predict` gives futures may have begun
+
+
+class Batcher:
+    """A thread that takes batches from a queue, calls `Model.predict`, and hands the requests back.
+
+    Args:
+        model: Loaded; this thread alone calls its `predict`.
+        queue: Where requests wait.
+        deliver: Takes requests that are done, with outputs or an error.
+        lost: Called where the model is not usable any more; it need not return. None: its requests get errors.
+        begin: Takes requests that are about to be computed.
+
+    Attributes:
+        began: When the oldest run that is not done began (`time.monotonic`); 0: none.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        queue: BatchQueue,
+        deliver: Deliver,
+        lost: Callable[[], object] | None = None,
+        begin: Deliver | None = None,
+    ) -> None:
+        self.model, self.queue, self.deliver, self._lost, self._taken = model, queue, deliver, lost, begin
+        self.began = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"batcher-{type(model).__name__}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until all that waited in the closed queue is answered; whether it is."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        begun: deque[tuple[list[Item], Future[Any], float]] = deque()
+        while (taken := self.queue.take(block=not begun)) is not None:
+            batch, late = taken
+            if late:
+                for item in late:
+                    item.error = RequestError(
+                        "the deadline had passed before the request could be computed", status=504
+                    )
+                self.deliver(late)
+            if batch:
+                self._begin(batch, begun)
+            if begun and (not batch or len(begun) >= _IN_FLIGHT):
+                self._end(*begun.popleft())
+            self.began = begun[0][2] if begun else 0.0
+        while begun:
+            self.began = begun[0][2]
+            self._end(*begun.popleft())
+        self.began = 0.0
+
+    def _begin(self, batch: list[Item], begun: deque[tuple[list[Item], Future[Any], float]]) -> None:
+        started = time.monotonic()
+        self.began = begun[0][2] if begun else started
+        if self._taken is not None:
+            self._taken(batch)
+        try:
+            predicted = self.model.predict(self._joined(batch))
+            if isinstance(predicted, Future):
+                begun.append((batch, predicted, started))
+                return
+            self._part(batch, predicted)
+        except (Exception, SystemExit) as error:  # whatever the user's model does
+            self._failed(batch, error)
+        self._done(batch, started)
+
+    def _end(self, batch: list[Item], future: Future[Any], started: float) -> None:
+        try:
+            self._part(batch, future.result())
+        except (Exception, SystemExit) as error:  # whatever the user's model does
+            self._failed(batch, error)
+        self._done(batch, started)
+
+    def _done(self, batch: list[Item], started: float) -> None:
+        self.queue.done()
+        seconds, rows = time.monotonic() - started, sum(item.rows for item in batch)
+        for item in batch:
+            item.computed_s, item.batch_rows = seconds, rows
+        batch[0].leads = True
+        self.deliver(batch)
+
+    def _failed(self, batch: list[Item], error: BaseException) -> None:
+        """Run the requests of a batch alone, so that one cannot spoil the others."""
+        if self._lost is not None and not self.model.usable():
+            _log.error("%s cannot compute any more: %s", type(self.model).__name__, error)
+            self._lost()
+        if len(batch) == 1:
+            batch[0].error = failure(self.model, "predict", error)
+            return
+        for item in batch:
+            self.began = time.monotonic()
+            try:
+                predicted = self.model.predict(self._joined([item]))
+                self._part([item], predicted.result() if isinstance(predicted, Future) else predicted)
+            except (Exception, SystemExit) as alone:  # whatever the user's model does
+                item.error = failure(self.model, "predict", alone)
+
+    def _joined(self, batch: list[Item]) -> Arrays | list[Arrays]:
+        if not self.model.stacked:
+            return [item.arrays for item in batch]
+        rows = sum(item.rows for item in batch)
+        missing = next((size - rows for size in self.queue.sizes if size >= rows), 0)
+        if len(batch) == 1 and not missing:
+            return batch[0].arrays
+        joined = {}
+        for name, first in batch[0].arrays.items():
+            parts = [item.arrays[name] for item in batch]
+            if missing:
+                nothing = b"" if first.dtype.kind == "O" else 0
+                parts.append(np.full((missing, *first.shape[1:]), nothing, first.dtype))
+            joined[name] = np.concatenate(parts)
+        return joined
+
+    def _part(self, batch: list[Item], predicted: Any) -> None:
+        """Give each request its outputs.
+
+        Raises:
+            RequestError: the model gave something else (500).
+        """
+        if not self.model.stacked:
+            if not isinstance(predicted, Sequence) or len(predicted) != len(batch):
+                raise _wrong(self.model, f"a list of {len(batch)}, as many as it was given", predicted)
+            for item, outputs in zip(batch, predicted, strict=True):
+                item.outputs = self._checked(outputs)
+            return
+        outputs = self._checked(predicted)
+        rows = sum(item.rows for item in batch)
+        for name, array in outputs.items():
+            if not array.ndim or len(array) < rows:
+                raise _wrong(self.model, f"{rows} rows of {name!r}", array)
+        if len(batch) == 1 and all(len(array) == rows for array in outputs.values()):
+            batch[0].outputs = outputs
+            return
+        start = 0
+        for item in batch:
+            end = start + item.rows
+            item.outputs = {name: array[start:end] for name, array in outputs.items()}
+            start = end
+
+    def _checked(self, outputs: Any) -> Arrays:
+        if not isinstance(outputs, dict):
+            raise _wrong(self.model, "arrays by name", outputs)
+        arrays = {name: value if type(value) is np.ndarray else np.asarray(value) for name, value in outputs.items()}
+        return {name: as_strings(value) if value.dtype.kind in "OSU" else value for name, value in arrays.items()}
+
+
+def failure(model: Model, method: str, error: BaseException) -> RequestError:
+    """What a client is told of an exception in a method of the user's; the log gets its place."""
+    if isinstance(error, RequestError):
+        return error
+    frame = next(
+        (
+            frame
+            for frame in reversed(traceback.extract_tb(error.__traceback__))
+            if "/pytrtplugins/" not in frame.filename
+        ),
+        None,
+    )
+    name, place = type(model).__name__, f" ({frame.filename}, line {frame.lineno})" if frame else ""
+    text = f"{name}.{method}: {type(error).__name__}: {error}"
+    if method == "preprocess" and isinstance(error, PytrtpluginsError):  # such as an image that cannot be decoded
+        return RequestError(str(error).partition("\nDo:")[0], status=400)
+    _log.error("%s%s", text, place)
+    _log.debug("%s", "".join(traceback.format_exception(error)))
+    return RequestError(text.partition("\n")[0], status=500)
+
+
+def _wrong(model: Model, expected: str, found: object) -> RequestError:
+    shown = f"an array of {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
+    return RequestError(f"{type(model).__name__}.predict: expected {expected}, found {shown}", status=500)

@@ -1,0 +1,214 @@
+"""Requests that wait for a model, and which of them make the next batch."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...errors import RequestError
+from ..model.model import Arrays
+
+__all__ = ["BatchQueue", "Item"]
+
+
+class Item:
+    """A request on its way to a model and back.
+
+    Args:
+        arrays: Inputs by name.
+        rows: How much of a batch it takes.
+        key: Requests with equal keys fit into one batch.
+        priority: Lower numbers go first.
+        deadline: Time (`time.monotonic`) after which it is answered without being computed; None: never.
+        token: The host's own, such as the future of the answer.
+
+    Attributes:
+        outputs: By name, once it is done.
+        error: Instead of outputs.
+        queued_s: Seconds in the queue.
+        computed_s: Seconds that its batch took; 0 if it was not computed.
+        batch_rows: Rows of its batch.
+        leads: Whether it is the first of its batch, so that batches can be counted.
+    """
+
+    __slots__ = (
+        "arrays",
+        "arrived",
+        "batch_rows",
+        "computed_s",
+        "deadline",
+        "error",
+        "key",
+        "leads",
+        "outputs",
+        "priority",
+        "queued_s",
+        "rows",
+        "token",
+    )
+
+    def __init__(
+        self,
+        arrays: Arrays,
+        rows: int,
+        key: object = None,
+        priority: int = 0,
+        deadline: float | None = None,
+        token: Any = None,
+    ) -> None:
+        self.arrays, self.rows, self.key, self.priority, self.deadline, self.token = (
+            arrays,
+            rows,
+            key,
+            priority,
+            deadline,
+            token,
+        )
+        self.arrived = time.monotonic()
+        self.outputs: Arrays = {}
+        self.error: Exception | None = None
+        self.queued_s, self.computed_s, self.batch_rows, self.leads = 0.0, 0.0, 0, False
+
+
+class BatchQueue:
+    """A bounded queue of requests, from which one or several threads take batches.
+
+    Args:
+        max_batch: Most rows of a batch.
+        sizes: Batches that the engine has; empty: any.
+        max_delay_s: How long the first request of a batch that is not full may wait while another batch is computed.
+        capacity: Most requests that wait.
+        watch: Takes the number of waiting requests whenever it changes.
+    """
+
+    def __init__(
+        self,
+        max_batch: int,
+        sizes: Sequence[int] = (),
+        max_delay_s: float = 0.002,
+        capacity: int = 256,
+        watch: Callable[[int], object] | None = None,
+    ) -> None:
+        self.max_batch, self.max_delay_s, self.capacity = max_batch, max_delay_s, capacity
+        self.sizes = tuple(sorted(size for size in sizes if size <= max_batch))
+        self._groups: dict[object, list[tuple[int, int, Item]]] = {}
+        self._rows: dict[object, int] = {}
+        self._waiting = self._arrivals = self._running = 0
+        self._closed = False
+        self._watch = watch or _nobody
+        self._changed = threading.Condition(threading.Lock())
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def put(self, item: Item) -> None:
+        """Add a request.
+
+        Raises:
+            RequestError: the queue is full (429) or closed (503), or the request is larger than a batch (400).
+        """
+        if item.rows > self.max_batch:
+            raise RequestError(f"a request may have {self.max_batch} rows, found {item.rows}", status=400)
+        with self._changed:
+            if self._closed:
+                raise RequestError("the model is being unloaded", status=503, retry_after=1)
+            if self._waiting >= self.capacity:
+                raise RequestError(
+                    f"{self._waiting} requests wait already, as many as may wait", status=429, retry_after=1
+                )
+            self._arrivals += 1
+            group = self._groups.get(item.key)
+            if group is None:
+                group = self._groups[item.key] = []
+                self._rows[item.key] = 0
+            heapq.heappush(group, (item.priority, self._arrivals, item))
+            self._rows[item.key] += item.rows
+            self._waiting += 1
+            self._watch(self._waiting)
+            self._changed.notify()
+
+    def take(self, *, block: bool = True) -> tuple[list[Item], list[Item]] | None:
+        """The next batch, and requests whose deadline has passed; `done` must follow for a batch that is not empty.
+
+        Where nothing is computed, what waits is given at once. Otherwise a batch that is not full waits for more, or until the other one
+        is done, but not longer than the delay.
+
+        Args:
+            block: Wait until there is something; else both lists may be empty.
+
+        Returns:
+            None once the queue is closed and empty.
+        """
+        with self._changed:
+            while True:
+                if not self._waiting:
+                    if self._closed:
+                        return None
+                    if not block:
+                        return [], []
+                    self._changed.wait()
+                    continue
+                key, group = self._first()
+                if self._running and self._rows[key] < self.max_batch and not self._closed:
+                    left = min(item.arrived for _, _, item in group) + self.max_delay_s - time.monotonic()
+                    if left > 0:
+                        self._changed.wait(left)
+                        continue
+                return self._pop(key, group)
+
+    def done(self) -> None:
+        """Say that a batch is computed."""
+        with self._changed:
+            self._running -= 1
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Take no more requests; what waits is still given out."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _first(self) -> tuple[object, list[tuple[int, int, Item]]]:
+        """The group whose first request goes first."""
+        if len(self._groups) == 1:
+            return next(iter(self._groups.items()))
+        return min(self._groups.items(), key=lambda entry: entry[1][0][:2])
+
+    def _pop(self, key: object, group: list[tuple[int, int, Item]]) -> tuple[list[Item], list[Item]]:
+        now, waiting = time.monotonic(), self._rows[key]
+        limit = self.max_batch
+        if self.sizes:  # the largest that is filled; what is left over makes the next batch
+            limit = max((size for size in self.sizes if size <= waiting), default=self.sizes[0])
+        batch: list[Item] = []
+        late: list[Item] = []
+        rows = 0
+        while group:
+            item = group[0][2]
+            if item.deadline is not None and now > item.deadline:
+                late.append(heapq.heappop(group)[2])
+                waiting -= item.rows
+                continue
+            if batch and rows + item.rows > limit:
+                break
+            batch.append(heapq.heappop(group)[2])
+            item.queued_s = now - item.arrived
+            rows += item.rows
+        self._waiting -= len(batch) + len(late)
+        self._watch(self._waiting)
+        if group:
+            self._rows[key] = waiting - rows
+        else:
+            del self._groups[key], self._rows[key]
+        self._running += bool(batch)
+        return batch, late
+
+
+def _nobody(waiting: int) -> None:
+    """Look away."""
+
+
+Deliver = Callable[[list[Item]], None]
+"""Takes requests that are done; called in the thread of a batcher."""

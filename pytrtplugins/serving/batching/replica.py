@@ -1,0 +1,134 @@
+"""A model that is loaded, with the queue before it and the thread that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...errors import PytrtpluginsError, UsageError
+from ...utils.user_module import import_user_module
+from ..model.model import Model
+from ..model.signature import Signature
+from ..model.spec import ModelSpec
+from .batcher import Batcher, failure
+from .queue import BatchQueue, Deliver
+
+__all__ = ["Replica", "front_model", "model_class", "names_code"]
+
+
+class Replica:
+    """A model that is loaded, with the queue before it and the thread that runs it.
+
+    Args:
+        spec: What to load.
+        device: Where: the engine's own name for a device; None: its default.
+        deliver: Takes requests that are done; called in the thread.
+        watch: Takes the number of waiting requests whenever it changes.
+        lost: Called where the model is not usable any more; see `Batcher`.
+        begin: Takes requests that are about to be computed.
+
+    Raises:
+        UsageError: there is no such file or class, or its `load` failed.
+        PytrtpluginsError: the engine cannot be had.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        device: str | None,
+        deliver: Deliver,
+        watch: Callable[[int], object] | None = None,
+        lost: Callable[[], object] | None = None,
+        begin: Deliver | None = None,
+    ) -> None:
+        self.spec = spec
+        self.model = _loaded(spec, device)
+        self.signature = Signature.of(self.model, spec.max_batch, spec.sizes)
+        self.queue = BatchQueue(
+            self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch
+        )
+        self.batcher = Batcher(self.model, self.queue, deliver, lost, begin)
+        self.batcher.start()
+
+    def close(self, timeout_s: float | None = 30.0) -> None:
+        """Answer what waits, then release the model."""
+        self.queue.close()
+        if self.batcher.join(timeout_s):
+            try:
+                self.model.close()
+            except (Exception, SystemExit) as error:  # whatever the user's model does
+                failure(self.model, "close", error)
+
+
+def names_code(target: str) -> bool:
+    """Whether a target is ``module:Class``, and not a file."""
+    module, colon, name = target.rpartition(":")
+    return bool(colon and module) and name.isidentifier()
+
+
+def model_class(target: str) -> type[Model]:
+    """The class that ``module:Class`` or ``path/to/file.py:Class`` names.
+
+    Raises:
+        UsageError: there is none, or it is not a Model.
+    """
+    module_name, _, name = target.rpartition(":")
+    module = import_user_module(module_name)
+    found = getattr(module, name, None)
+    if isinstance(found, type) and issubclass(found, Model):
+        return found
+    classes = [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Model) and value is not Model
+    ]
+    raise UsageError(
+        f"{target}: {module_name} has no class {name!r} that inherits pytrtplugins.serving.Model. "
+        f"It has: {', '.join(classes) or 'none'}."
+    )
+
+
+def front_model(spec: ModelSpec, signature: Signature) -> Model:
+    """The object that preprocesses and postprocesses, with the facts of the one that is loaded.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    if names_code(spec.target):
+        model = _made(spec.target)
+    else:
+        from ..model.defaults import Detector, Tensors  # engines take longer to import than all else here
+
+        model = Detector() if signature.detects else Tensors()
+    model.facts = dict(signature.facts)
+    return model
+
+
+def _loaded(spec: ModelSpec, device: str | None) -> Model:
+    if not names_code(spec.target):
+        from ..model.defaults import default_model  # as above
+
+        return default_model(spec, device)
+    model = _made(spec.target)
+    try:
+        model.load(device)
+    except PytrtpluginsError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever the user's model does
+        raise _raised(spec.target, "load", f".load({device!r})", error) from error
+    return model
+
+
+def _made(target: str) -> Model:
+    cls = model_class(target)
+    try:
+        return cls()
+    except (Exception, SystemExit) as error:  # whatever the user's model does
+        raise _raised(target, "__init__", "", error) from error
+
+
+def _raised(target: str, method: str, call: str, error: BaseException) -> UsageError:
+    module, _, name = target.rpartition(":")
+    return UsageError(
+        f"{target}: {method} raised {type(error).__name__}: {error}\n"
+        f'Do: python -c "import {module} as m; m.{name}(){call}", for the whole traceback'
+    )

@@ -1,0 +1,1 @@
+"""Connections, bodies and answers of HTTP, within limits."""

@@ -1,0 +1,32 @@
+"""Answers over HTTP, in the messages of ASGI."""
+
+from __future__ import annotations
+
+import json
+
+from ...errors import RequestError
+from .body import Send
+
+__all__ = ["JSON", "send_answer", "send_error"]
+
+JSON = (b"content-type", b"application/json")
+"""The header of an answer in JSON."""
+
+
+async def send_error(send: Send, error: RequestError) -> None:
+    """Answer with an error as clients of the protocol expect it."""
+    said = [JSON]
+    if error.retry_after is not None:
+        said.append((b"retry-after", b"%d" % error.retry_after))
+    if error.status == 401:
+        said.append((b"www-authenticate", b"Bearer"))
+    if error.status in (408, 413):  # the rest of the body may still come
+        said.append((b"connection", b"close"))
+    await send_answer(send, error.status, said, json.dumps({"error": str(error)}).encode())
+
+
+async def send_answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    """Answer with this body."""
+    headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,1 @@
+"""What is served: what the user writes, its tensors, and its limits."""

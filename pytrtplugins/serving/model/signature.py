@@ -1,0 +1,158 @@
+"""What a loaded model takes and gives, as other processes and clients are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ...errors import UsageError
+from ...tensor import SymbolicDim, TensorDesc
+from .model import Arrays, Model
+from .spec import MOST_ROWS
+from .tensors import TensorSpec
+
+__all__ = ["Signature"]
+
+_LARGEST = 32  # rows of a batch where nobody says how many
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a loaded model takes and gives.
+
+    Attributes:
+        inputs: By the protocol's names; the first dim of joined ones is the batch.
+        outputs: The same.
+        joined: Whether requests are joined along the first axis.
+        max_batch: Most rows of a run; 1 where requests run alone.
+        sizes: Batches that the engine has; empty: any.
+        platform: What computes it.
+        detects: As `Model.detects`.
+        decodes: As `Model.decodes`.
+        facts: As `Model.facts`.
+        file_input: As `Model.file_input`.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    joined: bool
+    max_batch: int
+    sizes: tuple[int, ...] = ()
+    platform: str = "python"
+    detects: bool = False
+    decodes: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    file_input: str | None = None
+
+    @classmethod
+    def of(cls, model: Model, max_batch: int | None, sizes: Sequence[int] = ()) -> Signature:
+        """That of a model that is loaded.
+
+        Args:
+            model: The model.
+            max_batch: As the user of the server says; the model's own if None.
+            sizes: The same; the model's own if empty.
+
+        Raises:
+            UsageError: it says something that cannot be.
+        """
+        engine = getattr(model, "engine", None)
+        descs = [
+            tuple(model.inputs or getattr(engine, "inputs", ())),
+            tuple(model.outputs or getattr(engine, "outputs", ())),
+        ]
+        free = _first_is_free([*descs[0], *descs[1]])
+        joined = model.stacked and free
+        most = max_batch or model.max_batch or (_LARGEST if free or not descs[0] else 1)
+        if not 1 <= most <= MOST_ROWS:
+            raise UsageError(f"{type(model).__name__}: max_batch: expected 1 to {MOST_ROWS}, found {most}")
+        try:
+            inputs, outputs = (
+                tuple(each if isinstance(each, TensorSpec) else TensorSpec.of(each) for each in side) for side in descs
+            )
+        except KeyError as error:
+            raise UsageError(
+                f"{type(model).__name__}: the Open Inference Protocol has no type {error.args[0]}: it cannot be served."
+            ) from None
+        try:
+            facts = json.loads(json.dumps(model.facts, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{type(model).__name__}.facts: expected what JSON can say: {error}") from None
+        if model.stacked and not joined and descs[0]:
+            most = 1
+        if any(spec.name == model.file_input and spec.datatype == "BYTES" for spec in inputs):
+            raise UsageError(
+                f"{type(model).__name__}: {model.file_input!r} is an input of strings, and cannot be of files too"
+            )
+        name = getattr(engine, "name", None)
+        platform = f"pytrtplugins_{name}" if name else "python"
+        return cls(
+            inputs,
+            outputs,
+            joined,
+            most,
+            tuple(sorted(sizes or model.sizes)),
+            platform,
+            model.detects,
+            model.decodes,
+            facts,
+            model.file_input,
+        )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Signature:
+        """What `to_json` made."""
+        sides = {
+            side: tuple(TensorSpec(each["name"], each["datatype"], tuple(each["dims"])) for each in data[side])
+            for side in ("inputs", "outputs")
+        }
+        return cls(**{**data, **sides, "sizes": tuple(data["sizes"])})
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return asdict(self)
+
+    @cached_property
+    def file(self) -> TensorSpec | None:
+        """The input of strings that stands for all others."""
+        return None if self.file_input is None else TensorSpec(self.file_input, "BYTES", (-1,))
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Bytes that a row of inputs takes, free dims counting as one."""
+        return sum(_bytes(spec) for spec in self.inputs)
+
+    def rows(self, arrays: Arrays) -> int:
+        """Rows of a batch that a request's inputs take.
+
+        Raises:
+            UsageError: the inputs have different numbers of them.
+        """
+        if not self.joined:
+            return 1
+        found = {len(array) if array.ndim else 0 for array in arrays.values()}
+        if len(found) != 1 or 0 in found:
+            raise UsageError(f"inputs: expected the same number of rows, at least 1, found {sorted(found)}")
+        return found.pop()
+
+    def key(self, arrays: Arrays) -> object:
+        """What requests have in common that fit into one batch."""
+        if not self.joined or (self.inputs and not any(spec.free for spec in self.inputs)):
+            return None
+        return tuple((name, array.shape[1:], array.dtype.str) for name, array in sorted(arrays.items()))
+
+
+def _first_is_free(descs: Iterable[TensorDesc | TensorSpec]) -> bool:
+    """Whether the first dim of all tensors is the same free one: the batch. No tensors are told: it is taken to be so."""
+    found = {desc.dims[0] if desc.dims else None for desc in descs} - {-1}  # which the protocol says of any free one
+    return not found or (len(found) == 1 and isinstance(found.pop(), SymbolicDim))
+
+
+def _bytes(spec: TensorSpec) -> int:
+    total = int(spec.dtype.itemsize)
+    for dim in spec.dims:
+        total *= max(1, dim)
+    return total

@@ -1,0 +1,1 @@
+"""The processes of a server, and what starts, joins and replaces them."""

@@ -1,0 +1,57 @@
+"""A process that speaks HTTP, decodes, and hands tensors to engine processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import Any
+
+from ..access.access import Access
+from ..backends.remote import RemoteBackend
+from ..model.spec import Limits
+from ..shared.board import Board
+from ..shared.control import Control
+from ..shared.meter import Meter
+from .server import run_server
+
+__all__ = ["run_cpu_process"]
+
+
+def run_cpu_process(
+    backend: RemoteBackend,
+    limits: Limits,
+    sock: socket.socket,
+    control: Control,
+    grpc_address: str | None = None,
+    access: Access | None = None,
+    board: Board | None = None,
+    meter: Meter | None = None,
+) -> int:
+    """Serve until the supervisor says that it is enough, or is gone; gives the process's exit code."""
+
+    async def started(server: Any) -> None:
+        asyncio.get_running_loop().add_reader(control.fileno(), _obey, server, backend, control)
+        await backend.heard_of_all()
+        control.send({"ready": True})
+
+    run_server(backend, limits, [sock], started, grpc_address, access, board, meter)
+    return 0
+
+
+def _obey(server: Any, backend: RemoteBackend, control: Control) -> None:
+    """Do what the supervisor says."""
+    received = control.receive()
+    if received is None:
+        os._exit(0)  # the supervisor is gone, and nobody would end this process
+    message, handed = received
+    if handed is not None:
+        handed.setblocking(False)
+        task = asyncio.get_running_loop().create_task(backend.join(handed, message["peer"]))
+        _JOINING.add(task)
+        task.add_done_callback(_JOINING.discard)
+    if "drain" in message:
+        server.should_exit = True
+
+
+_JOINING: set[asyncio.Task[None]] = set()  # a loop keeps no reference to its tasks

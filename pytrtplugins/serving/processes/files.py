@@ -1,0 +1,45 @@
+"""How many files a process may have open, connections included."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import replace
+
+from ...errors import UsageError
+from ..model.spec import Limits
+
+__all__ = ["within_files"]
+
+_log = logging.getLogger(__name__)
+_OTHERS = 200  # files that are no connections of clients: engines, streams between processes, libraries
+_FEWEST = 16
+
+
+def within_files(limits: Limits) -> Limits:
+    """The limits, with no more connections than files may be open; the process's own limit is raised as far as it may be.
+
+    Raises:
+        UsageError: hardly anybody could connect.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return limits
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.connections + _OTHERS
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = most
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return limits
+    room = soft - _OTHERS
+    if room < _FEWEST:
+        raise UsageError(
+            f"a process of this user may open {soft} files, too few for a server: expected {_OTHERS + _FEWEST} at least.\n"
+            f"Do: ulimit -n {wanted}, then the command again"
+        )
+    _log.warning("%d connections for each process, not %d: `ulimit -n` allows %d files", room, limits.connections, soft)
+    return replace(limits, connections=room)

@@ -1,0 +1,105 @@
+"""The application behind HTTP (ASGI): inference by a short way, all else through Starlette."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ...errors import RequestError
+from .. import page
+from ..access.exchange import CURRENT
+from ..backends.backend import Backend
+from ..backends.service import Service
+from ..backends.versions import Choice
+from ..http.answers import JSON, send_answer, send_error
+from ..http.body import Receive, Scope, Send, read_body
+from ..http.whole import WHOLE, Whole
+from ..model.spec import Limits
+from ..shared.board import Board
+from . import extensions, plain, v2
+from .infer import Codec
+from .memory import Memory
+
+__all__ = ["App"]
+
+_log = logging.getLogger(__name__)
+_NONE: dict[str, Any] = {}
+_BINARY = (b"content-type", b"application/octet-stream")
+
+
+class App:
+    """The application: give it to any ASGI server.
+
+    Args:
+        backend: Loads models and computes requests; the application starts and stops it where the server speaks ASGI's lifespan.
+        limits: Of requests.
+        board: What clients set, where several processes serve one address.
+    """
+
+    def __init__(self, backend: Backend, limits: Limits, board: Board | None = None) -> None:
+        self.backend, self.limits = backend, limits
+        self.memory = Memory(limits, board)
+        self._short = {f"/v2/models/{name}/infer": choice for name, choice in backend.services.choices().items()}
+        for service in backend.services.every:
+            self._short[f"/v2/models/{service.name}/versions/{service.spec.version}/infer"] = Choice(service)
+        self._codecs: dict[Service, Codec] = {}
+        others = [*extensions.routes(self.memory, limits), *plain.routes(backend, limits), *page.routes()]
+        self._others = v2.with_routes(backend, limits, others)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http":
+            choice = self._short.get(scope["path"])
+            if choice is not None and scope["method"] == "POST":
+                await self._infer(choice(), scope, receive, send)
+            else:
+                await self._others(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+
+    async def _infer(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        whole: Whole | None = scope.get("extensions", _NONE).get(WHOLE)
+        try:
+            exchange = CURRENT.get()
+            if exchange is not None:
+                exchange.enter(service.name)
+            body = await read_body(receive, headers, self.limits, None if whole is None else whole.body())
+            length = headers.get(b"inference-header-content-length")
+            codec = self.codec(service)
+            call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
+            item = await service.infer(arrays, call.priority, call.timeout_s)
+            answer, head = codec.write(call, item.outputs)
+        except RequestError as error:
+            await send_error(send, error)
+            return
+        except Exception as error:
+            _log.exception("request failed")
+            await send_error(send, RequestError(f"{type(error).__name__}: {error}", status=500))
+            return
+        said = [JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
+        if whole is None or not whole.answer(said, answer):
+            await send_answer(send, 200, said, answer)
+
+    def codec(self, service: Service) -> Codec:
+        """What reads requests for a model, and writes answers.
+
+        Raises:
+            RequestError: the model is not ready.
+        """
+        found = self._codecs.get(service)
+        if found is None or found.signature is not service.signature:
+            found = self._codecs[service] = Codec(service.signature, service.name, service.spec.version, self.memory)
+        return found
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Start and stop with the server."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self.backend.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.backend.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return

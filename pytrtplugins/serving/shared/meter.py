@@ -1,0 +1,127 @@
+"""How often keys are used, in all processes of a server together."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ...errors import RequestError
+from .nameless import nameless_memory
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["MOST_KEYS", "Meter"]
+
+MOST_KEYS = 1024
+_WAIT_S = 1.0  # for a client that has too many requests at a time
+
+
+class Meter:
+    """Rates and requests at a time, by the names of keys.
+
+    A rate is a leaky bucket: for each key the time at which it would be empty (GCRA). That time, and how many requests each process has,
+    are in memory that all processes share; a lock on a few bytes of it, which ends with the process that has it, covers each change.
+
+    Args:
+        descriptor: Memory that `create` made; None: this process is alone.
+        processes: How many share it.
+        own: The number of this process; what a process of this number counted before is forgotten.
+    """
+
+    def __init__(self, descriptor: int | None = None, processes: int = 1, own: int = 0) -> None:
+        size = self.size(processes)
+        self._descriptor = descriptor
+        memory = mmap.mmap(-1 if descriptor is None else descriptor, size)
+        self._numbers, self._processes, self._own = memoryview(memory).cast("q"), processes, own
+        self._places: dict[str, int] = {}
+        self._counts: Counter[str] = Counter()
+        self.name([])
+
+    @staticmethod
+    def size(processes: int) -> int:
+        """Bytes of memory for so many processes."""
+        return 8 * MOST_KEYS * (1 + processes)
+
+    @classmethod
+    def create(cls, processes: int) -> int:
+        """Memory for several processes: its descriptor."""
+        return nameless_memory("pytrt-keys", cls.size(processes))
+
+    def name(self, names: Sequence[str]) -> None:
+        """Say which keys there are, in the same order in all processes."""
+        self._places = {name: place for place, name in enumerate(names)}
+        row = MOST_KEYS * (1 + self._own)
+        for place in range(MOST_KEYS):
+            self._numbers[row + place] = 0
+        for name, place in self._places.items():
+            self._numbers[row + place] = self._counts[name]
+
+    def take(self, name: str, rate: float | None, burst: int, concurrent: int | None) -> None:
+        """Count a request of a key, which `give_back` ends.
+
+        Args:
+            name: Of the key.
+            rate: Requests a second; None: any.
+            burst: Requests that may come at once.
+            concurrent: Requests at a time; None: any.
+
+        Raises:
+            RequestError: that would be too many (429).
+        """
+        place = self._places[name]
+        with self._locked(place):
+            if concurrent is not None:
+                found = sum(self._numbers[MOST_KEYS * (1 + each) + place] for each in range(self._processes))
+                if found >= concurrent:
+                    raise _too_many(name, f"{concurrent} requests at a time", _WAIT_S)
+            self._charge(name, place, rate, burst)
+            self._counts[name] += 1
+            self._numbers[MOST_KEYS * (1 + self._own) + place] = self._counts[name]
+
+    def charge(self, name: str, rate: float | None, burst: int) -> None:
+        """Count a further request of one that was taken, such as in a stream.
+
+        Raises:
+            RequestError: that would be too many (429).
+        """
+        place = self._places.get(name)
+        if place is not None:  # else the key is gone since
+            with self._locked(place):
+                self._charge(name, place, rate, burst)
+
+    def _charge(self, name: str, place: int, rate: float | None, burst: int) -> None:
+        if rate is None:
+            return
+        now, step = time.monotonic_ns(), int(1e9 / rate)
+        empty = max(self._numbers[place], now) + step
+        early = empty - now - burst * step
+        if early > 0:
+            raise _too_many(name, f"{rate:g} requests a second", early * 1e-9)
+        self._numbers[place] = empty
+
+    def give_back(self, name: str) -> None:
+        """End a request."""
+        self._counts[name] -= 1
+        place = self._places.get(name)
+        if place is not None:  # else the key is gone since
+            self._numbers[MOST_KEYS * (1 + self._own) + place] = self._counts[name]
+
+    @contextmanager
+    def _locked(self, place: int) -> Iterator[None]:
+        if self._descriptor is None:
+            yield
+            return
+        fcntl.lockf(self._descriptor, fcntl.LOCK_EX, 8, 8 * place)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 8, 8 * place)
+
+
+def _too_many(name: str, limit: str, wait_s: float) -> RequestError:
+    return RequestError(f"key {name!r} allows {limit}", status=429, retry_after=max(1, -int(-wait_s // 1)))

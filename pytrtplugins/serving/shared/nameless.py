@@ -1,0 +1,33 @@
+"""Memory without a name (memfd), which processes hand to each other: it is gone with the last of them, however these end."""
+
+from __future__ import annotations
+
+import os
+
+from ...errors import UsageError
+
+__all__ = ["nameless_memory"]
+
+
+def nameless_memory(name: str, size: int) -> int:
+    """Make memory of so many bytes, all 0, and give its descriptor; pages that nobody has written take no memory.
+
+    Args:
+        name: For people who look at open files.
+        size: In bytes.
+
+    Raises:
+        UsageError: a limit of the user's is too small for it.
+    """
+    descriptor = -1
+    try:
+        descriptor = os.memfd_create(name)
+        os.ftruncate(descriptor, size)
+    except OSError as error:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise UsageError(
+            f"{size:,} bytes of memory for several processes cannot be had: {error.strerror or error}; `ulimit -a` shows the limits.\n"
+            "Do: ulimit -f unlimited, then the command again; or pytrt serve --local ..., which needs none"
+        ) from None
+    return descriptor

@@ -1,0 +1,98 @@
+"""What CPU processes and engine processes say to each other over a stream: records of one size, some with JSON behind them."""
+
+from __future__ import annotations
+
+import enum
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ...errors import FormatError
+from ...utils.text_formats import parse_json
+
+__all__ = ["Kind", "Reader", "Record", "write_record"]
+
+_FORM = struct.Struct("<BBHIIIIId")
+_MOST_JSON = 16 << 20
+
+
+class Kind(enum.IntEnum):
+    """What a record says."""
+
+    REQUEST = 1
+    """Compute what lies in a slot."""
+    ANSWER = 2
+    """The outputs lie in the slot, or text that says why not."""
+    STATE = 3
+    """Of a model, from an engine process; JSON follows."""
+    LOAD = 4
+    """Load a model anew."""
+    UNLOAD = 5
+    """Release a model."""
+
+
+class Record(NamedTuple):
+    """A record.
+
+    Attributes:
+        kind: What it says.
+        model: The model's number.
+        status: Of an answer: 0, or HTTP's code of the error.
+        slot: Its first unit.
+        generation: Of the slot; of a change of a model, and of the state that follows it: its number.
+        length: Bytes of inputs, outputs, text or JSON; of an answer with status 413 those that it would need.
+        room: Of a request: bytes for the answer behind the inputs; of an answer: rows of its batch, for the first request of it.
+        extra: Of a request: its priority, and whether it is computed alone; of an answer: microseconds that it waited.
+        time: Of a request: its deadline (`time.monotonic`), 0 for none; of an answer: seconds that it was computed.
+    """
+
+    kind: int
+    model: int
+    status: int = 0
+    slot: int = 0
+    generation: int = 0
+    length: int = 0
+    room: int = 0
+    extra: int = 0
+    time: float = 0.0
+
+
+def write_record(record: Record, data: Any = None) -> bytes:
+    """The bytes of a record, with the JSON of ``data`` behind it for `Kind.STATE`."""
+    if data is None:
+        return _FORM.pack(*record)
+    text = json.dumps(data).encode()
+    return _FORM.pack(*record._replace(length=len(text))) + text
+
+
+class Reader:
+    """Takes bytes as they come, and gives records."""
+
+    def __init__(self) -> None:
+        self._waiting = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[Record, Any]]:
+        """The records that are whole now, with their JSON.
+
+        Raises:
+            FormatError: the bytes are no records.
+        """
+        data = self._waiting + data if self._waiting else data
+        at = 0
+        while at + _FORM.size <= len(data):
+            record = Record._make(_FORM.unpack_from(data, at))
+            end = at + _FORM.size
+            found = None
+            if record.kind == Kind.STATE:
+                if record.length > _MOST_JSON:
+                    raise FormatError(f"record: JSON of {record.length:,} bytes")
+                if end + record.length > len(data):
+                    break
+                found = parse_json(data[end : end + record.length].decode("utf-8", "replace"), "record")
+                end += record.length
+            elif record.kind not in (1, 2, 4, 5):
+                raise FormatError(f"record: kind {record.kind} is unknown")
+            at = end
+            yield record, found
+        self._waiting = data[at:]

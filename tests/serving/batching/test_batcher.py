@@ -1,0 +1,110 @@
+"""Batches of requests, joined, computed and parted."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pytrtplugins.errors import ImageError, RequestError
+from pytrtplugins.serving.batching.batcher import Batcher, failure
+from pytrtplugins.serving.batching.queue import BatchQueue, Item
+from tests.serving.served import Double, Later, Lists, Lost, Wrong
+
+
+def computed(model, rows, sizes=(), max_batch=8, lost=None):
+    """Items of one batch, computed together: the queue is closed before the thread starts."""
+    queue = BatchQueue(max_batch, sizes)
+    items = [Item({"x": np.asarray(each)}, len(each)) for each in rows]
+    for item in items:
+        queue.put(item)
+    queue.close()
+    batcher = Batcher(model, queue, lambda items: None, lost)
+    batcher.start()
+    assert batcher.join(20)
+    return items
+
+
+def rows(*firsts):
+    return np.array([[first, 0] for first in firsts], np.float32)
+
+
+@pytest.mark.parametrize("cls", [Double, Later])
+def test_requests_are_computed_together_and_each_gets_its_rows(cls):
+    model = cls()
+    items = computed(model, [rows(1), rows(2, 3), rows(4)])
+    assert [item.outputs["y"][:, 0].tolist() for item in items] == [[2], [4, 6], [8]]
+    assert [len(batch) for batch in model.batches] == [4]
+    assert [item.batch_rows for item in items] == [4, 4, 4]
+    assert [item.leads for item in items] == [True, False, False]
+
+
+def test_a_batch_is_filled_with_zeros_to_a_size_of_the_engine():
+    model = Double()
+    (item,) = computed(model, [rows(1, 2, 3)], sizes=(4, 8))
+    assert model.batches[0][:, 0].tolist() == [1, 2, 3, 0]
+    assert item.outputs["y"].shape == (3, 2)
+
+
+def test_a_batch_of_strings_is_filled_with_empty_ones():
+    class Lengths(Double):
+        def predict(self, batch):
+            return {"y": np.array([len(text) for text in batch["x"].tolist()], np.int64), "x": batch["x"].astype(str)}
+
+    (item,) = computed(Lengths(), [np.array([b"ab", b"c"], object)], sizes=(4,))
+    assert item.outputs["y"].tolist() == [2, 1]
+    assert item.outputs["x"].tolist() == [b"ab", b"c"]
+
+
+@pytest.mark.parametrize(("cls", "asked"), [(Lost, 1), (Double, 0)])
+def test_the_host_is_told_of_a_model_that_cannot_compute_any_more_before_the_batch_is_tried_again(cls, asked, caplog):
+    model, batches = cls(), []
+    computed(model, [rows(1), rows(-1)], lost=lambda: batches.append(len(model.batches)))
+    assert batches == [1] * asked
+    assert ("Lost cannot compute any more: poison" in caplog.text) == bool(asked)
+
+
+def test_a_model_is_as_usable_as_its_engine():
+    model = Double()
+    assert model.usable()
+    for usable in (True, False):
+        model.engine = SimpleNamespace(usable=lambda usable=usable: usable)
+        assert model.usable() is usable
+
+
+@pytest.mark.parametrize("cls", [Double, Later])
+def test_a_request_that_makes_a_batch_fail_fails_alone(cls, caplog):
+    with caplog.at_level(logging.ERROR):
+        good, bad, other = computed(cls(), [rows(1), rows(-1), rows(2)])
+    assert (good.error, other.error) == (None, None)
+    assert other.outputs["y"][0, 0] == 4
+    assert bad.error.status == 500
+    assert str(bad.error) == f"{cls.__name__}.predict: ValueError: poison"
+    assert "served.py, line" in caplog.text
+
+
+def test_requests_that_are_not_joined_reach_the_model_as_a_list():
+    items = computed(Lists(), [np.arange(3), np.arange(5)])
+    assert [int(item.outputs["sum"]) for item in items] == [3, 10]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(0, "expected arrays by name, found NoneType"), (1, "expected 2 rows of 'y'"), (3, "expected 2 rows of 'y'")],
+)
+def test_outputs_of_a_wrong_form_are_the_models_error(kind, text):
+    (item,) = computed(Wrong(), [rows(kind, kind)])
+    assert item.error.status == 500
+    assert text in str(item.error)
+
+
+def test_an_image_that_cannot_be_decoded_is_the_clients_error():
+    told = failure(Double(), "preprocess", ImageError("image: damaged\nDo: fetch it again"))
+    assert (told.status, str(told)) == (400, "image: damaged")
+
+
+def test_what_a_model_refuses_stays_as_it_is():
+    error = RequestError("no", status=418)
+    assert failure(Double(), "predict", error) is error

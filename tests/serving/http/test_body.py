@@ -1,0 +1,101 @@
+"""Compressed bodies come out as they were; bodies that arrive at the same time share a limit, and give back what they took."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+
+import pytest
+
+from pytrtplugins.errors import RequestError
+from pytrtplugins.serving import Limits
+from pytrtplugins.serving.http.body import read_body
+from tests.randomness import generator
+
+LIMITS = Limits(body_bytes=3 << 20)
+RANDOM = generator(0).bytes(100_000)
+
+
+def read(body, coding):
+    async def receive():
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return asyncio.run(read_body(receive, {b"content-encoding": coding}, LIMITS))
+
+
+@pytest.mark.parametrize("data", [b"", b"x", RANDOM, bytes(3 << 20), bytes(1 << 20), RANDOM[:1024] * 2000])
+def test_it_comes_out_as_it_was(data):
+    assert read(gzip.compress(data), b"gzip") == data
+    assert read(zlib.compress(data), b"deflate") == data
+
+
+def test_what_becomes_larger_than_a_body_may_be_is_refused():
+    with pytest.raises(RequestError, match="the body may have 3,145,728 bytes") as caught:
+        read(gzip.compress(bytes((3 << 20) + 1)), b"gzip")
+    assert caught.value.status == 413
+
+
+@pytest.mark.parametrize("damaged", [gzip.compress(RANDOM)[:-9], gzip.compress(RANDOM)[:5000], b"", bytes(5000)])
+def test_what_is_damaged_is_refused(damaged):
+    with pytest.raises(RequestError, match=r"incomplete|not valid"):
+        read(damaged, b"gzip")
+
+
+SMALL = Limits(body_bytes=1000, bodies_bytes=1500, body_seconds=20)
+
+
+def body(size, event=None, disconnects=False):
+    """A body in two parts; the second comes once the event is set."""
+    parts = [bytes(size - 1), b"1"]
+
+    async def receive():
+        part = parts.pop(0)
+        if not parts and event is not None:
+            await event.wait()
+        if not parts and disconnects:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": part, "more_body": bool(parts)}
+
+    return receive
+
+
+def test_bodies_that_arrive_at_a_time_have_a_limit_together():
+    async def run():
+        event = asyncio.Event()
+        first = asyncio.create_task(read_body(body(900, event), {}, SMALL))
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError, match="too many large requests") as caught:
+            await read_body(body(900), {}, SMALL)
+        assert (caught.value.status, caught.value.retry_after) == (503, 1)
+        assert len(await read_body(body(500), {}, SMALL)) == 500
+        event.set()
+        assert len(await first) == 900
+        return len(await read_body(body(900), {}, SMALL))
+
+    assert asyncio.run(run()) == 900
+
+
+def test_bodies_that_end_early_give_back_what_they_took():
+    async def run():
+        for _ in range(5):
+            with pytest.raises(RequestError, match="the client is gone"):
+                await read_body(body(900, disconnects=True), {}, SMALL)
+            with pytest.raises(RequestError, match="may have 1,000 bytes"):
+                await read_body(body(1400), {}, SMALL)
+            waiting = asyncio.create_task(read_body(body(900, asyncio.Event()), {}, SMALL))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        return len(await read_body(body(1000), {}, SMALL))
+
+    assert asyncio.run(run()) == 1000
+
+
+def test_one_body_of_the_largest_size_always_fits():
+    limits = Limits(body_bytes=1000, bodies_bytes=10)
+    assert len(asyncio.run(read_body(body(1000), {}, limits))) == 1000
+
+
+def test_spaces_around_a_length_are_allowed():
+    assert len(asyncio.run(read_body(body(4), {b"content-length": b"4 "}, SMALL))) == 4

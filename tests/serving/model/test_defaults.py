@@ -1,0 +1,186 @@
+"""Models without code: a detector, and tensors in and out of an engine."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from pytrtplugins import build
+from pytrtplugins.errors import UsageError
+from pytrtplugins.models import Yolov2
+from pytrtplugins.serving import ModelSpec
+from pytrtplugins.serving.model.defaults import Detector, Tensors, default_model
+from pytrtplugins.vision.image import decode_image
+from tests.models.darknet_engine import FunctionEngine
+from tests.onnx_parts import info, model, node
+from tests.serving.conftest import Client
+
+PIL = pytest.importorskip("PIL.Image")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("engines")
+    network = model(node("Neg", "x", "y"), inputs=[info("x", ("N", 3))], outputs=())
+    network.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, ("N", 3)))
+    engine = build(network, engine="reference")
+    engine.save(made / "negated.engine")
+    return made
+
+
+def two_boxes(data):
+    """Head of one anchor and two classes on 2x2 cells: something of class 1 in the first cell of each image."""
+    head = np.full((len(data), 7, 2, 2), -20, np.float32)
+    head[:, :4, 0, 0], head[:, 4, 0, 0], head[:, 6, 0, 0] = 0, 20, 20
+    return head
+
+
+def detector_engine(batch):
+    fields = {"classes": 2, "num": 1, "coords": 4, "anchors": [1.0, 1.0], "softmax": True}
+    return FunctionEngine(two_boxes, (batch, 3, 32, 32), (batch, 7, 2, 2), **fields)
+
+
+@pytest.fixture(scope="module")
+def client(folder):
+    def serve(spec, device):
+        return loaded(spec, device) if spec.name == "negated" else Detector(detector_engine(1))
+
+    loaded = default_model
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pytrtplugins.serving.model.defaults.default_model", serve)
+        made = Client([ModelSpec("negated", str(folder / "negated.engine")), ModelSpec("boxes", "boxes.engine")])
+    yield made
+    made.close()
+
+
+def encoded(image, form="PNG"):
+    file = io.BytesIO()
+    PIL.fromarray(image).save(file, format=form)
+    return file.getvalue()
+
+
+def claiming(width, height):
+    """A PNG of a few pixels that says that it has so many."""
+    data = encoded(np.zeros((2, 2, 3), np.uint8))
+    head = b"IHDR" + struct.pack(">II", width, height) + data[24:29]
+    return data[:12] + head + struct.pack(">I", zlib.crc32(head)) + data[33:]
+
+
+IMAGE = np.random.default_rng(0).integers(0, 255, (24, 48, 3), dtype=np.uint8)
+
+
+def test_an_engine_takes_tensors_by_the_names_of_its_own(client):
+    body = {"inputs": [{"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1, 2, 3, 4, 5, 6]}]}
+    output = client.post("/v2/models/negated/infer", body).json["outputs"][0]
+    assert output == {"name": "y", "datatype": "FP32", "shape": [2, 3], "data": [-1, -2, -3, -4, -5, -6]}
+    assert client.get("/v2/models/negated").json["platform"] == "pytrtplugins_reference"
+
+
+def test_an_engine_of_tensors_takes_no_images_and_says_what_it_takes(client):
+    answer = client.post("/v1/models/negated:predict", encoded(IMAGE))
+    assert answer.status == 415
+    assert "/v2/models/NAME/infer" in answer.json["error"]
+
+
+@pytest.mark.parametrize("path", ["/v1/detect", "/v1/detect?model=boxes", "/v1/models/boxes:predict"])
+def test_a_detector_answers_an_image_with_the_boxes_that_the_library_finds(client, path):
+    expected = Yolov2(detector_engine(1))(IMAGE)
+    assert expected
+    answer = client.post(path, encoded(IMAGE))
+    assert answer.status == 200
+    assert (answer.json["width"], answer.json["height"]) == (48, 24)
+    for found, box in zip(answer.json["detections"], expected, strict=True):
+        assert (found["label"], found["class_id"]) == (box.label, box.class_id)
+        assert found["score"] == pytest.approx(box.score)
+        assert found["box"] == pytest.approx(box.xyxy, abs=1e-4)
+
+
+@pytest.mark.parametrize(("batch", "max_batch", "most"), [("N", None, 8), ("N", 3, 3), (2, None, 2)])
+def test_images_of_several_requests_are_computed_together_as_far_as_the_engine_lets_them(batch, max_batch, most):
+    detector = Detector(detector_engine(batch), max_batch=max_batch)
+    assert detector.max_batch == most
+    assert len(detector.predict([{"image": IMAGE}] * (most + 1))) == most + 1
+    sizes = [len(data) for data in detector.engine.batches]
+    assert sizes == ([most, 1] if batch == "N" else [batch, batch])
+
+
+def test_a_detector_draws_its_boxes_on_the_image(client):
+    answer = client.post("/v1/detect?format=image", encoded(IMAGE))
+    assert answer.headers["content-type"] == "image/jpeg"
+    drawn = decode_image(answer.body)
+    assert drawn.shape == IMAGE.shape
+    assert np.abs(drawn.astype(int) - IMAGE).mean() > 5  # beyond what JPEG changes
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "status", "text"),
+    [
+        (b"no image", "", 400, "not an image"),
+        (b"", "", 400, "the file is empty"),
+        (encoded(IMAGE)[:60], "", 400, "damaged or truncated"),
+        (claiming(9000, 9000), "", 400, "memory"),
+        (claiming(16000, 16000), "", 400, "too many pixels"),
+        (encoded(IMAGE), "?format=xml", 400, "format: expected one of json, image"),
+        (encoded(IMAGE), "?model=negated", 404, "no detector 'negated'"),
+    ],
+)
+def test_what_is_no_image_or_too_large_is_refused(client, body, query, status, text):
+    answer = client.post(f"/v1/detect{query}", body)
+    assert answer.status == status
+    assert text in answer.json["error"]
+
+
+def test_over_the_protocol_an_image_is_a_tensor(client):
+    head = b'{"inputs":[{"name":"image","shape":[24,48,3],"datatype":"UINT8","parameters":{"binary_data_size":3456}}]}'
+    headers = {"Inference-Header-Content-Length": len(head)}
+    outputs = client.post("/v2/models/boxes/infer", head + IMAGE.tobytes(), headers=headers).json["outputs"]
+    count = len(Yolov2(detector_engine(1))(IMAGE))
+    shapes = {each["name"]: each["shape"] for each in outputs}
+    assert shapes == {"boxes": [count, 4], "scores": [count], "classes": [count]}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_over_the_protocol_an_image_may_be_a_file(client, alone):
+    data = encoded(IMAGE)
+    given = {"name": "image", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 4 + len(data)}}
+    head = b"" if alone else json.dumps({"inputs": [given], "parameters": {"binary_data_output": True}}).encode()
+    body = data if alone else head + len(data).to_bytes(4, "little") + data
+    answer = client.post("/v2/models/boxes/infer", body, headers={"Inference-Header-Content-Length": len(head)})
+    length = int(answer.headers["inference-header-content-length"])
+    expected = np.float32([box.xyxy for box in Yolov2(detector_engine(1))(IMAGE)])
+    assert answer.body[length:].startswith(expected.tobytes())
+    config = client.get("/v2/models/boxes/config").json
+    assert config["parameters"] == {"file_input": {"string_value": "image"}}
+
+
+@pytest.mark.parametrize(
+    ("shape", "data", "text"),
+    [([1], ["no image"], "not an image"), ([2], ["a", "b"], "expected one file"), ([0], [], "one")],
+)
+def test_over_the_protocol_files_that_are_no_images_are_refused(client, shape, data, text):
+    given = {"name": "image", "shape": shape, "datatype": "BYTES", "data": data}
+    answer = client.post("/v2/models/boxes/infer", {"inputs": [given]})
+    assert answer.status == 400
+    assert text in answer.json["error"]
+
+
+def test_an_engine_file_is_loaded_and_an_onnx_model_built(folder):
+    loaded = default_model(ModelSpec("a", str(folder / "negated.engine")))
+    assert isinstance(loaded, Tensors)
+    path = folder / "built.onnx"
+    path.write_bytes(loaded.engine.model.SerializeToString())
+    assert default_model(ModelSpec("a", str(path), engine="null")).engine.name == "null"
+
+
+@pytest.mark.parametrize(("name", "text"), [("none.engine", "no such file"), ("net.cfg", "expected an engine")])
+def test_other_files_are_refused_with_the_next_command(tmp_path, name, text):
+    (tmp_path / "net.cfg").write_text("[net]")
+    with pytest.raises(UsageError, match=text) as caught:
+        default_model(ModelSpec("a", str(tmp_path / name)))
+    assert "Do: pytrt build" in str(caught.value)

@@ -1,0 +1,88 @@
+"""What a loaded model says that it takes and gives."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from pytrtplugins import DType, SymbolicDim, TensorDesc
+from pytrtplugins.errors import UsageError
+from pytrtplugins.serving import Model
+from pytrtplugins.serving.model.signature import Signature
+from tests.serving.served import Double, Lists
+
+
+def model_of(*dims, **options):
+    model = Model()
+    model.inputs = tuple(TensorDesc(f"x{number}", each) for number, each in enumerate(dims))
+    model.outputs = (TensorDesc("y", dims[0][:1]),)
+    for name, value in options.items():
+        setattr(model, name, value)
+    return model
+
+
+N, M = SymbolicDim("N"), SymbolicDim("M")
+
+
+def test_requests_are_joined_where_all_first_dims_are_the_same_free_one():
+    assert Signature.of(model_of((N, 2), (N, 3)), None).joined
+    assert not Signature.of(model_of((N, 2), (M, 3)), None).joined
+    assert not Signature.of(model_of((4, 2)), None).joined
+
+
+@pytest.mark.parametrize(
+    ("model", "told", "most"),
+    [
+        (model_of((N, 2)), None, 32),
+        (model_of((N, 2)), 5, 5),
+        (model_of((N, 2), max_batch=7), None, 7),
+        (model_of((N, 2), max_batch=7), 3, 3),
+        (model_of((4, 2)), 8, 1),
+        (Lists(), None, 8),
+        (Model(), None, 32),
+    ],
+)
+def test_the_largest_batch_is_the_users_then_the_models(model, told, most):
+    assert Signature.of(model, told).max_batch == most
+
+
+def test_it_survives_json():
+    model = Double()
+    model.load(None)
+    signature = Signature.of(model, None)
+    assert Signature.from_json(json.loads(json.dumps(signature.to_json()))) == signature
+
+
+@pytest.mark.parametrize("facts", [{"names": {1, 2}}, {"scale": float("nan")}, {"array": np.ones(2)}])
+def test_facts_that_json_cannot_say_are_refused(facts):
+    with pytest.raises(UsageError, match=r"Model\.facts: expected what JSON can say"):
+        Signature.of(model_of((N, 2), facts=facts), None)
+
+
+def test_a_type_that_the_protocol_lacks_is_refused():
+    model = model_of((N, 2))
+    model.inputs = (TensorDesc("x", (N, 2), DType.INT4),)
+    with pytest.raises(UsageError, match="no type int4"):
+        Signature.of(model, None)
+
+
+def test_a_batch_beyond_reason_is_refused():
+    with pytest.raises(UsageError, match="expected 1 to 4096"):
+        Signature.of(model_of((N, 2)), 1 << 20)
+
+
+def test_inputs_of_one_request_have_equally_many_rows():
+    signature = Signature.of(model_of((N, 2), (N, 3)), None)
+    assert signature.rows({"x0": np.ones((2, 2)), "x1": np.ones((2, 3))}) == 2
+    for other in (1, 0):
+        with pytest.raises(UsageError, match="same number of rows"):
+            signature.rows({"x0": np.ones((other, 2)), "x1": np.ones((2 * other, 3))})
+
+
+def test_only_requests_of_equal_shapes_fit_together():
+    signature = Signature.of(model_of((N, M)), None)
+    one, same, other = ({"x0": np.ones((rows, size))} for rows, size in ((1, 2), (3, 2), (1, 4)))
+    assert signature.key(one) == signature.key(same) != signature.key(other)
+    assert Signature.of(model_of((N, 2)), None).key(one) is None

@@ -1,0 +1,158 @@
+"""Engine processes that hang: how they are found, and what happens to the requests that they had."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pytrtplugins.errors import RequestError
+from pytrtplugins.serving import Limits
+from pytrtplugins.serving.processes.placement import Place
+from pytrtplugins.serving.processes.server import bind
+from pytrtplugins.serving.processes.supervisor import ENGINE, Supervisor
+from pytrtplugins.serving.shared.signs import Signs
+from tests.serving.conftest import spec
+from tests.serving.processes.test_supervisor import ROOT, ask
+from tests.serving.rig import Rig, infer, x
+from tests.serving.served import Slow
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
+
+
+def test_a_process_is_late_once_the_time_of_its_next_sign_has_passed():
+    signs = Signs([0] * 4)
+    assert not signs.is_late(1, 1e6)  # it is being started
+    signs.expect(1, 50.0)
+    assert (signs.is_late(1, 49.0), signs.is_late(1, 51.0), signs.is_late(0, 51.0)) == (False, True, False)
+    signs.end(1)
+    assert (signs.is_late(1, 51.0), signs.ended(1), signs.ended(0)) == (False, 1, 0)
+
+
+@pytest.fixture
+def held():
+    Slow.entered.clear()
+    Slow.go.clear()
+    yield
+    Slow.go.set()
+
+
+def test_a_run_that_takes_too_long_is_known_and_one_that_has_ended_is_not(held):
+    rig = Rig([spec("double", "Slow", run_seconds=0.05)])
+    rig.engine()
+    try:
+        task = rig.loop.create_task(infer(rig, x(1)))
+        rig.do(rig.until(lambda: rig.engine_counts[0].signs.is_late(0, time.monotonic())))
+        assert Slow.entered.is_set()
+        Slow.go.set()
+        assert rig.do(task).outputs["y"][0, 0] == 2
+        rig.do(rig.until(lambda: not rig.engine_counts[0].signs.is_late(0, time.monotonic() + 5)))
+    finally:
+        Slow.go.set()
+        rig.close()
+
+
+def test_a_model_that_was_replaced_and_still_computes_is_watched_too(held):
+    rig = Rig([spec("double", "Slow", run_seconds=0.05)])
+    rig.engine()
+    signs = rig.engine_counts[0].signs
+    try:
+        task = rig.loop.create_task(infer(rig, x(1)))
+        rig.do(rig.until(Slow.entered.is_set))
+        loading = rig.loop.create_task(rig.backend.load("double"))
+        rig.do(rig.until(lambda: rig.processes[0]._leaving))
+        signs.begin(0)  # from here on it counts what is said of the one that was replaced
+        rig.do(rig.until(lambda: signs.is_late(0, time.monotonic())))
+        assert not loading.done()
+        Slow.go.set()
+        rig.do(loading)
+        assert rig.do(task).outputs["y"][0, 0] == 2
+        assert rig.processes[0]._leaving == []
+    finally:
+        Slow.go.set()
+        rig.close()
+
+
+def test_the_supervisor_ends_a_late_process_once_and_no_other():
+    killed = []
+    with bind("127.0.0.1", 0) as sock:
+        supervisor = Supervisor([spec("double", "Double")], Limits(), [sock], [Place(None, (0,))] * 2)
+        for role, index in ((ENGINE, 0), (ENGINE, 1), ("cpu", 0)):
+            process = SimpleNamespace(kill=lambda key=(role, index): killed.append(key))
+            child = SimpleNamespace(role=role, index=index, process=process)
+            supervisor._children[role, index] = cast("Any", child)
+        supervisor._counts.signs.expect(0, 10.0)
+        supervisor._counts.signs.expect(1, 30.0)
+        for _ in range(2):
+            supervisor._end_those_that_hang(20.0)
+        supervisor._children.clear()
+        supervisor._end()
+    assert killed == [(ENGINE, 0)]
+
+
+def test_what_a_process_computed_when_it_hung_is_computed_once_more_and_what_waited_is_not_counted():
+    rig = Rig()
+    ends = {0: rig.played(index=0), 1: rig.played(index=1)}
+    try:
+        poison = rig.loop.create_task(infer(rig, x(4)))
+        innocent = None
+        for time_ in range(2):
+            links = {link.index: link for link in rig.backend._links}
+            rig.do(rig.until(lambda links=links: any(link.calls for link in links.values())))
+            index = next(index for index, link in links.items() if link.calls)
+            record = rig.asked(ends[index])
+            assert record.extra & 1 == (time_ > 0)
+            if innocent is None:
+                rig.drop(ends.pop(1 - index))  # so that the next request comes here too
+                innocent = rig.loop.create_task(infer(rig, x(5)))
+                assert rig.asked(ends[index], begins=False).extra & 1 == 0
+            rig.counts.signs.end(index)
+            rig.drop(ends.pop(index))
+            if time_ == 0:
+                ends[2] = rig.played(index=2)
+        with pytest.raises(RequestError, match="hung 2 times while it computed this request"):
+            rig.do(poison)
+        rig.engine()
+        assert rig.do(innocent).outputs["y"][0, 0] == 10
+        assert rig.backend._slots.free == rig.free
+    finally:
+        for end in ends.values():
+            end.close()
+        rig.close()
+
+
+HANGS = """
+from pytrtplugins.serving import ModelSpec, serve
+import json
+counts = serve([ModelSpec("double", "tests.serving.served:Hangs", run_seconds=1.0)], port=0, cpu=1, engines=2)
+print(json.dumps(counts))
+"""
+
+
+@pytest.mark.slow
+def test_a_request_that_hangs_every_process_is_an_error_and_all_others_are_answered():
+    with subprocess.Popen([sys.executable, "-c", HANGS], stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        try:
+            address = process.stdout.readline().split(" at ")[1].split(",")[0]
+            with ThreadPoolExecutor(9) as threads:
+                poison = threads.submit(ask, address, [-7, 0])
+                others = [threads.submit(ask, address, [number, 1]) for number in range(200)]
+                assert [each.result() for each in others] == [[2 * number, 2] for number in range(200)]
+                with pytest.raises(urllib.error.HTTPError) as caught:
+                    poison.result()
+            assert "hung 2 times while it computed this request" in json.loads(caught.value.read())["error"]
+            process.send_signal(signal.SIGTERM)
+            counts = json.loads(process.communicate(timeout=60)[0])["double"]["1"]
+        finally:
+            process.kill()
+    assert (counts["succeeded"], counts["failed"]) == (200, 1)

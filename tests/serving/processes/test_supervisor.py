@@ -1,0 +1,150 @@
+"""A server of several processes, which are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pytrtplugins.errors import UsageError
+from pytrtplugins.serving import Limits
+from pytrtplugins.serving.processes.placement import Place
+from pytrtplugins.serving.processes.server import bind
+from pytrtplugins.serving.processes.supervisor import Supervisor
+from tests.serving.conftest import spec
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
+
+ROOT = Path(__file__).parents[3]
+SERVE = """
+import json
+from pytrtplugins.serving import ModelSpec, serve
+counts = serve([ModelSpec("double", "tests.serving.served:Double")], port=0, cpu=1)
+print(json.dumps(counts))
+"""
+
+
+def children(process):
+    """The server's processes by their role."""
+    found = {}
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        for pid in map(int, (task / "children").read_text().split()):
+            found[json.loads(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[3])["role"]] = pid
+    return found
+
+
+def ask(address, row):
+    body = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": row}]}
+    request = urllib.request.Request(f"{address}/v2/models/double/infer", json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())["outputs"][0]["data"]
+
+
+def counted(address):
+    with urllib.request.urlopen(f"{address}/metrics", timeout=60) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {series: float(value) for series, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_order():
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}  # the line comes at once all the same
+    command = [sys.executable, "-c", SERVE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True, env=environment) as process:
+        try:
+            line = process.stdout.readline()
+            assert "in 1 CPU process and 1 engine process" in line
+            address = line.split(" at ")[1].split(",")[0]
+            first = children(process)
+            assert ask(address, [1, 2]) == [2, 4]
+            os.kill(first["engine"], signal.SIGKILL)
+            assert ask(address, [3, 4]) == [6, 8]  # it waits for the next engine process
+            os.kill(first["cpu"], signal.SIGKILL)
+            time.sleep(0.05)  # until its connections are gone
+            assert ask(address, [5, 6]) == [10, 12]  # it waits in the socket, which the supervisor keeps open
+            metrics = counted(address)
+            second = children(process)
+            assert not {*first.values()} & {*second.values()}
+            process.send_signal(signal.SIGTERM)
+            counts = json.loads(process.communicate(timeout=60)[0])
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert (counts["double"]["1"]["succeeded"], counts["double"]["1"]["failed"]) == (3, 0)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in second.values())
+    assert metrics['pytrt_processes{role="engine"}'] == 1
+    assert metrics['pytrt_process_restarts_total{role="engine"}'] == 1
+    assert metrics['pytrt_process_restarts_total{role="cpu"}'] == 1
+    assert metrics['pytrt_requests_in_flight{model="double",version="1"}'] == 0
+
+
+@pytest.mark.slow
+def test_a_request_that_ends_what_a_model_computes_with_ends_three_processes_and_no_other_request():
+    command = [sys.executable, "-c", SERVE.replace(":Double", ":Lost").replace("cpu=1", "cpu=1, engines=2")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        try:
+            address = process.stdout.readline().split(" at ")[1].split(",")[0]
+            with ThreadPoolExecutor(4) as threads:
+                good = [threads.submit(ask, address, [number, 0]) for number in range(20)]
+                with pytest.raises(urllib.error.HTTPError) as caught:
+                    ask(address, [-1, 0])
+            assert [each.result() for each in good] == [[2 * number, 0] for number in range(20)]
+            assert caught.value.code == 500
+            assert "died 3 times" in json.loads(caught.value.read())["error"]
+            assert ask(address, [3, 4]) == [6, 8]
+            assert counted(address)['pytrt_process_restarts_total{role="engine"}'] >= 2
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
+
+
+ROLLED = SERVE.replace("cpu=1", "cpu=2, engines=2")
+
+
+@pytest.mark.slow
+def test_a_model_is_loaded_anew_under_load_without_a_lost_request():
+    with subprocess.Popen([sys.executable, "-c", ROLLED], stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
+        try:
+            address = process.stdout.readline().split(" at ")[1].split(",")[0]
+            done, wrong, answered = threading.Event(), [], [0] * 4
+
+            def client(number):
+                while not done.is_set():
+                    row = [number, answered[number]]
+                    if ask(address, row) != [2 * value for value in row]:
+                        wrong.append(row)
+                    answered[number] += 1
+
+            with ThreadPoolExecutor(len(answered)) as threads:
+                clients = [threads.submit(client, number) for number in range(len(answered))]
+                for _ in range(10):
+                    load = urllib.request.Request(f"{address}/v2/repository/models/double/load", b"{}")
+                    with urllib.request.urlopen(load, timeout=60) as answer:
+                        assert answer.status == 200
+                done.set()
+                for each in clients:
+                    each.result()
+            process.send_signal(signal.SIGTERM)
+            counts = json.loads(process.communicate(timeout=60)[0])
+        finally:
+            process.kill()
+    assert wrong == []
+    assert min(answered) > 0
+    assert (counts["double"]["1"]["succeeded"], counts["double"]["1"]["failed"]) == (sum(answered), 0)
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_start_with_its_line():
+    with bind("127.0.0.1", 0) as sock, pytest.raises(UsageError, match="Broken: load raised OSError: no weights"):
+        Supervisor([spec("broken", "Broken")], Limits(), [sock], [Place(None, (0,))]).run(
+            lambda: pytest.fail("it was started")
+        )

@@ -1,0 +1,98 @@
+"""Rates and requests at a time, in one process and in several."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pytrtplugins.errors import RequestError
+from pytrtplugins.serving.shared import meter as module
+from pytrtplugins.serving.shared.meter import Meter
+
+needs_memfd = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
+
+
+class Clock:
+    def __init__(self):
+        self.now = 10**12
+
+    def monotonic_ns(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+def allowed(meter, count, name="a", rate=None, burst=1, concurrent=None):
+    """How many of so many requests are."""
+    done = 0
+    for _ in range(count):
+        try:
+            meter.take(name, rate, burst, concurrent)
+        except RequestError:
+            continue
+        done += 1
+    return done
+
+
+def test_a_burst_comes_at_once_and_then_one_for_each_step(clock):
+    meter = Meter()
+    meter.name(["a"])
+    assert allowed(meter, 10, rate=2.0, burst=4) == 4
+    clock.now += 500_000_000
+    assert allowed(meter, 10, rate=2.0, burst=4) == 1
+    clock.now += 60 * 10**9
+    assert allowed(meter, 10, rate=2.0, burst=4) == 4
+
+
+def test_the_refusal_says_when_to_come_again(clock):
+    meter = Meter()
+    meter.name(["a"])
+    meter.take("a", 0.1, 1, None)
+    with pytest.raises(RequestError, match=r"key 'a' allows 0\.1 requests a second") as caught:
+        meter.take("a", 0.1, 1, None)
+    assert (caught.value.status, caught.value.retry_after) == (429, 10)
+    clock.now += 10 * 10**9
+    meter.take("a", 0.1, 1, None)
+
+
+def test_requests_at_a_time_end_with_their_answers():
+    meter = Meter()
+    meter.name(["a", "b"])
+    assert allowed(meter, 5, concurrent=2) == 2
+    meter.give_back("a")
+    assert allowed(meter, 5, concurrent=2) == 1
+    assert allowed(meter, 5, name="b", concurrent=2) == 2
+
+
+def test_a_change_of_the_keys_keeps_what_is_under_way():
+    meter = Meter()
+    meter.name(["a", "b"])
+    allowed(meter, 1, concurrent=9)
+    allowed(meter, 2, name="b", concurrent=9)
+    meter.name(["b"])
+    assert allowed(meter, 5, name="b", concurrent=3) == 1
+    meter.give_back("a")  # whose key is gone
+    meter.name(["c", "b", "a"])
+    assert allowed(meter, 5, concurrent=1) == 1
+    assert allowed(meter, 5, name="c", concurrent=1) == 1
+
+
+@needs_memfd
+def test_processes_count_together_and_one_that_died_is_forgotten(clock):
+    descriptor = Meter.create(2)
+    first, second = Meter(descriptor, 2, 0), Meter(descriptor, 2, 1)
+    for each in (first, second):
+        each.name(["a"])
+    assert [allowed(each, 5, rate=1.0, burst=3) for each in (first, second)] == [3, 0]
+    clock.now += 10**10
+    assert [allowed(each, 5, concurrent=8) for each in (first, second)] == [5, 0]
+    replaced = Meter(descriptor, 2, 0)
+    replaced.name(["a"])
+    assert allowed(second, 20, concurrent=8) == 8
+    os.close(descriptor)
