@@ -110,7 +110,7 @@ def engine_pids(server: Server) -> list[int]:
     """Of the processes that have the models."""
     found = []
     for pid in tree(server.process.pid):
-        with contextlib.suppress(OSError, ValueError, IndexError):
+        with contextlib.suppress(OSError, ValueError, IndexError, TypeError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if json.loads(words[3])["role"] == "engine":
                 found.append(pid)
