@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from pytrtplugins.errors import FormatError, UsageError
 from pytrtplugins.utils.files import atomic_path
+from training.augment import Augmenter, mix, render
 
-from .augment import Augmenter, mix, render
 from .data import Images, kmeans_anchors
 from .loss import region_loss
 from .network import Yolov2, declare_layers

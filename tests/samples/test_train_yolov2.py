@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 import train_yolov2
 
 from pytrtplugins.errors import ImageError, NoDataError, UsageError, WeightsError
-from yolov2_training import augment, data, evaluate, export, loss, network, recipe, teacher, trainer
+from training import augment
+from yolov2_training import data, evaluate, export, loss, network, recipe, teacher, trainer
 
 CLASSES = ("red", "green")
 ANCHORS = torch.tensor([[0.5, 0.5], [1.0, 1.0], [1.5, 1.0], [1.0, 2.0], [2.5, 2.5]])

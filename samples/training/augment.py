@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .data import Images
+from .batch import GREY, Pool
 
-__all__ = ["Augmenter", "Plan", "mix", "render"]
+__all__ = ["STRIDE", "Augmenter", "Plan", "mix", "render", "step_generator"]
 
 MAX_BOXES = 32  # boxes kept of a training image
 TILES = 4  # images of a mosaic
-STRIDE = 32  # pixels of the network's input that a cell covers
+STRIDE = 32
+"""Pixels of the network's input that a cell covers."""
 
 
 class Plan(NamedTuple):
@@ -39,23 +40,42 @@ class Plan(NamedTuple):
     colour: Tensor
     holes: Tensor
 
+    def part(self, rows: slice) -> Plan:
+        """The plan of some of the images: of those that are a rank's."""
+        return Plan(*(tensor[rows] for tensor in self))
+
+
+def step_generator(seed: int, step: int, device: torch.device) -> torch.Generator:
+    """What a step draws its lots from: a function of the seed and the step, without a memory of earlier steps."""
+    return torch.Generator(device).manual_seed(seed * 1_000_003 + step + 1)
+
 
 class Augmenter:
-    """Plans batches over images that stay on the device.
+    """Plans batches over a pool of photos on the device: all photos of the set, or those that a loader gave for one step.
 
     Args:
-        images: The training images.
-        balance: 0 draws images uniformly; at 1 an image is drawn in inverse proportion to its rarest class.
+        pool: The photos.
+        balance: 0 draws photos uniformly; at 1 a photo is drawn in inverse proportion to its rarest class.
     """
 
-    def __init__(self, images: Images, balance: float = 0.0) -> None:
-        halves = [functional.avg_pool2d(c.permute(0, 3, 1, 2).float(), 2).permute(0, 2, 3, 1) for c in _chunks(images)]
-        self.pixels = torch.cat([images.pixels.reshape(-1, 3), torch.cat(halves).round().byte().reshape(-1, 3)])
-        self.count, self.side = images.pixels.shape[:2]
-        self.size, self.boxes, self.device = images.size, images.boxes, images.pixels.device
-        self._cumulative = _shares(images, balance).cumsum(0)
+    def __init__(self, pool: Pool, balance: float = 0.0) -> None:
+        halves = [_halve(chunk) for chunk in pool.pixels.split(256)]
+        self.pixels = torch.cat([pool.pixels.reshape(-1, 3), torch.cat(halves).reshape(-1, 3)])
+        self.count, self.side = pool.pixels.shape[:2]
+        self.size, self.boxes, self.device = pool.size, pool.boxes, pool.pixels.device
+        self._cumulative = _shares(pool, balance).cumsum(0)
+        self._generator: torch.Generator | None = None
 
-    def plan(self, batch: int, out: int, mosaic_share: float, zoom: tuple[float, float]) -> tuple[Plan, Tensor, Tensor]:
+    def plan(
+        self,
+        batch: int,
+        out: int,
+        mosaic_share: float,
+        zoom: tuple[float, float],
+        *,
+        generator: torch.Generator | None = None,
+        own: Tensor | None = None,
+    ) -> tuple[Plan, Tensor, Tensor]:
         """Draw lots for a batch of ``out`` x ``out`` images.
 
         Args:
@@ -63,11 +83,16 @@ class Augmenter:
             out: Their width and height in pixels.
             mosaic_share: Probability that an image is a mosaic of four images.
             zoom: Smallest and largest scale of a single image, 1 = fits exactly.
+            generator: Where the lots come from, such as :func:`step_generator`; None: PyTorch's default of the device.
+            own: (batch,) index of each image's first photo in the pool; only the partners in mosaics are drawn then. None: all are.
 
         Returns:
             The plan; boxes (B, MAX_BOXES, 5) as x1, y1, x2, y2 in cells and class; which of them count (B, MAX_BOXES).
         """
+        self._generator = generator
         source = torch.searchsorted(self._cumulative, self._rand(batch, TILES)).clamp(max=self.count - 1)
+        if own is not None:
+            source[:, 0] = own
         mosaic = self._rand(batch, 1) < mosaic_share
         centre = torch.where(mosaic, out * (0.3 + 0.4 * self._rand(batch, 2)), float(out))
         second = torch.tensor([[0, 0], [1, 0], [0, 1], [1, 1]], device=self.device).bool()  # is the tile right, low?
@@ -90,7 +115,7 @@ class Augmenter:
         return Plan(centre, affine, stride, base, self._colours(batch), self._holes(batch, out)), truth, valid
 
     def _rand(self, *shape: int) -> Tensor:
-        return torch.rand(*shape, device=self.device)
+        return torch.rand(*shape, device=self.device, generator=self._generator)
 
     def _place(
         self, source: Tensor, image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, tile: Tensor, used: Tensor
@@ -130,18 +155,23 @@ class Augmenter:
         return torch.cat([matrix, offset[:, None, None].expand(-1, 3, 1)], 2)
 
 
-def _chunks(images: Images) -> tuple[Tensor, ...]:
-    return images.pixels.split(256)
+def _halve(pixels: Tensor) -> Tensor:
+    """Photos of half the width and height."""
+    return functional.avg_pool2d(pixels.permute(0, 3, 1, 2).float(), 2).permute(0, 2, 3, 1).round().byte()
 
 
 def _area(boxes: Tensor) -> Tensor:
     return (boxes[..., 2:] - boxes[..., :2]).prod(-1)
 
 
-def _shares(images: Images, balance: float) -> Tensor:
-    """How often each image is drawn: by its rarest class, softened by ``balance``."""
-    kind = images.boxes[..., 0].long()
-    present = functional.one_hot(kind.clamp(min=0), int(kind.max()) + 1).mul(kind[..., None] >= 0).amax(1).float()
+def _shares(pool: Pool, balance: float) -> Tensor:
+    """How often each photo is drawn: by its rarest class, softened by ``balance``."""
+    if not balance:
+        return torch.full((len(pool),), 1 / len(pool), device=pool.pixels.device)
+    kind = pool.boxes[..., 0].long()
+    present = (
+        functional.one_hot(kind.clamp(min=0), max(0, int(kind.max())) + 1).mul(kind[..., None] >= 0).amax(1).float()
+    )
     rarity = (present.sum(0).clamp(min=1).max() / present.sum(0).clamp(min=1)) ** balance
     weight = (present * rarity).amax(1).clamp(min=1)
     return weight / weight.sum()
@@ -176,14 +206,20 @@ def render(pixels: Tensor, plan: Plan, out: int) -> Tensor:
     right, down = (u0 + 1 < w).long(), (v0 + 1 < h).long() * step
     top = pixels[i].float() * (1 - fraction_u) + pixels[i + right].float() * fraction_u
     bottom = pixels[i + down].float() * (1 - fraction_u) + pixels[i + down + right].float() * fraction_u
-    rgb = torch.where(inside[..., None], top * (1 - fraction_v) + bottom * fraction_v, 127.0) / 255
+    rgb = torch.where(inside[..., None], top * (1 - fraction_v) + bottom * fraction_v, float(GREY)) / 255
     rgb = (rgb[..., None, :] * colour[:, None, None, :, :3]).sum(-1) + colour[:, None, None, :, 3]
     return rgb.clamp(0, 1).permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
 
 
-def mix(images: Tensor, truth: Tensor, valid: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
+def mix(
+    images: Tensor, truth: Tensor, valid: Tensor, share: float, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Blend some images with their neighbour in the batch; those keep the boxes of both."""
-    mixed = torch.rand(len(images), 1, device=images.device) < share
-    weight = torch.where(mixed, 0.4 + 0.2 * torch.rand(len(images), 1, device=images.device), 0.0)[..., None, None]
+
+    def lots() -> Tensor:
+        return torch.rand(len(images), 1, device=images.device, generator=generator)
+
+    mixed = lots() < share
+    weight = torch.where(mixed, 0.4 + 0.2 * lots(), 0.0)[..., None, None]
     images = images.lerp(images.roll(1, 0), weight)
     return images, torch.cat([truth, truth.roll(1, 0)], 1), torch.cat([valid, valid.roll(1, 0) & mixed], 1)

@@ -1,0 +1,13 @@
+"""The engine under ``samples/train_yolov2.py``: it knows photos and boxes, and no network.
+
+Its input pipeline, in the order in which data flow through it:
+
+- sampler: which photos a step gets, as a function of the seed and the step
+- photos: a photo's bytes to its pixels, and what is done with those that do not decode
+- staging: host memory of a batch, and its copy to the device
+- loader: what a loader is, and the kinds of loader by name; resident, stream, dataloader: one kind each
+- decode_gpu: JPEG files decoded on the GPU
+- batch: what a loader gives
+- augment: mosaics, crops, colours and holes, planned and drawn on the device
+- clock, trace: how long each stage works, and how long a step waits for data
+"""

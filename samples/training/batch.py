@@ -1,0 +1,63 @@
+"""What a loader gives: the photos and boxes of a step, on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["GREY", "NO_BOX", "Batch", "Pool"]
+
+GREY = 127  # around a photo
+NO_BOX = -1.0  # class of an unused row of boxes
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Photos on the device that augmented images are drawn from.
+
+    Fields:
+        pixels: (N, side, side, 3) uint8, each photo in the upper left corner, grey around.
+        size: (N, 2) float32, width and height of the photo in pixels.
+        boxes: (N, most, 5) float32: class, x1, y1, x2, y2 in pixels; class -1 where there is no box.
+    """
+
+    pixels: Tensor
+    size: Tensor
+    boxes: Tensor
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The photos of a step.
+
+    Fields:
+        step: Which.
+        pixels: (N, 3, side, side) uint8, channels last in memory; each photo in the upper left corner, grey around.
+        size: (N, 2) float32, width and height of the photo in pixels.
+        boxes: (N, most, 5) float32: class, then centre x, centre y, width and height as shares of the photo's width and height.
+        valid: (N, most) bool, which boxes there are.
+        keys: The photos' names.
+    """
+
+    step: int
+    pixels: Tensor
+    size: Tensor
+    boxes: Tensor
+    valid: Tensor
+    keys: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def pool(self) -> Pool:
+        """The same photos as a pool; the pixels are not copied."""
+        kind, centre, extent = self.boxes.split((1, 2, 2), 2)
+        size = self.size[:, None]
+        centre, half = centre * size, extent * size / 2
+        kind = torch.where(self.valid[..., None], kind, NO_BOX)
+        return Pool(self.pixels.permute(0, 2, 3, 1), self.size, torch.cat([kind, centre - half, centre + half], 2))

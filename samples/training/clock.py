@@ -1,0 +1,193 @@
+"""The stage clock: how long each stage of the input pipeline works, and how long steps wait for its data."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+__all__ = ["Clock", "Lap", "Span", "Stage"]
+
+MOST_SPANS = 200_000  # kept for a trace
+
+
+class Span(NamedTuple):
+    """A piece of work of one thread; seconds since the clock was made."""
+
+    stage: str
+    thread: str
+    begin: float
+    end: float
+    items: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage did in a lap: seconds of work of all its workers together, and the photos or batches that it finished."""
+
+    name: str
+    workers: int
+    busy: float
+    items: int
+
+
+@dataclass(frozen=True)
+class Lap:
+    """The figures of some time.
+
+    Fields:
+        end: Its end, in seconds since the clock was made.
+        seconds: How long it was.
+        steps: How often a batch was asked for.
+        waited: Seconds that the device (on a CPU: the caller) had nothing to do but to wait for those batches.
+        stages: In the order in which they were declared.
+    """
+
+    end: float
+    seconds: float
+    steps: int
+    waited: float
+    stages: tuple[Stage, ...]
+
+    @property
+    def step_time(self) -> float:
+        """Seconds a step."""
+        return self.seconds / max(1, self.steps)
+
+    @property
+    def data_time(self) -> float:
+        """Seconds a step that were spent on waiting for data."""
+        return self.waited / max(1, self.steps)
+
+    @property
+    def share(self) -> float:
+        """Share of the time that was spent on waiting for data."""
+        return self.waited / self.seconds if self.seconds else 0.0
+
+    def occupancy(self, stage: str) -> float:
+        """Share of the time that a stage's workers worked; 0 of an unknown stage."""
+        found = next((s for s in self.stages if s.name == stage), None)
+        return found.busy / (found.workers * self.seconds) if found and self.seconds else 0.0
+
+    def __str__(self) -> str:
+        stages = "".join(f", {s.name} {self.occupancy(s.name):.0%}" for s in self.stages)
+        return f"{self.step_time * 1e3:.1f} ms a step, data_time {self.data_time * 1e3:.2f} ms ({self.share:.1%}); busy: {stages[2:]}"
+
+
+class Clock:
+    """Counts the work of stages, from any thread, and the waits of steps.
+
+    On a GPU a wait is measured there: an event is recorded when a batch is asked for, behind all work that is queued, and one when
+    its data have come. The time between them is what the GPU stood still, however far the caller is ahead of it. Nothing is
+    synchronized; the events are read later.
+
+    Args:
+        trace: Keep each piece of work, up to `MOST_SPANS`, for a trace.
+    """
+
+    def __init__(self, *, trace: bool = False) -> None:
+        self.laps: list[Lap] = []
+        self.spans: list[Span] = []
+        self.dropped = 0  # pieces of work that the trace lacks
+        self._trace, self._lock, self._zero = trace, threading.Lock(), time.perf_counter()
+        self._workers: dict[str, int] = {}
+        self._busy: dict[str, float] = {}
+        self._items: dict[str, int] = {}
+        self._steps, self._waited, self._begin = 0, 0.0, 0.0
+        self._events: deque[tuple[Any, Any]] = deque()
+
+    def now(self) -> float:
+        """Seconds since the clock was made."""
+        return time.perf_counter() - self._zero
+
+    def declare(self, stage: str, workers: int = 1) -> None:
+        """Say how many workers a stage has; stages are shown in this order."""
+        with self._lock:
+            self._workers[stage] = workers
+            self._busy.setdefault(stage, 0.0)
+            self._items.setdefault(stage, 0)
+
+    def add(self, stage: str, begin: float, end: float, items: int = 1, thread: str = "") -> None:
+        """Count a piece of work, from :meth:`now` to :meth:`now`."""
+        if stage not in self._workers:
+            self.declare(stage)
+        with self._lock:
+            self._busy[stage] += end - begin
+            self._items[stage] += items
+            if self._trace and len(self.spans) < MOST_SPANS:
+                self.spans.append(Span(stage, thread or threading.current_thread().name, begin, end, items))
+            elif self._trace:
+                self.dropped += 1
+
+    @contextmanager
+    def stage(self, name: str, items: int = 1) -> Iterator[None]:
+        """Count the body as a stage's work."""
+        begin = self.now()
+        try:
+            yield
+        finally:
+            self.add(name, begin, self.now(), items)
+
+    @contextmanager
+    def waiting(self, device: torch.device) -> Iterator[None]:
+        """Count the body, which waits for a step's data and puts them before the work of the device's current stream."""
+        begin, pair = self.now(), None
+        if device.type == "cuda":
+            pair = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            pair[0].record(torch.cuda.current_stream(device))
+        try:
+            yield
+        finally:
+            end = self.now()
+            if pair is None:
+                self._waited += end - begin
+            else:
+                pair[1].record(torch.cuda.current_stream(device))
+                self._events.append(pair)
+                self._read_events()
+            self._steps += 1
+            self.add("data_time", begin, end)
+
+    def _read_events(self) -> None:
+        while self._events and self._events[0][1].query():
+            first, second = self._events.popleft()
+            self._waited += first.elapsed_time(second) / 1e3
+
+    def lap(self) -> Lap:
+        """The figures since the last lap, which are kept in ``laps``. Call it in the thread that takes the batches."""
+        self._read_events()
+        with self._lock:
+            end = self.now()
+            stages = tuple(
+                Stage(name, workers, self._busy[name], self._items[name])
+                for name, workers in self._workers.items()
+                if name != "data_time"
+            )
+            lap = Lap(end, end - self._begin, self._steps, self._waited, stages)
+            self._begin, self._steps, self._waited = end, 0, 0.0
+            self._busy, self._items = dict.fromkeys(self._busy, 0.0), dict.fromkeys(self._items, 0)
+        self.laps.append(lap)
+        return lap
+
+    def total(self) -> Lap:
+        """All laps together."""
+        names = dict.fromkeys(s.name for lap in self.laps for s in lap.stages)
+        found = {name: [s for lap in self.laps for s in lap.stages if s.name == name] for name in names}
+        stages = tuple(
+            Stage(name, parts[-1].workers, sum(p.busy for p in parts), sum(p.items for p in parts))
+            for name, parts in found.items()
+        )
+        laps = self.laps
+        return Lap(
+            laps[-1].end if laps else 0.0,
+            sum(lap.seconds for lap in laps),
+            sum(lap.steps for lap in laps),
+            sum(lap.waited for lap in laps),
+            stages,
+        )

@@ -1,0 +1,93 @@
+"""Augmentation on a pool of photos."""
+
+# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
+sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
+
+from training.augment import Augmenter, mix, render, step_generator
+from training.batch import Batch, Pool
+
+ZOOM = (0.4, 1.6)
+
+
+def make_pool() -> Pool:
+    rng = np.random.default_rng(5)
+    pixels = torch.from_numpy(rng.integers(0, 256, (6, 32, 32, 3), dtype=np.uint8))
+    size = torch.tensor([[32, 24], [20, 32], [32, 32], [16, 10], [32, 8], [31, 29]], dtype=torch.float32)
+    boxes = torch.full((6, 3, 5), -1.0)
+    for i, (w, h) in enumerate(size.tolist()):
+        for j in range(i % 3 + 1):
+            boxes[i, j] = torch.tensor(
+                [(i + j) % 3, w * 0.1 * j, h * 0.1 * j, w * 0.1 * j + w * 0.7, h * 0.1 * j + h * 0.6]
+            )
+    return Pool(pixels, size, boxes)
+
+
+def draw(pool: Pool, seed: int, step: int, **options):
+    augmenter, generator = Augmenter(pool, 0.5), step_generator(seed, step, torch.device("cpu"))
+    plan, truth, valid = augmenter.plan(4, 64, 0.75, ZOOM, generator=generator, **options)
+    return mix(render(augmenter.pixels, plan, 64), truth, valid, 0.4, generator)
+
+
+def test_a_step_is_drawn_as_the_shipped_network_was_trained() -> None:
+    """Values that the first version of the augmentation gave for this pool, seed and step."""
+    images, truth, valid = draw(make_pool(), 7, 11)
+    means = [[0.5544, 0.560685, 0.574482], [0.505474, 0.495188, 0.498824], [0.476043, 0.507145, 0.479787]]
+    means += [[0.544724, 0.52899, 0.562254]]
+    torch.testing.assert_close(images.mean((2, 3)), torch.tensor(means), rtol=0, atol=2e-5)
+    row = [
+        [0.59035, 0.48846, 0.38115, 0.76733],
+        [0.45417, 0.53497, 0.3557, 0.66613],
+        [0.59343, 0.54612, 0.44605, 0.72832],
+    ]
+    torch.testing.assert_close(images[0, :, 0, ::21], torch.tensor(row), rtol=0, atol=2e-5)
+    assert valid.sum(1).tolist() == [2, 10, 5, 6]
+    boxes = [[0.0, 0.02051, 1.30442, 0.82884, 0.0], [0.33179, 0.0, 2.0, 1.0748, 0.0]]
+    torch.testing.assert_close(truth[0][valid[0]], torch.tensor(boxes), rtol=0, atol=2e-5)
+
+
+def test_lots_depend_on_seed_and_step_only() -> None:
+    torch.manual_seed(1)
+    first = draw(make_pool(), 3, 5)
+    torch.rand(100)
+    assert all(torch.equal(a, b) for a, b in zip(first, draw(make_pool(), 3, 5), strict=True))
+    for seed, step in ((3, 6), (4, 5)):
+        assert not torch.equal(first[0], draw(make_pool(), seed, step)[0])
+
+
+def test_ranks_draw_parts_of_one_plan() -> None:
+    pool = make_pool()
+    augmenter = Augmenter(pool)
+    plan, _, _ = augmenter.plan(4, 64, 0.75, ZOOM, generator=step_generator(1, 2, torch.device("cpu")))
+    whole = render(augmenter.pixels, plan, 64)
+    parts = [render(augmenter.pixels, plan.part(slice(k, k + 2)), 64) for k in (0, 2)]
+    assert torch.equal(torch.cat(parts), whole)
+
+
+def test_each_photo_of_a_loaded_batch_is_drawn() -> None:
+    """With ``own`` an image begins with its own photo; in a pool of plain colours the image shows which."""
+    pixels = torch.arange(4, dtype=torch.uint8)[:, None, None, None].expand(4, 3, 32, 32).mul(60).contiguous()
+    boxes = torch.tensor([0.0, 0.5, 0.5, 1.0, 1.0]).expand(4, 1, 5)
+    batch = Batch(0, pixels, torch.full((4, 2), 32.0), boxes, torch.ones(4, 1, dtype=torch.bool), tuple("abcd"))
+    augmenter = Augmenter(batch.pool())
+    own = torch.tensor([2, 0, 3, 1])
+    plan, _, valid = augmenter.plan(4, 64, 0.0, (1.0, 1.0), own=own)
+    colour = torch.cat([torch.eye(3), torch.zeros(3, 1)], 1).expand(4, 3, 4)
+    images = render(augmenter.pixels, plan._replace(colour=colour, holes=torch.zeros(4, 4, 4)), 64)
+    assert (images[:, 0, 32, 32] * 255 / 60).round().tolist() == own.tolist()
+    assert valid.any(1).all()
+
+
+def test_photos_without_boxes_are_drawn_too() -> None:
+    pool = make_pool()
+    pool.boxes.fill_(-1)
+    _, _, valid = draw(pool, 0, 0)
+    assert not valid.any()

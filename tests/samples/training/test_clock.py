@@ -1,0 +1,92 @@
+"""The stage clock."""
+
+# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
+sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
+
+from training import clock as clocks
+from training.clock import Clock
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock of one number, which stands still until a test moves it."""
+    now = [100.0]
+    monkeypatch.setattr(clocks.time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_a_lap_has_the_time_of_each_stage_and_of_waiting(time: list[float]) -> None:
+    clock = Clock()
+    clock.declare("decode", 4)
+    for _ in range(2):
+        with clock.stage("decode", items=8):
+            time[0] += 2
+        with clock.waiting(CPU):
+            time[0] += 1
+        with clock.stage("step"):
+            time[0] += 3
+    lap = clock.lap()
+    assert (lap.seconds, lap.steps, lap.waited) == (12, 2, 2)
+    assert (lap.step_time, lap.data_time, lap.share) == (6, 1, pytest.approx(1 / 6))
+    assert [(s.name, s.workers, s.busy, s.items) for s in lap.stages] == [("decode", 4, 4, 16), ("step", 1, 6, 2)]
+    assert lap.occupancy("decode") == pytest.approx(4 / (4 * 12))
+    assert lap.occupancy("step") == 0.5
+    assert lap.occupancy("unknown") == 0
+    assert str(lap) == "6000.0 ms a step, data_time 1000.00 ms (16.7%); busy: decode 8%, step 50%"
+
+
+def test_a_lap_begins_where_the_last_one_ended(time: list[float]) -> None:
+    clock = Clock()
+    with clock.waiting(CPU):
+        time[0] += 1
+    clock.lap()
+    with clock.stage("read", items=3):
+        time[0] += 4
+    assert (clock.lap().steps, clock.laps[1].seconds, clock.laps[1].waited) == (0, 4, 0)
+    total = clock.total()
+    assert (total.seconds, total.steps, total.waited, total.occupancy("read")) == (5, 1, 1, 0.8)
+
+
+def test_work_is_counted_when_it_fails(time: list[float]) -> None:
+    clock = Clock()
+
+    def fail() -> None:
+        with clock.stage("read"):
+            time[0] += 4
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert clock.lap().occupancy("read") == 1
+
+
+def test_threads_add_up() -> None:
+    clock = Clock()
+    threads = [threading.Thread(target=lambda: [clock.add("read", 0.0, 0.5) for _ in range(1000)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (stage,) = clock.lap().stages
+    assert (stage.busy, stage.items) == (2000, 4000)
+
+
+def test_spans_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "MOST_SPANS", 2)
+    clock, without = Clock(trace=True), Clock()
+    for begin in (1.0, 2.0, 3.0):
+        clock.add("read", begin, begin + 0.5, 8, "reader")
+        without.add("read", begin, begin + 0.5)
+    assert clock.spans == [("read", "reader", 1.0, 1.5, 8), ("read", "reader", 2.0, 2.5, 8)]
+    assert (clock.dropped, without.spans) == (1, [])
