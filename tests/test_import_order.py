@@ -17,7 +17,7 @@ ROOMS = (
     ("cuda", "validation"),
     ("plugin", "native", "_native_build"),
     ("model",),
-    ("layers", "calibration", "vision", "mxnet"),
+    ("layers", "calibration", "vision", "mxnet", "shards"),
     ("passes",),
     ("engines",),
     ("bench", "check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),

@@ -25,6 +25,7 @@ from pytrtplugins.models import describe, evaluate, read_names
 from pytrtplugins.models.dataset import YoloData
 from pytrtplugins.utils.numbers import Whole
 from pytrtplugins.vision import Detection
+from pytrtplugins.vision.image import MAX_FILE_BYTES
 
 from .load import Exchange
 from .photos import SHIPPED
@@ -57,7 +58,7 @@ class Files(YoloData):
     def image(self, name: str) -> npt.NDArray[np.uint8]:
         """The image."""
         found = super().image(name)
-        self.sent[id(found)] = self._read(name)
+        self.sent[id(found)] = self.files.read(name, MAX_FILE_BYTES)
         return found
 
 

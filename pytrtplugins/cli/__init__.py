@@ -51,6 +51,7 @@ def command() -> Any:
         serve_export,
         serve_key,
         serve_top,
+        shards,
         table,
     )
     from .app import app

@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 from ..calibration import CALIBRATORS
 from ..errors import UsageError
 from ..models import YoloData
-from ..models.description import read_name_list
 from ..tables import (
     ClassificationTask,
     DetectionTask,
@@ -27,6 +26,7 @@ from ..tables import (
     write_html,
 )
 from ..utils.files import check_target, write_atomic
+from ..utils.name_list import read_name_list
 from ..utils.numbers import LARGEST_BATCH, Real, Whole
 from ..utils.optional import require
 from ..vision import PIXELS

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FormatError, ModelError, UsageError
-from ..utils.files import read_regular
+from ..errors import ModelError, UsageError
+from ..utils.name_list import read_name_list
 from ..utils.numbers import check_share
 from ..utils.text_formats import parse_json, shorten
 from ..vision import MODES
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Description", "describe", "read_description"]
 
 KEY = "pytrtplugins.detector"
-_MAX_NAMES_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -111,20 +110,3 @@ def _is_description(facts: Any) -> bool:
         and (mode is None or mode in MODES)
         and all(type(share) in (int, float) and 0 <= share <= 1 for share in shares)
     )
-
-
-def read_name_list(names: str | Path | Iterable[str]) -> tuple[str, ...]:
-    """Class names from a file with one a line, or from a list; empty ones are left out.
-
-    Raises:
-        UsageError: the file cannot be read.
-    """
-    if isinstance(names, (str, Path)):
-        try:
-            names = read_regular(names, _MAX_NAMES_BYTES).decode().splitlines()
-        except (OSError, FormatError, UnicodeDecodeError) as error:
-            raise UsageError(
-                f"names {str(names)!r}: cannot be read ({error}).\nDo: give a text file with one class a line",
-                path=str(names),
-            ) from error
-    return tuple(name.strip() for name in names if name.strip())

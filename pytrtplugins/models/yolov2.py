@@ -15,13 +15,14 @@ import numpy as np
 from ..engines.base.detection import Boxes, DetectionContext, Pixels, Timings
 from ..engines.base.run_future import RunFuture
 from ..errors import UsageError
+from ..utils.name_list import read_name_list
 from ..utils.prefetch import map_ahead, map_async, threads_for_files
 from ..utils.uncopied import Uncopied
 from ..vision import MODES, Detection, Detections, Frame, Head, Sources, Tracker, check_image, load_image
 from ..vision.device_images import DeviceImage, ImageDecoder
 from ..vision.image import Image
 from ..vision.jpeg import Memory, empty
-from .description import read_description, read_name_list
+from .description import read_description
 from .heads import read_heads, read_size
 
 if TYPE_CHECKING:

@@ -46,6 +46,9 @@ class Journal:
     def __len__(self) -> int:
         return len(self._results)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._results
+
     def get(self, key: str, measure: Callable[[], Any]) -> Any:
         """The result of a key; it is measured, and kept, where it is new. Results are values of JSON."""
         if key not in self._results:
@@ -54,6 +57,10 @@ class Journal:
                 text = json.dumps({"identity": self._identity, "results": self._results})
                 write_atomic(self.path, text.encode())
         return self._results[key]
+
+    def forget(self, key: str) -> None:
+        """Take out a result that does not hold any more."""
+        self._results.pop(key, None)
 
     def close(self) -> None:
         """The run is done: the file goes."""

@@ -1,0 +1,9 @@
+"""Photos and their boxes as shards, for training: tar files in WebDataset's convention, with an index for any order."""
+
+from __future__ import annotations
+
+from .labels import FORMATS
+from .make import Made, make_shards
+from .reader import Example, Shards
+
+__all__ = ["FORMATS", "Example", "Made", "Shards", "make_shards"]

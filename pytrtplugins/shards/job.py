@@ -1,0 +1,93 @@
+"""One shard: its photos are read, looked at, and written; this is what a thread does."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import FormatError, ImageError, PytrtpluginsError
+from ..utils.file_set import FileSet
+from ..utils.files import atomic_path
+from ..utils.progress import ProgressBar
+from ..vision.image import MAX_FILE_BYTES, decode_image
+from .labels import Problem
+from .manifest import ShardFacts
+from .photo import SUFFIXES, Photo, read_header, shrunk
+from .plan import PlannedPhoto, PlannedShard
+from .writer import ShardWriter
+
+__all__ = ["BadPhotosError", "ShardJob", "StoppedError", "write_shard"]
+
+_ASPECT = 0.02  # by which the proportions of a photo may differ from those that its labels state: both are rounded
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """What the shards of a set have in common."""
+
+    files: FileSet
+    folder: Path
+    classes: tuple[str, ...]
+    longest_side: int | None
+    skip_bad: bool
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a finished shard depends on beside its photos."""
+        return {"classes": self.classes, "longest_side": self.longest_side, "version": 1}
+
+
+class BadPhotosError(Exception):
+    """A shard whose photos cannot all be used."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+
+class StoppedError(Exception):
+    """Another shard has failed, or the user wants to end."""
+
+
+def write_shard(job: ShardJob, shard: PlannedShard, stop: threading.Event, bar: ProgressBar) -> dict[str, Any]:
+    """Write a tar and its index; gives what the journal keeps."""
+    problems, turned = list[Problem](), 0
+    path = job.folder / shard.file
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        writer = ShardWriter(file, job.classes)
+        for planned in shard.photos:
+            if stop.is_set():
+                raise StoppedError
+            try:
+                image, photo = _read_photo(job, planned)
+            except (PytrtpluginsError, OSError) as error:
+                problems.append(Problem(planned.file, str(error).partition("\n")[0]))
+            else:
+                turned += photo.turned
+                size = (photo.width, photo.height)
+                writer.add(planned.key, SUFFIXES[photo.format], image, size, planned.boxes)
+            bar()
+        if problems and not job.skip_bad:
+            raise BadPhotosError(problems)
+        index, digest = writer.finish()
+    facts = ShardFacts(shard.file, index.tar_bytes, digest, len(index), len(index.boxes))
+    index.write(job.folder / facts.index)
+    return {"shard": vars(facts), "problems": [vars(each) for each in problems], "turned": turned}
+
+
+def _read_photo(job: ShardJob, planned: PlannedPhoto) -> tuple[bytes, Photo]:
+    """A photo as it is stored; it has been decoded once, so that training does not meet one that cannot be."""
+    image = job.files.read(planned.file, MAX_FILE_BYTES)
+    if job.longest_side is not None:
+        image = shrunk(image, planned.file, job.longest_side)
+    photo = read_header(image, planned.file)
+    if photo.format not in SUFFIXES:
+        raise ImageError(f"a {photo.format} file; shards hold {', '.join(SUFFIXES)}: --longest-side makes JPEG of it")
+    height, width = decode_image(image, planned.file).shape[:2]
+    if planned.size is not None:
+        stated_width, stated_height = planned.size
+        if abs(width * stated_height / (height * stated_width) - 1) > _ASPECT:
+            raise FormatError(f"{width} x {height} pixels; its labels are for {stated_width} x {stated_height}")
+    return image, photo

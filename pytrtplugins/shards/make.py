@@ -1,0 +1,317 @@
+"""Make a set of shards of photos and labels; what was finished before an interruption is not done again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import FormatError, NoDataError, UsageError
+from ..utils.file_set import FileSet
+from ..utils.files import remove_abandoned
+from ..utils.journal import Journal
+from ..utils.name_list import read_name_list
+from ..utils.numbers import check_share, check_whole
+from ..utils.progress import progress_bar
+from .job import BadPhotosError, ShardJob, write_shard
+from .labels import Problem, read_labels
+from .manifest import NAME, Manifest, ShardFacts
+from .plan import PlannedShard, held_back, plan_photos, plan_shards
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["SHARD_BYTES", "SIDES", "Made", "MadeSet", "make_shards"]
+
+SHARD_BYTES = (1 << 20, 1 << 36)
+"""The smallest and the largest size of a shard."""
+SIDES = (16, 16_384)
+"""The smallest and the largest side of a photo, in pixels, that can be asked for."""
+MAX_WORKERS = 256
+_JOURNAL = ".making.json"
+_OURS = re.compile(r"shard-\d{5}\.(tar|index\.npz)")
+_SHOWN = 10  # problems in a message
+
+
+@dataclass(frozen=True)
+class MadeSet:
+    """One set of shards that was made.
+
+    Attributes:
+        folder: Where it lies.
+        photos: How many it holds.
+        boxes: Of all of them.
+        shards: How many tars.
+        kept: How many of them an interrupted run had finished.
+        bytes: Of all tars.
+        digest: Of the set.
+    """
+
+    folder: str
+    photos: int
+    boxes: int
+    shards: int
+    kept: int
+    bytes: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Made:
+    """What `make_shards` did.
+
+    Attributes:
+        labels: Format of the labels.
+        classes: Names, in the order of their numbers.
+        sets: One; or the one for training and the one that is held back.
+        changed: How many boxes were cut or left out, and other things of which there is a number, by what they are.
+        skipped: Photos that cannot be used, with the reasons.
+    """
+
+    labels: str
+    classes: tuple[str, ...]
+    sets: tuple[MadeSet, ...]
+    changed: dict[str, int]
+    skipped: tuple[Problem, ...]
+
+
+def make_shards(
+    source: str | Path | Iterable[str | Path],
+    output: str | Path,
+    *,
+    labels: str = "auto",
+    classes: str | Path | Sequence[str] | None = None,
+    listed: str | Path | Sequence[str] | None = None,
+    size: int = 256 << 20,
+    longest_side: int | None = None,
+    hold_back: float = 0.0,
+    strict: bool = False,
+    skip_bad: bool = False,
+    force: bool = False,
+    workers: int | None = None,
+    progress: bool = True,
+) -> Made:
+    """Make shards of photos and their labels. The same command goes on where it was interrupted, whatever ended it.
+
+    Args:
+        source: A folder or an uncompressed tar, or several that together make one set.
+        output: Folder of the set; with ``hold_back`` of two sets, ``train`` and ``held-back``.
+        labels: Format of the labels: one of `FORMATS`; ``auto``: what the files show.
+        classes: Names of the classes in the order of their numbers, or a file with one a line. None: as the labels have them.
+        listed: The photos to take, by files or stems, or a file of the set or of the disk with one a line. None: all.
+        size: Bytes of a shard, about.
+        longest_side: Make larger photos smaller, and turn those upright that EXIF says are not, as JPEG. None: photos stay as they are.
+        hold_back: Share of the photos for a second set, 0 to 1, chosen by a hash of their names.
+        strict: Refuse boxes outside their photo, which are cut otherwise.
+        skip_bad: Leave out photos that cannot be used, which are refused otherwise.
+        force: Replace a set that is finished.
+        workers: Threads; None: as many as the process has processors.
+        progress: Show a progress bar where standard error is a terminal.
+
+    Raises:
+        NoDataError: a path does not exist, or there are no photos or labels.
+        FormatError: photos or labels cannot be used; ``.problems`` lists them.
+        UsageError: an argument is wrong, or ``output`` holds a finished set.
+        OSError: the disk is full, or cannot be written.
+    """
+    check_whole("size", size, *SHARD_BYTES)
+    check_share("hold_back", hold_back)
+    if longest_side is not None:
+        check_whole("longest_side", longest_side, *SIDES)
+    threads = _processors() if workers is None else check_whole("workers", workers, 1, MAX_WORKERS)
+    files, output = FileSet(source), Path(output)
+    found = read_labels(
+        files,
+        labels=labels,
+        classes=None if classes is None else read_name_list(classes),
+        listed=_listed(files, listed),
+    )
+    photos, problems, changed = plan_photos(files, found.photos)
+    problems = [*found.problems, *problems]
+    _refuse(problems, skip_bad)
+    _check_changed(changed, strict)
+    if not photos:
+        raise NoDataError(
+            f"data {files.name!r}: no photo with {found.format} labels.\nDo: look at docs/shards.md", path=files.name
+        )
+    parts = {output: photos}
+    if hold_back:
+        parts = {output / "train": [], output / "held-back": []}
+        for photo in photos:
+            parts[output / ("held-back" if held_back(photo.key, hold_back) else "train")].append(photo)
+    for folder in parts:
+        _check_free(folder, force)
+    total = changed + found.left_out
+    facts = {"labels": found.format, "longest_side": longest_side, "changed": dict(sorted(total.items()))}
+    sets = []
+    for folder, part in parts.items():
+        job = ShardJob(files, folder, found.classes, longest_side, skip_bad)
+        made, late, turned = _make_set(job, plan_shards(files, part, size), facts, problems, threads, progress)
+        sets.append(made)
+        problems = [*problems, *late]
+        total += turned
+    return Made(found.format, found.classes, tuple(sets), dict(total), tuple(problems))
+
+
+def _make_set(
+    job: ShardJob, shards: list[PlannedShard], facts: dict[str, Any], known: list[Problem], threads: int, progress: bool
+) -> tuple[MadeSet, list[Problem], Counter[str]]:
+    job.folder.mkdir(parents=True, exist_ok=True)
+    with _alone(job.folder):
+        (job.folder / NAME).unlink(missing_ok=True)  # it is no set until it is whole
+        journal = Journal(job.folder / _JOURNAL, job.identity)
+        done = {shard.file for shard in shards if _is_done(job.folder, shard, journal)}
+        _check_space(job, [shard for shard in shards if shard.file not in done])
+        _write_shards(job, [shard for shard in shards if shard.file not in done], journal, threads, progress)
+        results = [journal.get(_entry(shard), _never) for shard in shards]
+        late = [Problem(**each) for result in results for each in result["problems"]]
+        turned = Counter({"photos that EXIF says are not upright": sum(result["turned"] for result in results)})
+        skipped = [f"{each.file}: {each.what}" for each in (*known, *late)]
+        manifest = Manifest(
+            job.classes,
+            tuple(ShardFacts(**result["shard"]) for result in results),
+            {**facts, "changed": {**facts["changed"], **turned}, "skipped": skipped},
+        )
+        _clear(job.folder, manifest)
+        manifest.write(job.folder)
+        journal.close()
+    counts = [sum(getattr(shard, name) for shard in manifest.shards) for name in ("photos", "boxes", "bytes")]
+    made = MadeSet(str(job.folder), counts[0], counts[1], len(shards), len(done), counts[2], manifest.digest)
+    return made, late, turned
+
+
+def _write_shards(job: ShardJob, shards: list[PlannedShard], journal: Journal, threads: int, progress: bool) -> None:
+    """Write the shards with several threads; what is finished is kept in the journal at once."""
+    stop, problems = threading.Event(), list[Problem]()
+    with progress_bar("shards", sum(len(shard.photos) for shard in shards), progress) as bar:
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="pytrtplugins-shards")
+        try:
+            waiting = {pool.submit(write_shard, job, shard, stop, bar): shard for shard in shards}
+            for future in as_completed(waiting):
+                problems += _keep(future, waiting[future], journal)
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+    _refuse(sorted(problems, key=str), skip_bad=False)
+
+
+def _keep(future: Future[dict[str, Any]], shard: PlannedShard, journal: Journal) -> list[Problem]:
+    """Note what a thread has made; gives what kept it from making it."""
+    try:
+        result = future.result()
+    except BadPhotosError as bad:
+        return bad.problems
+    journal.get(_entry(shard), lambda: result)
+    return []
+
+
+def _listed(files: FileSet, listed: str | Path | Sequence[str] | None) -> Sequence[str] | None:
+    if isinstance(listed, (str, Path)):
+        return files.lines(str(listed)) if str(listed) in files else read_name_list(listed)
+    return listed
+
+
+def _refuse(problems: list[Problem], skip_bad: bool) -> None:
+    if not problems or skip_bad:
+        return
+    lines = [f"  {str(each)[:300]}" for each in problems[:_SHOWN]]
+    more = [f"  and {len(problems) - _SHOWN:,} more"] if len(problems) > _SHOWN else []
+    raise FormatError(
+        "\n".join([f"{len(problems):,} photos or labels cannot be used:", *lines, *more])
+        + "\nDo: correct them, and run the same command again; --skip-bad leaves them out",
+        problems=tuple(problems),
+    )
+
+
+def _check_changed(changed: Mapping[str, int], strict: bool) -> None:
+    wrong = {what: count for what, count in changed.items() if count}
+    if strict and wrong:
+        listed = ", ".join(f"{count:,} {what}" for what, count in wrong.items())
+        raise FormatError(
+            f"boxes that are not within their photos: {listed}.\nDo: correct the labels; without --strict they are cut",
+            changed=wrong,
+        )
+
+
+def _check_free(folder: Path, force: bool) -> None:
+    if (folder / NAME).exists() and not force:
+        raise UsageError(
+            f"{folder}: holds a finished set of shards.\nDo: give another folder with -o; --force replaces the set",
+            path=folder,
+        )
+
+
+def _check_space(job: ShardJob, shards: list[PlannedShard]) -> None:
+    """Refuse at once what the disk cannot hold."""
+    if job.longest_side is not None:
+        return
+    needed = sum(job.files.state(photo.file)[0] + 1024 for shard in shards for photo in shard.photos)
+    free = shutil.disk_usage(job.folder).free
+    if needed > free:
+        raise UsageError(
+            f"{job.folder}: the shards take {needed:,} bytes, the disk has {free:,} left.\n"
+            "Do: give a folder on another disk with -o, or --longest-side",
+            path=job.folder,
+            needed=needed,
+        )
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Refuse a second process that writes the same set."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UsageError(
+                    f"{folder}: another process writes this set.\nDo: wait for it, or give another folder with -o",
+                    path=folder,
+                ) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_done(folder: Path, shard: PlannedShard, journal: Journal) -> bool:
+    if _entry(shard) not in journal:
+        return False
+    facts = ShardFacts(**journal.get(_entry(shard), _never)["shard"])
+    path = folder / facts.file
+    done = path.is_file() and path.stat().st_size == facts.bytes and (folder / facts.index).is_file()
+    if not done:
+        journal.forget(_entry(shard))
+    return done
+
+
+def _entry(shard: PlannedShard) -> str:
+    return f"{shard.file} {shard.digest}"
+
+
+def _never() -> Any:
+    raise AssertionError("the journal has it")
+
+
+def _clear(folder: Path, manifest: Manifest) -> None:
+    """Remove shards of an earlier plan, and what killed writers left."""
+    held = {name for shard in manifest.shards for name in (shard.file, shard.index)}
+    for path in folder.iterdir():
+        if _OURS.fullmatch(path.name) and path.name not in held:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+    remove_abandoned(folder)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

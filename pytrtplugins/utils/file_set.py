@@ -1,0 +1,155 @@
+"""The files of a data set, by their names: in folders, or in uncompressed tars, which are read in place and never extracted."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from ..errors import FormatError, NoDataError
+from .files import open_regular, read_regular
+
+__all__ = ["FileSet", "tar_members"]
+
+MAX_TEXT_BYTES = 16 << 20
+"""Of a list, or of the labels of an image."""
+
+
+class FileSet:
+    """Names and contents of files in folders and tars, which together make one set: the first that has a name counts.
+
+    A folder that holds tars instead of ``images/`` counts as its tars and its other files.
+
+    Args:
+        source: A folder or a tar, or several.
+        what: What the set is, for messages.
+
+    Raises:
+        NoDataError: a path does not exist.
+        FormatError: a tar cannot be read.
+    """
+
+    def __init__(self, source: str | Path | Iterable[str | Path], what: str = "data") -> None:
+        paths = [Path(source)] if isinstance(source, (str, Path)) else [Path(path) for path in source]
+        self.name, self._what = ", ".join(map(str, paths)), what
+        self._places: dict[str, Path | tuple[Path, int, int]] = {}
+        for path in paths:
+            if path.is_dir():
+                self._add_folder(path)
+            elif path.is_file():
+                self._add_tar(path)
+            else:
+                raise NoDataError(
+                    f"{what} {str(path)!r}: no such folder or tar. Looked for: {path.absolute()}", path=path
+                )
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        """One file's contents; a larger one than ``max_bytes`` is refused before it is read.
+
+        Raises:
+            NoDataError: there is none of this name.
+            FormatError: it is too large, or its tar ends within it.
+        """
+        place = self._place(name)
+        if isinstance(place, Path):
+            return read_regular(place, max_bytes)
+        path, offset, size = place
+        if size > max_bytes:
+            raise FormatError(f"{path}: {name}: expected at most {max_bytes:,} bytes, found {size:,}.", path=path)
+        with open_regular(path) as file:
+            file.seek(offset)
+            data = file.read(size)
+        if len(data) < size:
+            raise FormatError(f"{path}: {name}: the tar ends within it.", path=path)
+        return data
+
+    def text(self, name: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
+        """One file's contents, as UTF-8.
+
+        Raises:
+            NoDataError: there is none of this name.
+            FormatError: it is too large, or not text.
+        """
+        try:
+            return self.read(name, max_bytes).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{self._what} {self.name!r}: {name} is not text ({error}).", path=name) from error
+
+    def lines(self, name: str) -> list[str]:
+        """The lines of a text, without blank ones."""
+        return [line.strip() for line in self.text(name).splitlines() if line.strip()]
+
+    def state(self, name: str) -> tuple[int, int]:
+        """A file's bytes, and when it, or its tar, was last changed, in nanoseconds."""
+        place = self._place(name)
+        if isinstance(place, Path):
+            found = place.stat()
+            return found.st_size, found.st_mtime_ns
+        return place[2], place[0].stat().st_mtime_ns
+
+    def _place(self, name: str) -> Path | tuple[Path, int, int]:
+        place = self._places.get(name)
+        if place is None:
+            raise NoDataError(
+                f"{self._what} {self.name!r}: {name} is missing; {len(self._places):,} files were found.\n"
+                "Do: give a folder or tars with images/, labels/, classes.txt and val.txt",
+                file=name,
+            )
+        return place
+
+    def _add_folder(self, folder: Path) -> None:
+        found: dict[str, Path | tuple[Path, int, int]] = {
+            path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
+        }
+        self._places = found | self._places
+        if not (folder / "images").is_dir():
+            for path in sorted(folder.glob("*.tar")):
+                self._add_tar(path)
+
+    def _add_tar(self, path: Path) -> None:
+        try:
+            for name, offset, size in tar_members(path):
+                self._places.setdefault(name, (path, offset, size))
+        except FormatError as error:
+            raise FormatError(
+                f"{self._what} {str(path)!r}: {error}\nDo: extract it, and pass the folder", path=path
+            ) from error
+
+
+def tar_members(path: Path) -> Iterator[tuple[str, int, int]]:
+    """Name, offset and size of each file in an uncompressed tar, without reading the files.
+
+    Raises:
+        FormatError: it is no such tar, or damaged.
+    """
+    try:
+        with open_regular(path) as file, tarfile.open(fileobj=_Bounded(file), mode="r:") as tar:  # type: ignore[call-overload]
+            for member in tar:
+                if member.isfile() and not member.issparse():
+                    name = PurePosixPath(member.name).as_posix().removeprefix("./")
+                    yield name, member.offset_data, member.size
+    except (tarfile.TarError, OSError, ValueError, ArithmeticError, LookupError) as error:  # of damaged headers
+        raise FormatError(f"not an uncompressed tar ({error}).", path=path) from error
+
+
+class _Bounded:
+    """A file that takes no memory for what it does not hold, whatever a header claims."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._size = file, os.fstat(file.fileno()).st_size
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, count: int = -1) -> bytes:
+        left = max(0, self._size - self._file.tell())
+        return self._file.read(left if count < 0 else min(count, left))
