@@ -16,7 +16,7 @@ from ..utils.declared import field_types, mismatch
 from ..utils.files import read_regular, write_atomic
 from ..utils.text_formats import MAX_BYTES, parse_json, shorten
 
-__all__ = ["RunRecord", "RunState", "Scalar", "StepOutcome", "StepRecord", "new_run_id", "run_ids"]
+__all__ = ["RunRecord", "RunState", "Scalar", "StepOutcome", "StepRecord", "new_run_id", "run_ids", "run_path"]
 
 RunState = Literal["running", "done", "failed", "waiting for approval"]
 """How far a run came; one that was killed still says ``running``."""
@@ -96,7 +96,7 @@ class RunRecord:
 
     def path(self, folder: Path) -> Path:
         """Its file in a pipeline's folder."""
-        return folder / _FOLDER / f"{self.id}.json"
+        return run_path(folder, self.id)
 
     def save(self, folder: Path) -> Path:
         """Write it to a pipeline's folder, such as ``.pytrt/pipelines/NAME``; whole or not at all.
@@ -140,6 +140,11 @@ def new_run_id() -> str:
     """An id for a run that begins now."""
     now = datetime.now(timezone.utc)
     return f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03}Z-{secrets.token_hex(3)}"
+
+
+def run_path(folder: Path, run_id: str) -> Path:
+    """The file of a run's record in a pipeline's folder."""
+    return folder / _FOLDER / f"{run_id}.json"
 
 
 def run_ids(folder: Path) -> list[str]:

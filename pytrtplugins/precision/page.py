@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..utils.files import write_atomic
+from ..utils.web_page import html_table, web_page
 from .plots import draw_errors, draw_front, draw_histograms, draw_ranges, number_text, svg_of
 
 __all__ = ["write_html"]
@@ -68,13 +69,7 @@ def write_html(data: Mapping[str, Any], path: str | Path) -> None:
         _reverted(data),
     ]
     style, script = (Path(__file__).with_name(name).read_text("utf-8") for name in ("page.css", "page.js"))
-    page = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{html.escape(title)}</title><style>\n{style}</style></head>\n<body>\n"
-        + "\n".join(parts)
-        + f"\n<script>\n{script}</script></body></html>\n"
-    )
-    write_atomic(path, page.encode())
+    write_atomic(path, web_page(title, parts, style=style, script=script).encode())
 
 
 def _zoomed(plot: str) -> str:
@@ -91,7 +86,7 @@ def _all_layers(data: Mapping[str, Any]) -> str:
          number_text(100 * float(row["clipped"])), data["layers"].get(row["name"], {}).get("precision", low))
         for number, row in enumerate(data["before"], 1)
     ]  # fmt: skip
-    return _table(_HEAD, rows, "layers") if rows else "<p>None.</p>"
+    return html_table(_HEAD, rows, "layers") if rows else "<p>None.</p>"
 
 
 def _layers_table(data: Mapping[str, Any]) -> str:
@@ -102,7 +97,7 @@ def _layers_table(data: Mapping[str, Any]) -> str:
          number_text(layer["latency_us"]), layer["reason"])
         for name, layer in data["layers"].items()
     ]  # fmt: skip
-    return _table(("layer", "precision", "strategy", "error before", "after", "µs", "reason"), rows)
+    return html_table(("layer", "precision", "strategy", "error before", "after", "µs", "reason"), rows)
 
 
 def _steps_table(data: Mapping[str, Any]) -> str:
@@ -113,7 +108,7 @@ def _steps_table(data: Mapping[str, Any]) -> str:
         for name, error, cost in step["tried"]
     ]  # fmt: skip
     head = ("step", "layer", "own error", "intervention", "error with it", "µs more", "")
-    return _table(head, rows) if rows else "<p>Nothing.</p>"
+    return html_table(head, rows) if rows else "<p>Nothing.</p>"
 
 
 def _reverted(data: Mapping[str, Any]) -> str:
@@ -123,17 +118,3 @@ def _reverted(data: Mapping[str, Any]) -> str:
         if pairs
         else ""
     )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
-    cells = "".join(f"<th>{html.escape(item)}</th>" for item in head)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    return f'<div class="{f"scroll {kind}".strip()}"><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _cell(item: Any) -> str:
-    try:
-        float(item)
-    except ValueError:
-        return f"<td>{html.escape(str(item))}</td>"
-    return f'<td class="number">{item}</td>'

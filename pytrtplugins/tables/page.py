@@ -8,6 +8,7 @@ from typing import Any
 
 from ..utils.figures import drawing, save, svg
 from ..utils.files import write_atomic
+from ..utils.web_page import html_table, web_page
 from .rows import Table, TableRow
 from .tasks import Figure
 
@@ -17,12 +18,10 @@ _SIZE = (10, 4.8)
 _LINES = 12  # of small text that fit above each other
 _MARKS = {"fp32": "o", "tf32": "v", "bf16": "^", "fp16": "s", "int8": "D", "fp8": "P"}
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; padding: 0 1rem; color: #222; background: #fff }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-.scroll { overflow-x: auto }
-th, td { border-bottom: 1px solid #ddd; padding: 4px 12px 4px 0; text-align: right; vertical-align: bottom }
-th:first-child, td:first-child { text-align: left; white-space: nowrap }
-svg { max-width: 100%; height: auto }
+body { max-width: 76rem; }
+table { width: auto; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; white-space: nowrap; }
 """
 
 
@@ -44,18 +43,10 @@ def write_html(table: Table, path: str | Path) -> None:
         _draw(figure, table)
         chart = svg(figure)
     chart = chart[chart.index("<svg") :]
-    title = html.escape(f"{table.model}: {table.task}")
-    head = "".join(f"<th>{html.escape(text)}</th>" for text in table.columns())
-    body = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in table.cells(row))}</tr>" for row in table.measured
-    )
+    title = f"{table.model}: {table.task}"
     remarks = "".join(f"<li>{html.escape(remark)}</li>" for remark in table.remarks())
-    page = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n<h1>{title}</h1>\n"
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>\n'
-        f"{chart}\n<ul>{remarks}</ul>\n</body></html>\n"
-    )
+    rows = html_table(table.columns(), map(table.cells, table.measured))
+    page = web_page(title, (f"<h1>{html.escape(title)}</h1>", rows, chart, f"<ul>{remarks}</ul>"), style=_STYLE)
     write_atomic(path, page.encode())
 
 

@@ -148,7 +148,7 @@ def test_the_page_has_every_figure_and_no_script(task, tmp_path, measured):
     assert "<svg" in page
     assert "verification on made up" in page
     for row in found.rows:
-        assert all(f"<td>{cell}</td>" in page for cell in found.cells(row))
+        assert all(f">{cell}</td>" in page for cell in found.cells(row))
     assert json.loads(json.dumps(found.to_dict()))["rows"][1]["variant"]["samples"] == 3
     assert "minmax 3" in page
     assert "TPR at FPR 0.001" in page

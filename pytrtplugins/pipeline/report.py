@@ -1,0 +1,189 @@
+"""The report of a run: one HTML file without scripts."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from ..utils.files import open_regular, write_atomic
+from ..utils.web_page import html_table, web_page
+from .comparison import Change, RunComparison, compare, earlier_runs
+from .record import RunRecord, Scalar, StepRecord
+from .report_charts import figure_chart, seconds_text, step_times
+
+__all__ = ["write_report"]
+
+_LOG_BYTES, _LOG_LINES = 64 << 10, 200  # of the end of a log
+_DIGEST = 12  # hex digits that are shown
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-_])")
+"""What a terminal takes for colours, titles and moves."""
+_MEANS = {
+    "running": "It runs, or it was killed.",
+    "done": "All steps are done.",
+    "failed": "It stopped at a step that failed.",
+    "waiting for approval": "It stopped, and goes on when a person agrees.",
+}
+
+
+def write_report(run: RunRecord, folder: str | Path, path: str | Path, *, against: RunRecord | None = None) -> None:
+    """Write the report of a run.
+
+    Args:
+        run: What is reported.
+        folder: The pipeline's, with the records of other runs and the logs.
+        path: The page to write; whole or not at all.
+        against: The run whose figures and parameters stand beside; None: the last one before it that came to its end.
+
+    Raises:
+        OSError: the page cannot be written.
+    """
+    folder = Path(folder)
+    earlier = earlier_runs(run, folder)
+    compared = compare(run, against or (earlier[-1] if earlier else None))
+    parts = [
+        *_summary(run, compared),
+        "<h2>Steps</h2>",
+        _steps(run.steps),
+        "<h2>Times</h2>",
+        step_times(run),
+        *_failures(run, folder),
+        *_figures(compared),
+        *_charts(run, earlier),
+        *_changes("Parameters", "parameter", compared.parameters, compared.before),
+        *_changes("Versions and hardware", "", compared.machine, compared.before),
+    ]
+    style = Path(__file__).with_name("report.css").read_text("utf-8")
+    write_atomic(path, web_page(f"{run.pipeline}: {run.state}", parts, style=style).encode("utf-8", "replace"))
+
+
+def _summary(run: RunRecord, compared: RunComparison) -> Iterator[str]:
+    ran = [step for step in run.steps if step.begin is not None and not step.reused]
+    reused = [step for step in run.steps if step.reused]
+    took = "" if run.end is None else f", took {seconds_text(run.end - run.begin)}"
+    yield f'<h1>{html.escape(run.pipeline)} <span class="badge {run.state.split()[0]}">{run.state}</span></h1>'
+    saved = f" ({seconds_text(sum(step.seconds for step in reused))} saved)" if reused else ""
+    yield (
+        f'<p class="lead">{_MEANS[run.state]} {_count(len(ran), "step")} ran, {len(reused)} '
+        f"{'was' if len(reused) == 1 else 'were'} reused{saved}, of {len(run.steps)}.</p>"
+    )
+    against = f", beside run {html.escape(compared.before)}" if compared.before else ""
+    yield f'<p class="muted">Run {html.escape(run.id)}, began {_date(run.begin)}{took}{against}.</p>'
+    if run.command:
+        yield f"<p><code>{html.escape(shlex.join(run.command))}</code></p>"
+
+
+def _steps(steps: Sequence[StepRecord]) -> str:
+    rows = [
+        (
+            step.name,
+            "reused" if step.reused else step.state,
+            seconds_text(step.seconds) if step.begin is not None or step.reused else "",
+            step.attempts or "",
+            ", ".join(step.after),
+            step.digest[:_DIGEST],
+            step.message,
+        )
+        for step in steps
+    ]
+    return html_table(("step", "state", "time", "attempts", "after", "digest of the outputs", "message"), rows, "steps")
+
+
+def _failures(run: RunRecord, folder: Path) -> Iterator[str]:
+    failed = [step for step in run.steps if step.state == "failed"]
+    if failed:
+        yield "<h2>Failures</h2>"
+    for step in failed:
+        yield f"<h3>{html.escape(step.name)}</h3><p>{html.escape(step.message or 'It says no reason.')}</p>"
+        yield f"<pre>{html.escape(_log(folder, step.log))}</pre>"
+
+
+def _log(folder: Path, name: str) -> str:
+    """The end of a log, without what a terminal takes for commands; a log outside of the folder is not read."""
+    path = (folder / name).resolve()
+    if not name or not path.is_relative_to(folder.resolve()):
+        return "There is no log."
+    try:
+        with open_regular(path) as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _LOG_BYTES))
+            data = file.read(_LOG_BYTES)
+    except (OSError, ValueError) as error:
+        return f"The log cannot be read: {error}"
+    lines = _ESCAPES.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n").split("\n")
+    text = "\n".join(line.rsplit("\r", 1)[-1] for line in lines[-_LOG_LINES:])  # a progress bar's last state
+    text = "".join(each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in text)
+    cut = size > len(data) or len(lines) > _LOG_LINES
+    return f"... (the end of {size:,} bytes in {name})\n{text}" if cut else text
+
+
+def _figures(compared: RunComparison) -> Iterator[str]:
+    yield "<h2>Figures</h2>"
+    if not compared.figures:
+        yield "<p>No step has figures.</p>"
+        return
+    if compared.before is None:
+        yield html_table(("figure", "this run"), [(each.name, _number(each.now)) for each in compared.figures])
+        return
+    rows = [(each.name, _number(each.before), _number(each.now), *_difference(each)) for each in compared.figures]
+    changed = [each.changed and not _both_nan(each) for each in compared.figures]
+    yield html_table(("figure", "before", "this run", "difference", "in %"), rows, marked=changed)
+
+
+def _difference(change: Change[float]) -> tuple[str, str]:
+    if change.before is None or change.now is None:
+        return ("new" if change.before is None else "gone", "")
+    difference = change.now - change.before
+    if not math.isfinite(difference) or not difference:
+        return ("" if difference else "0", "")
+    part = f"{100 * difference / abs(change.before):+.2f}%" if change.before else ""
+    return f"{difference:+.6g}", part
+
+
+def _charts(run: RunRecord, earlier: Sequence[RunRecord]) -> Iterator[str]:
+    runs = [*(each.figures for each in earlier), run.figures]
+    drawn = [figure_chart(name, [each.get(name, math.nan) for each in runs]) for name in run.figures]
+    if any(drawn):
+        yield f'<h2>Figures over the last {len(runs)} runs</h2><div class="charts">{"".join(drawn)}</div>'
+
+
+def _changes(
+    title: str, what: str, changes: Sequence[Change[Scalar]] | Sequence[Change[str]], before: str | None
+) -> Iterator[str]:
+    if not changes:
+        return
+    yield f"<h2>{title}</h2>"
+    if before is None:
+        yield html_table((what, "this run"), [(each.name, _text(each.now)) for each in changes], "texts")
+        return
+    rows = [(each.name, _text(each.now), _text(each.before) if each.changed else "") for each in changes]
+    yield html_table(
+        (what, "this run", "before, where it has changed"), rows, "texts", marked=[each.changed for each in changes]
+    )
+
+
+def _both_nan(change: Change[float]) -> bool:
+    return all(each is not None and math.isnan(each) for each in (change.before, change.now))
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"
+
+
+def _text(value: Scalar | None) -> str:
+    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _date(seconds: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return "at an unknown time"
