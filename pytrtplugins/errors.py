@@ -21,6 +21,8 @@
     ├─ CalibrationError         also ValueError
     │  ├─ CalibrationTableError                      a table that is broken or belongs to another network
     │  └─ NoDataError                                nothing to calibrate or evaluate with
+    ├─ PipelineError            also ValueError      the description of a pipeline that is wrong
+    ├─ StepError                also RuntimeError    a step of a pipeline that failed
     ├─ UsageError               also ValueError      arguments that contradict each other
     ├─ RequestError             also ValueError      a request that a server refuses
     └─ CopyError                also TypeError       an engine, a context or a detector was pickled or copied
@@ -52,12 +54,14 @@ __all__ = [
     "MissingExtraError",
     "ModelError",
     "NoDataError",
+    "PipelineError",
     "PluginError",
     "PrecisionError",
     "PytrtpluginsError",
     "RegistryError",
     "RequestError",
     "SerializationError",
+    "StepError",
     "UnavailableError",
     "UsageError",
     "WeightsError",
@@ -172,6 +176,14 @@ class CalibrationTableError(CalibrationError):
 
 class NoDataError(CalibrationError):
     """No data to calibrate or evaluate with."""
+
+
+class PipelineError(PytrtpluginsError, ValueError):
+    """The description of a pipeline is wrong; ``.problems`` has a pair for each: where, and what."""
+
+
+class StepError(PytrtpluginsError, RuntimeError):
+    """A step of a pipeline failed, or cannot be run here; ``.step`` says which, ``.path`` the file that it is about."""
 
 
 class UsageError(PytrtpluginsError, ValueError):

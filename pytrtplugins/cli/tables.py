@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "console",
+    "escape",
     "print_benchmark",
     "print_built",
     "print_defaults",
@@ -38,6 +39,7 @@ __all__ = [
     "print_offers",
     "print_ran",
     "print_report",
+    "print_table",
 ]
 
 
@@ -51,7 +53,6 @@ def console(*, error: bool = False) -> Console:
 
 def print_error(kind: str, message: str) -> None:
     """An error: its kind in red, then the message as it is."""
-    escape = require("rich.markup", extra="cli").escape
     console(error=True).print(f"[bold red]{escape(kind)}[/]: {escape(message)}", soft_wrap=True)
 
 
@@ -60,33 +61,33 @@ def print_defaults(found: Defaults) -> None:
     if not found.file:
         console().print("No pytrt.toml here or in a folder above: every option has its own default.", soft_wrap=True)
         return
-    console().print(f"[bold]{_escape(found.file)}[/]", soft_wrap=True)
+    console().print(f"[bold]{escape(found.file)}[/]", soft_wrap=True)
     rows = [
         (f"pytrt {each.command}", f"--{each.option}", json.dumps(to_json(each.value)), str(each.line or ""))
         for each in found.defaults
     ]
-    _print_table(("command", "option", "value", "line"), [tuple(map(_escape, row)) for row in rows])
+    print_table(("command", "option", "value", "line"), [tuple(map(escape, row)) for row in rows])
 
 
 def print_report(report: Report) -> None:
     """What `pytrt doctor` found: the machine, the package's extras, the engines."""
-    _print_table(("", "here"), [(name, _escape(text)) for name, text in report.machine.items()])
+    print_table(("", "here"), [(name, escape(text)) for name, text in report.machine.items()])
     rows = []
     for extra in report.extras:
         state = "[yellow]missing: " + ", ".join(extra.missing) + "[/]" if extra.missing else "[green]installed[/]"
         here = ", ".join(f"{name} {version}" for name, version in extra.installed)
-        rows.append((extra.name, extra.purpose, state, _escape(here), _escape(extra.command)))
-    _print_table(("extra", "for", "packages", "here", "Do"), rows)
+        rows.append((extra.name, extra.purpose, state, escape(here), escape(extra.command)))
+    print_table(("extra", "for", "packages", "here", "Do"), rows)
     engines = []
     for engine in report.engines:
         works = f"[green]right[/]; built in {engine.build_s:.2f} s, {engine.run_us:.0f} µs a run"
         if engine.failure:
-            works = f"[bold red]fails[/]: {_escape(engine.failure)}"
+            works = f"[bold red]fails[/]: {escape(engine.failure)}"
         elif engine.reason or not engine.run_us:
             works = "–"
         can = "[yellow]no[/]" if engine.reason else "[green]yes[/]"
-        engines.append((engine.name, can, works, _escape(engine.reason or engine.details)))
-    _print_table(("engine", "available", "a small network", "details"), engines)
+        engines.append((engine.name, can, works, escape(engine.reason or engine.details)))
+    print_table(("engine", "available", "a small network", "details"), engines)
 
 
 def print_benchmark(found: Benchmark) -> None:
@@ -94,7 +95,7 @@ def print_benchmark(found: Benchmark) -> None:
     rows, others = [], []
     for row in found.rows:
         if row.reason:
-            others.append((_escape(row.name), _escape(row.reason)))
+            others.append((escape(row.name), escape(row.reason)))
             continue
         memory = f"{row.host_mib:.0f} MiB" + (f", GPU {row.gpu_mib:.0f} MiB" if row.gpu_mib else "")
         times = [f"{time:.3f}" for time in (row.p50_ms, row.p90_ms, row.p99_ms)]
@@ -106,13 +107,13 @@ def print_benchmark(found: Benchmark) -> None:
             f"{row.error:.1e}",
             str(row.runs),
         )
-        rows.append((_escape(row.name), *times, *measured))
+        rows.append((escape(row.name), *times, *measured))
     dims = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in found.inputs.items())
-    console().print(f"{_escape(dims)}; {found.machine['processor']}; load {found.load:.1f}", soft_wrap=True)
+    console().print(f"{escape(dims)}; {found.machine['processor']}; load {found.load:.1f}", soft_wrap=True)
     rate = f"runs/s, {found.slots} at a time"
-    _print_table(("", "p50 ms", "p90 ms", "p99 ms", "speed", rate, "memory", "build s", "error", "runs"), rows)
+    print_table(("", "p50 ms", "p90 ms", "p99 ms", "speed", rate, "memory", "build s", "error", "runs"), rows)
     if others:
-        _print_table(("not timed", "reason"), others)
+        print_table(("not timed", "reason"), others)
 
 
 def print_devices(found: Devices) -> None:
@@ -121,30 +122,30 @@ def print_devices(found: Devices) -> None:
     for engine in found.engines:
         can = "[green]yes[/]" if not engine.reason else "[red]no[/]"
         can = "[green]yes, auto[/]" if engine.name == found.auto else can
-        rows.append((engine.name, can, _escape(engine.reason or engine.details)))
-    _print_table(("engine", "available", "details"), rows)
+        rows.append((engine.name, can, escape(engine.reason or engine.details)))
+    print_table(("engine", "available", "details"), rows)
 
 
 def print_model(model: ModelFacts) -> None:
     """Inputs, outputs, operators and plugins of an ONNX model."""
     out = console()
     out.print(
-        f"[bold]{_escape(model.file)}[/]: {_escape(model.name)}{f', by {_escape(model.producer)}' if model.producer else ''}",
+        f"[bold]{escape(model.file)}[/]: {escape(model.name)}{f', by {escape(model.producer)}' if model.producer else ''}",
         soft_wrap=True,
     )
     opsets = ", ".join(f"{domain} {version}" for domain, version in model.opsets.items())
     sizes = f"{model.nodes} nodes, {model.parameters:,} parameters, {model.bytes:,} bytes"
-    out.print(f"opsets: {_escape(opsets)}; {sizes}", soft_wrap=True)
+    out.print(f"opsets: {escape(opsets)}; {sizes}", soft_wrap=True)
     _print_tensors(model.tensors)
-    out.print(f"operators: {_escape(_counts(model.operators))}", soft_wrap=True)
+    out.print(f"operators: {escape(_counts(model.operators))}", soft_wrap=True)
     if model.plugins:
-        _print_table(
+        print_table(
             ("plugin node", "class", "fields"),
-            [tuple(map(_escape, (each.name, each.plugin, each.fields))) for each in model.plugins],
+            [tuple(map(escape, (each.name, each.plugin, each.fields))) for each in model.plugins],
         )
     if model.beyond_onnx:
         out.print(
-            f"not ONNX's own: {_escape(_counts(model.beyond_onnx))}; pytrt inspect MODEL --engine NAME asks an engine for them",
+            f"not ONNX's own: {escape(_counts(model.beyond_onnx))}; pytrt inspect MODEL --engine NAME asks an engine for them",
             soft_wrap=True,
         )
     if model.unknown:
@@ -160,14 +161,14 @@ def print_nodes(found: Nodes) -> None:
     if not found.engine:
         _print_nodes("node", found.nodes)
     elif not found.nodes:
-        console().print(f"Engine {_escape(found.engine)} has all operators of this model.", soft_wrap=True)
+        console().print(f"Engine {escape(found.engine)} has all operators of this model.", soft_wrap=True)
     else:
-        _print_nodes(f"node that engine {_escape(found.engine)} lacks", found.nodes)
+        _print_nodes(f"node that engine {escape(found.engine)} lacks", found.nodes)
         counts = Counter(node.operator for node in found.nodes)
         listed = _counts(dict(counts.most_common()))
-        console().print(f"Engine {_escape(found.engine)} lacks {_escape(listed)}", soft_wrap=True)
+        console().print(f"Engine {escape(found.engine)} lacks {escape(listed)}", soft_wrap=True)
         console().print(
-            f"Do: pytrt run MODEL --engine {_escape(found.engine)}; its error shows a plugin class to start from",
+            f"Do: pytrt run MODEL --engine {escape(found.engine)}; its error shows a plugin class to start from",
             soft_wrap=True,
         )
 
@@ -175,13 +176,13 @@ def print_nodes(found: Nodes) -> None:
 def print_engine(engine: EngineFacts) -> None:
     """Precision, inputs and outputs of an engine."""
     console().print(
-        f"[bold]{_escape(engine.file)}[/]: engine {_escape(engine.engine)}, {engine.precision}, model {engine.model_digest[:8]}",
+        f"[bold]{escape(engine.file)}[/]: engine {escape(engine.engine)}, {engine.precision}, model {engine.model_digest[:8]}",
         soft_wrap=True,
     )
     _print_tensors(engine.tensors)
     for about, choice in engine.choices.items():
         name = "precision chosen" if about == "int8" else about  # whose values begin with int8 or float32
-        console().print(f"{_escape(name)}: {_escape(choice)}", soft_wrap=True)
+        console().print(f"{escape(name)}: {escape(choice)}", soft_wrap=True)
 
 
 def print_built(built: Built) -> None:
@@ -191,9 +192,9 @@ def print_built(built: Built) -> None:
     for row in built.kernels:
         layers = [*row.layers[:3], *([f"and {len(row.layers) - 3} more"] if row.layers[3:] else [])]
         time = f"{row.microseconds:.2f}" if row.microseconds else ""
-        rows.append((_escape(", ".join(layers)), _escape(row.problem), _escape(row.kernel), time, str(row.rivals)))
+        rows.append((escape(", ".join(layers)), escape(row.problem), escape(row.kernel), time, str(row.rivals)))
     if built.engine.engine == "cuda":
-        _print_table(("layers", "convolution", "kernel", "µs", "rivals"), rows)
+        print_table(("layers", "convolution", "kernel", "µs", "rivals"), rows)
     print(f"built in {built.seconds:.1f} s, {built.bytes:,} bytes")
 
 
@@ -208,7 +209,7 @@ def print_offers(found: Offers) -> None:
     for each in found.models:
         size = f"{sum(file.bytes for file in each.model.files) / 1e6:.1f} MB"
         rows.append((each.model.name, each.model.about, each.model.licence, size, each.file or "–"))
-    _print_table(("model", "what it does", "licence", "size", "here"), [tuple(map(_escape, row)) for row in rows])
+    print_table(("model", "what it does", "licence", "size", "here"), [tuple(map(escape, row)) for row in rows])
 
 
 def print_ran(found: Ran) -> None:
@@ -216,8 +217,8 @@ def print_ran(found: Ran) -> None:
     rows = []
     for each in found.outputs:
         figures = ["" if value is None else f"{value:.6g}" for value in (each.min, each.max, each.mean)]
-        rows.append((_escape(each.name), each.type, _dims(each.dims), *figures))
-    _print_table(("output", "type", "dims", "min", "max", "mean"), rows)
+        rows.append((escape(each.name), each.type, _dims(each.dims), *figures))
+    print_table(("output", "type", "dims", "min", "max", "mean"), rows)
     if found.median_ms is not None:
         time = (
             f"{found.median_ms:.2f} ms" if found.runs == 1 else f"median {found.median_ms:.2f} ms of {found.runs} runs"
@@ -243,7 +244,8 @@ def print_evaluation(found: Evaluated, name: str) -> None:
         print(f"not known to the detector, left out: {', '.join(result.ignored)}")
 
 
-def _print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Rows below the names of columns; texts of users are to be escaped."""
     table = require("rich.table", extra="cli").Table(box=require("rich.box", extra="cli").SIMPLE)
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -253,13 +255,13 @@ def _print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 
 def _print_tensors(tensors: Iterable[TensorFacts]) -> None:
-    rows = [(each.side, _escape(each.name), each.type, _dims(each.dims)) for each in tensors]
-    _print_table(("", "name", "type", "dims"), rows)
+    rows = [(each.side, escape(each.name), each.type, _dims(each.dims)) for each in tensors]
+    print_table(("", "name", "type", "dims"), rows)
 
 
 def _print_nodes(title: str, nodes: Iterable[NodeFacts]) -> None:
-    rows = [tuple(map(_escape, (node.name, node.operator, node.signature))) for node in nodes]
-    _print_table((title, "operator", "reads → gives"), rows)
+    rows = [tuple(map(escape, (node.name, node.operator, node.signature))) for node in nodes]
+    print_table((title, "operator", "reads → gives"), rows)
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -267,8 +269,9 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _dims(dims: Iterable[object]) -> str:
-    return _escape(" x ".join(str(dim) for dim in dims))
+    return escape(" x ".join(str(dim) for dim in dims))
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """A text as rich prints it unchanged."""
     return str(require("rich.markup", extra="cli").escape(text))

@@ -9,8 +9,9 @@ from typing import Any
 
 from ..errors import UsageError
 from ..utils.declared import field_types, mismatch, nearest
+from ..utils.placed_file import Names
 from ..utils.text_formats import shorten
-from ..utils.toml_file import Names, TomlFile
+from ..utils.toml_file import TomlFile
 from .batching.replica import names_code
 from .model.spec import Limits, ModelSpec
 from .run import read_target

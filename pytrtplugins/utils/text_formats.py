@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from ..errors import FormatError
 from .files import Failure, read_regular
 from .optional import require
+from .placed_file import Names
 
 __all__ = [
     "MAX_BYTES",
     "MAX_DEPTH",
     "MAX_YAML_BYTES",
     "parse_json",
+    "parse_placed_yaml",
     "parse_yaml",
     "read_json",
     "read_yaml",
@@ -30,6 +32,7 @@ __all__ = [
 MAX_BYTES = 16 << 20
 MAX_YAML_BYTES = 4 << 20  # PyYAML reads some 0.2 MB a second; the scales of 5,000 tensors take 0.3 MB
 MAX_DEPTH = 64
+_Made = TypeVar("_Made")
 _LONGEST_NUMBER = 400  # characters: the largest float64, written out, has 309
 
 
@@ -100,10 +103,27 @@ def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatEr
             and, where it is known, ``.line``.
         MissingExtraError: PyYAML is missing.
     """
+    return _composed(data, path, error, lambda loader: loader.get_single_data())
+
+
+def parse_placed_yaml(
+    data: str | bytes, path: str | Path, *, error: Failure = FormatError
+) -> tuple[Any, dict[Names, int]]:
+    """Parse YAML, and say on which lines its keys and items stand; see `parse_yaml`."""
+
+    def placed(loader: Any) -> tuple[Any, dict[Names, int]]:
+        node = loader.get_single_node()
+        return (None, {}) if node is None else (loader.construct_document(node), _yaml_lines(node))
+
+    return _composed(data, path, error, placed)
+
+
+def _composed(data: str | bytes, path: str | Path, error: Failure, made: Callable[[Any], _Made]) -> _Made:
+    """What is made of the YAML that a loader has."""
     yaml = require("yaml", extra="onnx", package="pyyaml", feature="YAML files")
     text = _decoded(data, path, MAX_YAML_BYTES, error)
     try:
-        return _yaml_loader()(text).get_single_data()
+        return made(_yaml_loader()(text))
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -185,6 +205,23 @@ def _number(text: str) -> float:
     if not math.isfinite(number):
         raise _Refused(f"the number {shorten(text)} is beyond float64")
     return number
+
+
+def _yaml_lines(node: Any) -> dict[Names, int]:
+    """The lines of keys and items; PyYAML counts from 0. The loader has limited the depth."""
+    found: dict[Names, int] = {}
+    waiting: list[tuple[Names, Any]] = [((), node)]
+    while waiting:
+        names, each = waiting.pop()
+        if each.id == "mapping":
+            parts = [((*names, key.value), key, value) for key, value in each.value]
+        else:
+            parts = [((*names, number), item, item) for number, item in enumerate(each.value)]
+        for inner, marked, value in parts:
+            found[inner] = marked.start_mark.line + 1
+            if value.id != "scalar":
+                waiting.append((inner, value))
+    return found
 
 
 @cache

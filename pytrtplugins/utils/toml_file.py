@@ -4,38 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import FormatError
 from .files import read_regular
 from .optional import require
+from .placed_file import Names, PlacedFile
 
-__all__ = ["Names", "TomlFile", "read_text"]
-
-Names = tuple[str | int, ...]
-"""Where a value stands: keys, and positions in lists of tables."""
+__all__ = ["TomlFile", "read_text"]
 
 _MAX_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class TomlFile:
-    """A file that was read, or one table of it.
-
-    Attributes:
-        path: The file.
-        data: What it says.
-        lines: The lines of its tables and keys.
-        table: Where ``data`` stands in the file.
-    """
-
-    path: Path
-    data: dict[str, Any]
-    lines: Mapping[Names, int]
-    table: Names = ()
+class TomlFile(PlacedFile):
+    """A TOML file that was read, or one table of it."""
 
     @classmethod
     def read(cls, path: Path, feature: str, table: tuple[str, ...] = ()) -> TomlFile:
@@ -61,16 +43,6 @@ class TomlFile:
             if not isinstance(data, dict):
                 raise FormatError(f"{path}: {'.'.join(table[: number + 1])}: expected a table.", path=path)
         return cls(path, data, _lines(text), table)
-
-    def line(self, names: Names) -> int:
-        """The line of a table or a key; 0 where it is not known."""
-        return self.lines.get((*self.table, *names), 0)
-
-    def error(self, names: Names, problem: str) -> FormatError:
-        """The error that something is wrong there."""
-        line = self.line(names)
-        where = f"{self.path}, line {line}" if line else f"{self.path}"
-        return FormatError(f"{where}: {problem}", path=self.path, line=line or None)
 
 
 def read_text(path: Path) -> str:

@@ -1,0 +1,59 @@
+"""Figures that a step measured: the numbers in a JSON file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import FormatError
+from ..utils.files import read_regular
+from ..utils.text_formats import MAX_BYTES, parse_json
+
+__all__ = ["look_up", "read_figures"]
+
+_MOST = 10_000
+_COMMANDS = {"command", "version", "ok", "options", "result"}
+"""The keys of what ``pytrt ... --json`` prints: its figures are in the last."""
+
+
+def read_figures(path: str | Path, name: str = "") -> dict[str, float]:
+    """The numbers in a JSON file by their keys, with dots between those of nested objects; truth values are 0 and 1.
+
+    Of what ``pytrt ... --json`` prints it is the result. ``name`` is what messages call the file.
+
+    Raises:
+        FormatError: it is not JSON, or holds no numbers, or more than 10,000; ``.path`` says which.
+        OSError: it cannot be read.
+    """
+    name = name or str(path)
+    found = parse_json(read_regular(path, MAX_BYTES), name, allow_nan=True)
+    if isinstance(found, dict) and found.keys() == _COMMANDS:
+        found = found["result"]
+    figures: dict[str, float] = {}
+    for key, value in _numbers(found, ""):
+        figures[key] = value
+        if len(figures) > _MOST:
+            raise FormatError(f"{name}: expected at most {_MOST:,} figures.", path=path)
+    if not figures:
+        raise FormatError(f'{name}: expected figures, such as {{"mAP50": 0.65}}, found no number.', path=path)
+    return figures
+
+
+def look_up(figures: Mapping[str, float], name: str) -> list[str]:
+    """The keys that a name means: itself; or those that end with it behind a dot; or those that add a unit, as ``p99`` and ``p99_ms``."""
+    if name in figures:
+        return [name]
+    ends = [key for key in figures if key.endswith(f".{name}")]
+    return ends or [key for key in figures if key.rpartition(".")[2].rpartition("_")[0] == name]
+
+
+def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _numbers(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _numbers(item, f"{key}.{number}" if key else str(number))
+    elif isinstance(value, (bool, int, float)):
+        yield key or "value", float(value)

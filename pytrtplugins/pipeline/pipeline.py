@@ -1,0 +1,198 @@
+"""A pipeline: steps in the order in which they can run."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from ..errors import PipelineError, UsageError
+from ..utils.declared import nearest
+from ..utils.text_formats import shorten
+from ..utils.user_module import import_user_module
+from .reader import Problem, read_description
+from .record import Scalar
+from .step import NAME, Step, is_inside
+
+__all__ = ["Pipeline"]
+
+_MOST_STEPS = 1000
+_CRON = re.compile(r"@(yearly|monthly|weekly|daily|hourly)|[\w*/,?#-]+( [\w*/,?#-]+){4}")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Steps with declared inputs and outputs; they are sorted so that each comes after those whose outputs it takes.
+
+    Attributes:
+        name: Lower-case letters, digits and dashes.
+        steps: In the order in which they run.
+        parameters: What `Pipeline.load` has put into the steps.
+        schedule: When a cluster runs it, as five fields of cron. None: when it is started.
+        on_exit: What runs at the end, whether steps failed or not; the variable ``PYTRT_PIPELINE_STATE`` says which.
+        remote: Where results are shared, such as ``s3://bucket/folder``; empty: nowhere.
+        folder: What the paths of steps are relative to.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    parameters: Mapping[str, Scalar] = field(default_factory=dict)
+    schedule: str | None = None
+    on_exit: Step | None = None
+    remote: str = ""
+    folder: Path = Path()
+
+    def __post_init__(self) -> None:
+        if problems := tuple(_problems(self)):
+            text = "\n".join(f"  {'.'.join(map(str, where))}: {what}" for where, what in problems)
+            raise PipelineError(f"pipeline {shorten(self.name)}:\n{text}", problems=problems)
+        object.__setattr__(self, "steps", _sorted(self.steps))
+
+    @classmethod
+    def load(cls, source: str | Path, values: Mapping[str, str] | None = None) -> Pipeline:
+        """Read ``pipeline.yaml``, or take the object ``module:pipeline``.
+
+        Args:
+            source: A file .yaml or .yml; or a module, or a Python file, and a name in it, which may also be a function of the parameters.
+            values: Parameters as a user typed them, by name.
+
+        Raises:
+            PipelineError: something is wrong with it; ``.problems`` has everything that is.
+            FormatError: it is not YAML.
+            UsageError: there is no such module, object or parameter.
+            OSError: it cannot be read.
+        """
+        text = str(source)
+        if text.endswith((".yaml", ".yml")):
+            return cls._read(Path(source), values or {})
+        module, _, name = text.rpartition(":")
+        if not module or not name:
+            raise UsageError(
+                f"pipeline {shorten(text)}: expected a file .yaml, or module:pipeline.\nDo: pytrt pipeline check pipeline.yaml"
+            )
+        found = getattr(import_user_module(module), name, None)
+        made = found(**(values or {})) if callable(found) and not isinstance(found, type) else found
+        if not isinstance(made, cls):
+            raise UsageError(f"{text}: expected a Pipeline, or a function that gives one, found {shorten(made)}")
+        if values and made is found:
+            raise UsageError(
+                f"{text} is an object and takes no parameters.\nDo: write a function of them that gives the pipeline"
+            )
+        return made
+
+    @classmethod
+    def _read(cls, path: Path, values: Mapping[str, str]) -> Pipeline:
+        found = read_description(path, values)
+        try:
+            made = cls(
+                found.name, found.steps, found.parameters, found.schedule, found.on_exit, found.remote, found.folder
+            )
+        except PipelineError as error:
+            raise found.error(cast("tuple[Problem, ...]", error.problems)) from None
+        if found.problems:
+            raise found.error(())
+        return made
+
+    def step(self, name: str) -> Step:
+        """The step of a name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        for each in self.steps:
+            if each.name == name:
+                return each
+        raise UsageError(
+            f"pipeline {self.name} has no step {shorten(name)}.{nearest(name, [each.name for each in self.steps])}"
+        )
+
+    def graph(self) -> dict[str, tuple[str, ...]]:
+        """For each step, in the order of `steps`, the names of those whose outputs it takes."""
+        return {name: tuple(sorted(needed)) for name, needed in _needed(self.steps).items()}
+
+    def maker(self, path: str) -> Step | None:
+        """The step that makes a file or a folder, or the folder that it is in; None: it is the user's."""
+        return next((step for step in self.steps for output in step.outputs if is_inside(path, output)), None)
+
+
+def _needed(steps: Iterable[Step]) -> dict[str, set[str]]:
+    makers = {output: step.name for step in steps for output in step.outputs}
+    return {
+        step.name: {
+            makers[each] for path in step.inputs for each in (path, *map(str, Path(path).parents)) if each in makers
+        }
+        for step in steps
+    }
+
+
+def _problems(pipeline: Pipeline) -> Iterator[Problem]:
+    if not isinstance(pipeline.name, str) or not NAME.fullmatch(pipeline.name):
+        yield ("name",), f"expected lower-case letters, digits and dashes, at most 63, found {shorten(pipeline.name)}"
+    if not pipeline.steps or len(pipeline.steps) > _MOST_STEPS:
+        yield ("steps",), f"expected 1 to {_MOST_STEPS:,} steps, found {len(pipeline.steps):,}"
+        return
+    if pipeline.schedule is not None and not _CRON.fullmatch(pipeline.schedule):
+        yield ("schedule",), f'expected five fields of cron, such as "0 3 * * *", found {shorten(pipeline.schedule)}'
+    names = [step.name for step in pipeline.steps]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield ("steps", name), "two steps have this name"
+        return
+    for step in pipeline.steps:
+        if not step.outputs:
+            yield ("steps", step.name, "outputs"), "expected at least one: a step without outputs cannot be remembered"
+    made: dict[str, str] = {}
+    for step in pipeline.steps:
+        for path in step.outputs:
+            for other, maker in made.items():
+                if is_inside(path, other) or is_inside(other, path):
+                    what = (
+                        f"{path} is also made by step {maker}"
+                        if path == other
+                        else f"{path} and {other} of step {maker} are in one another"
+                    )
+                    yield ("steps", step.name, "outputs"), what
+            made[path] = step.name
+    for step in pipeline.steps:
+        for path in step.inputs:
+            for output, maker in made.items():
+                if is_inside(output, path) and output != path:
+                    yield ("steps", step.name, "inputs"), f"{path} holds {output}, which step {maker} makes: name that"
+    yield from _cycles(pipeline.steps)
+
+
+def _cycles(steps: tuple[Step, ...]) -> Iterator[Problem]:
+    """The shortest cycle, if there is one: its steps, each with the next one whose output it needs."""
+    needed, best = _needed(steps), []  # type: ignore[var-annotated]
+    for first in needed:
+        ways, seen = [[first]], {first}
+        while ways:
+            way = ways.pop(0)
+            for name in sorted(needed[way[-1]]):
+                if name == first and (not best or len(way) < len(best)):
+                    best = way
+                elif name not in seen:
+                    seen.add(name)
+                    ways.append([*way, name])
+    if best:
+        yield ("steps", best[0], "inputs"), f"the steps need each other in a circle: {' needs '.join([*best, best[0]])}"
+
+
+def _sorted(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Each step after those that it needs, and otherwise in the given order."""
+    needed, place = _needed(steps), {step.name: number for number, step in enumerate(steps)}
+    free = [place[name] for name, names in needed.items() if not names]
+    waiting = {name: set(names) for name, names in needed.items() if names}
+    heapq.heapify(free)
+    done = []
+    while free:
+        step = steps[heapq.heappop(free)]
+        done.append(step)
+        for name in [name for name, names in waiting.items() if step.name in names]:
+            waiting[name].discard(step.name)
+            if not waiting[name]:
+                del waiting[name]
+                heapq.heappush(free, place[name])
+    return tuple(done)

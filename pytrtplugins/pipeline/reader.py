@@ -1,0 +1,424 @@
+"""A pipeline in YAML → its steps; everything that is wrong with it is found at once, with lines."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..errors import PipelineError, UsageError
+from ..utils.declared import nearest
+from ..utils.placed_file import Names
+from ..utils.text_formats import shorten
+from ..utils.yaml_file import YamlFile
+from .places import Scope, fill, fill_words, written
+from .record import Scalar
+from .step import Resources, Retry, Step
+from .units import read_bytes, read_cores, read_seconds
+
+__all__ = ["Description", "Problem", "read_description"]
+
+Problem: TypeAlias = tuple[Names, str]
+"""Where in a description something is wrong, and what."""
+
+_KEYS = ("name", "folder", "parameters", "schedule", "remote", "on_exit", "steps")
+_STEP_KEYS = ("command", "function", "gate", "inputs", "outputs", "metrics", "stdout", "parameters", "environment", "secrets",
+              "resources", "retry", "time_limit", "approval", "matrix", "when")  # fmt: skip
+_LISTS = ("inputs", "outputs", "metrics", "environment", "secrets")
+_TEXTS = ("function", "gate", "stdout")
+_BY = "by"
+_MOST_STEPS, _MOST_PROBLEMS = 1000, 100
+
+
+@dataclass
+class Description:
+    """What a file says, as far as it could be read.
+
+    Attributes:
+        file: The file.
+        name: Of the pipeline.
+        folder: What paths are relative to.
+        steps: In the order of the file, with those of a matrix one by one.
+        parameters: With the user's values.
+        schedule: Fields of cron.
+        on_exit: What runs at the end.
+        remote: Where results are shared.
+        problems: Everything that is wrong.
+        families: For steps of a matrix the name that they have in the file.
+    """
+
+    file: YamlFile
+    name: str = ""
+    folder: Path = Path()
+    steps: tuple[Step, ...] = ()
+    parameters: dict[str, Scalar] = field(default_factory=dict)
+    schedule: str | None = None
+    on_exit: Step | None = None
+    remote: str = ""
+    problems: dict[Problem, None] = field(default_factory=dict)
+    families: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, where: Names, what: str) -> None:
+        """Note what is wrong."""
+        self.problems[where, what.replace("\nDo: write ", " Write ")] = None
+
+    def error(self, more: Sequence[Problem]) -> PipelineError:
+        """All that is wrong, line by line of the file."""
+        found = [
+            *self.problems,
+            *((self._place(names), what) for names, what in more if not (names == ("steps",) and self.problems)),
+        ]
+        placed = sorted(
+            dict.fromkeys((self._line(names), names, what) for names, what in found), key=lambda each: each[0]
+        )
+        lines = [f"{self.file.path}, line {line}: {'.'.join(map(str, names))}: {what}" for line, names, what in placed]
+        shown = [
+            *lines[:_MOST_PROBLEMS],
+            *([f"and {len(lines) - _MOST_PROBLEMS} more"] if lines[_MOST_PROBLEMS:] else []),
+        ]
+        text = "\n".join([*shown, f"Do: pytrt pipeline check {self.file.path}"])
+        return PipelineError(
+            text,
+            path=self.file.path,
+            line=placed[0][0] or None,
+            problems=tuple((line, what) for line, _, what in placed),
+        )
+
+    def _place(self, names: Names) -> Names:
+        """Where the file has what is called so in the pipeline."""
+        return (
+            (names[0], self.families.get(str(names[1]), names[1]), *names[2:])
+            if names[:1] == ("steps",) and names[1:]
+            else names
+        )
+
+    def _line(self, names: Names) -> int:
+        """The line of a place, or of the nearest one around it that the file has."""
+        return next((line for end in range(len(names), 0, -1) if (line := self.file.line(names[:end]))), 1)
+
+
+def read_description(path: Path, values: Mapping[str, str]) -> Description:
+    """Read a file.
+
+    Args:
+        path: The file.
+        values: Parameters as a user typed them.
+
+    Raises:
+        FormatError: it is not YAML that `parse_yaml` takes.
+        UsageError: there is no such parameter, or its value has another type.
+        OSError: it cannot be read.
+    """
+    found = Description(YamlFile.read(path))
+    data = found.file.data
+    _check_keys(found, (), data, _KEYS)
+    for key in ("name", "folder", "schedule", "remote"):
+        if key in data and not isinstance(data[key], str):
+            found.refuse((key,), f"expected a text, found {shorten(data[key])}")
+        elif key in data and key != "folder":
+            setattr(found, key, data[key])
+    if "name" not in data:
+        found.refuse(("name",), "is missing: pipelines are remembered by their names")
+    folder = data.get("folder", ".")
+    found.folder = path.parent / (folder if isinstance(folder, str) else ".")
+    if not found.folder.is_dir():
+        found.refuse(("folder",), f"{found.folder} is no folder")
+    found.parameters = _parameters(found, values)
+    steps = data.get("steps")
+    if not isinstance(steps, dict) or not steps:
+        found.refuse(("steps",), f"expected steps by their names, found {shorten(steps)}")
+        steps = {}
+    _read_steps(found, steps)
+    if "on_exit" in data:
+        made = list(_steps(found, ("on_exit",), "on-exit", data["on_exit"], {}))
+        found.on_exit = made[0] if made else None
+    return found
+
+
+# --- parameters --------------------------------------------------------------------------------------------------------
+
+
+def _parameters(found: Description, values: Mapping[str, str]) -> dict[str, Scalar]:
+    declared = _mapping(found, ("parameters",), found.file.data.get("parameters", {}))
+    for name in values:
+        if name not in declared:
+            raise UsageError(
+                f"--set {name}: {found.file.path} has no such parameter.{nearest(name, map(str, declared))}"
+            )
+    made: dict[str, Scalar] = {}
+    for name, value in sorted(declared.items(), key=lambda item: isinstance(item[1], dict)):  # choices last
+        if not isinstance(name, str) or not name.isidentifier():
+            found.refuse(("parameters",), f"{shorten(name)}: expected a name of letters, digits and _")
+            continue
+        chosen = _chosen(found, ("parameters", name), value, made)
+        if chosen is not None and not _is_scalar(chosen):
+            found.refuse(("parameters", name), f"expected a text, a number or a truth value, found {shorten(chosen)}")
+        elif chosen is not None:
+            made[name] = _typed(name, values[name], chosen) if name in values else chosen
+    return {name: made[name] for name in declared if name in made}
+
+
+def _chosen(found: Description, where: Names, value: Any, parameters: Mapping[str, Scalar]) -> Any:
+    """A value; or, of ``{by: size, full: 500, smoke: 16}``, the one for the parameter ``size``."""
+    if not isinstance(value, dict) or _BY not in value:
+        return value
+    by, choices = value[_BY], {str(key): item for key, item in value.items() if key != _BY}
+    if by not in parameters:
+        found.refuse((*where, _BY), f"there is no parameter {shorten(by)}.{nearest(str(by), parameters)}")
+        return None
+    if (name := written(parameters[by])) not in choices:
+        found.refuse(where, f"has nothing for {by}={name}.{nearest(name, choices)}")
+        return None
+    return choices[name]
+
+
+def _typed(name: str, text: str, like: Scalar) -> Scalar:
+    """What a user typed, in the type of the value that it replaces."""
+    try:
+        if isinstance(like, bool):
+            return {"true": True, "false": False}[text.lower()]
+        return text if isinstance(like, str) else type(like)(text)
+    except (ValueError, KeyError):
+        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(like)]
+        raise UsageError(f"--set {name}: expected {kind}, as {written(like)} is, found {shorten(text)}") from None
+
+
+# --- steps -------------------------------------------------------------------------------------------------------------
+
+
+def _read_steps(found: Description, steps: Mapping[Any, Any]) -> None:
+    scope: dict[str, Scalar | tuple[str, ...]] = dict(found.parameters)
+    kept = {}
+    for family, raw in steps.items():
+        where: Names = ("steps", str(family))
+        if not isinstance(raw, dict):
+            found.refuse(where, f"expected the keys of a step, found {shorten(raw)}")
+        elif _wanted(found, where, raw):
+            kept[str(family)] = raw
+    for family, raw in kept.items():
+        paths = [
+            path for values in _grid(found, ("steps", family), raw) for path in _outputs(found, family, raw, values)
+        ]
+        scope[f"steps.{family}.outputs"] = tuple(dict.fromkeys(paths))
+    made: list[Step] = []
+    for family, raw in kept.items():
+        made += _steps(found, ("steps", family), family, raw, scope)
+    found.steps = tuple(made)
+    found.families = {step.name: step.family for step in made}
+
+
+def _wanted(found: Description, where: Names, raw: Mapping[str, Any]) -> bool:
+    """Whether ``when`` keeps a step: each parameter has the value, or one of the values, that it names."""
+    wanted = True
+    for name, values in _mapping(found, (*where, "when"), raw.get("when", {})).items():
+        if name not in found.parameters:
+            found.refuse(
+                (*where, "when"), f"there is no parameter {shorten(name)}.{nearest(str(name), found.parameters)}"
+            )
+        else:
+            wanted = wanted and found.parameters[name] in (values if isinstance(values, list) else [values])
+    return wanted
+
+
+def _grid(found: Description, where: Names, raw: Mapping[str, Any]) -> list[dict[str, Scalar]]:
+    """The values of each step of a matrix; of a step without one, none."""
+    axes = {}
+    for name, values in _mapping(found, (*where, "matrix"), raw.get("matrix", {})).items():
+        values = _chosen(found, (*where, "matrix", name), values, found.parameters)
+        if not isinstance(values, list) or not values or not all(map(_is_scalar, values)):
+            found.refuse((*where, "matrix", name), f"expected a list of values, found {shorten(values)}")
+            return []
+        axes[str(name)] = values
+    if len(axes) and (count := _product(axes)) > _MOST_STEPS:
+        found.refuse((*where, "matrix"), f"expected at most {_MOST_STEPS:,} steps, found {count:,}")
+        return []
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def _product(axes: Mapping[str, Sequence[Any]]) -> int:
+    count = 1
+    for values in axes.values():
+        count *= len(values)
+    return count
+
+
+def _outputs(found: Description, family: str, raw: Mapping[str, Any], matrix: Mapping[str, Scalar]) -> Iterator[str]:
+    scope = {**found.parameters, **_own(raw), **matrix}
+    for key in ("outputs", "metrics", "stdout"):
+        for number, text in enumerate([raw[key]] if key == "stdout" and key in raw else raw.get(key, ()) or ()):
+            if isinstance(text, str):
+                try:
+                    yield from fill_words(text, scope)
+                except PipelineError as error:
+                    found.refuse(("steps", family, key, number), str(error))
+
+
+def _own(raw: Mapping[str, Any]) -> dict[str, Scalar]:
+    own = raw.get("parameters")
+    return {str(name): value for name, value in own.items() if _is_scalar(value)} if isinstance(own, dict) else {}
+
+
+def _steps(found: Description, where: Names, family: str, raw: Any, scope: Scope) -> Iterator[Step]:
+    """The steps that one entry stands for."""
+    if not isinstance(raw, dict):
+        found.refuse(where, f"expected the keys of a step, found {shorten(raw)}")
+        return
+    _check_keys(found, where, raw, _STEP_KEYS)
+    for matrix in _grid(found, where, raw):
+        try:
+            yield _StepReader(found, where, raw, {**(scope or found.parameters), **_own(raw), **matrix}).read(
+                family, matrix
+            )
+        except PipelineError as error:
+            for key, what in error.facts.get("problems", ((), str(error))):  # type: ignore[attr-defined]
+                found.refuse((*where, key), what)
+
+
+@dataclass
+class _StepReader:
+    """One step of an entry."""
+
+    found: Description
+    where: Names
+    raw: Mapping[str, Any]
+    scope: dict[str, Scalar | tuple[str, ...]]
+
+    def read(self, family: str, matrix: dict[str, Scalar]) -> Step:
+        lists = {key: tuple(self._words(key)) for key in _LISTS if key in self.raw}
+        texts = {key: self._text((key,), self.raw[key]) for key in _TEXTS if key in self.raw}
+        self.scope |= {
+            "inputs": lists.get("inputs", ()),
+            "outputs": lists.get("outputs", ()),
+            "metrics": lists.get("metrics", ()),
+        }
+        name = "-".join(
+            [family, *(re.sub(r"[^a-z0-9]+", "-", written(value).lower()).strip("-") for value in matrix.values())]
+        )
+        return Step(
+            name=name,
+            family=family,
+            matrix=matrix,
+            command=self._command(),
+            parameters=self._parameters(),
+            resources=self._resources(),
+            retry=self._retry(),
+            time_limit=self._read(("time_limit",), self.raw.get("time_limit"), read_seconds, None),
+            approval=self._flag("approval"),
+            **lists,  # type: ignore[arg-type]
+            **texts,  # type: ignore[arg-type]
+        )
+
+    def _refuse(self, keys: Names, what: str) -> None:
+        self.found.refuse((*self.where, *keys), what)
+
+    def _words(self, key: str) -> Iterator[str]:
+        values = self.raw[key]
+        if not isinstance(values, list):
+            return self._refuse((key,), f"expected a list, found {shorten(values)}")
+        for number, text in enumerate(values):
+            if not isinstance(text, str):
+                self._refuse((key, number), f"expected a text, found {shorten(text)}")
+            else:
+                yield from self._filled((key, number), text)
+        return None
+
+    def _filled(self, keys: Names, text: str) -> list[str]:
+        try:
+            return fill_words(text, self.scope)
+        except PipelineError as error:
+            self._refuse(keys, str(error))
+            return []
+
+    def _text(self, keys: Names, value: Any) -> str:
+        if not isinstance(value, str):
+            self._refuse(keys, f"expected a text, found {shorten(value)}")
+            return ""
+        try:
+            return fill(" ".join(value.split()), self.scope)
+        except PipelineError as error:
+            self._refuse(keys, str(error))
+            return ""
+
+    def _command(self) -> tuple[str, ...]:
+        """The words of a command: a list, or a text that is split as a shell would split it, before values are put in."""
+        value = self.raw.get("command", [])
+        try:
+            words = shlex.split(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self._refuse(("command",), f"{error}: quotes do not match")
+            return ("?",)
+        if not isinstance(words, list) or not all(map(_is_scalar, words)):
+            self._refuse(("command",), f"expected a text, or a list of words, found {shorten(value)}")
+            return ("?",)
+        filled = [self._filled(("command",), written(word)) for word in words]
+        return tuple(word for each in filled for word in each) or (("?",) if "command" in self.raw else ())
+
+    def _parameters(self) -> dict[str, Scalar]:
+        made = {}
+        for name, value in _mapping(self.found, (*self.where, "parameters"), self.raw.get("parameters", {})).items():
+            whole = re.fullmatch(r"\$\{(\w+)\}", value) if isinstance(value, str) else None
+            if whole and _is_scalar(self.found.parameters.get(whole[1])):
+                made[str(name)] = self.found.parameters[whole[1]]  # with its type
+            else:
+                made[str(name)] = self._text(("parameters", name), value) if isinstance(value, str) else value
+        return made
+
+    def _resources(self) -> Resources:
+        found = self._part("resources", ("cpu", "memory", "gpu"))
+        return Resources(
+            cpu=self._read(("resources", "cpu"), found.get("cpu"), read_cores, None),
+            memory=self._read(("resources", "memory"), found.get("memory"), read_bytes, None),
+            gpu=found.get("gpu", 0),
+        )
+
+    def _retry(self) -> Retry:
+        value = self.raw.get("retry", {})
+        if isinstance(value, int):
+            return Retry(limit=value)
+        found = self._part("retry", ("limit", "backoff"))
+        backoff = self._read(("retry", "backoff"), found.get("backoff"), read_seconds, Retry.backoff)
+        return Retry(found.get("limit", 0), Retry.backoff if backoff is None else backoff)
+
+    def _part(self, key: str, known: Sequence[str]) -> dict[str, Any]:
+        found = _mapping(self.found, (*self.where, key), self.raw.get(key, {}))
+        _check_keys(self.found, (*self.where, key), found, known)
+        return found
+
+    def _read(self, keys: Names, value: Any, read: Any, default: Any) -> Any:
+        if value is None:
+            return default
+        try:
+            return read(self._text(keys, value) if isinstance(value, str) else value)
+        except ValueError as error:
+            self._refuse(keys, str(error))
+            return default
+
+    def _flag(self, key: str) -> bool:
+        value = self.raw.get(key, False)
+        if not isinstance(value, bool):
+            self._refuse((key,), f"expected true or false, found {shorten(value)}")
+        return value is True
+
+
+# --- values ------------------------------------------------------------------------------------------------------------
+
+
+def _check_keys(found: Description, where: Names, data: Mapping[Any, Any], known: Sequence[str]) -> None:
+    for key in data:
+        if key not in known:
+            found.refuse((*where, str(key)), f"is not known.{nearest(str(key), known)}")
+
+
+def _mapping(found: Description, where: Names, value: Any) -> dict[Any, Any]:
+    if isinstance(value, dict):
+        return value
+    found.refuse(where, f"expected keys and values, found {shorten(value)}")
+    return {}
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str))

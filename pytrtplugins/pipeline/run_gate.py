@@ -1,0 +1,56 @@
+"""A gate as a program: ``python -m pytrtplugins.pipeline.run_gate GATE FILE.json ... --output VERDICT.json``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from ..errors import PipelineError
+from ..utils.files import write_atomic
+from ..utils.terminal import exit_on_error
+from .figures import read_figures
+from .gate import Gate
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compare figures, say what was found, and write it where all holds.
+
+    Raises:
+        SystemExit: always; code 0, 1 where the gate stops the pipeline, or 2 after an error.
+    """
+    with exit_on_error():
+        parser = argparse.ArgumentParser(description="Compare figures with what they must hold.")
+        parser.add_argument("gate")
+        parser.add_argument("files", nargs="+", type=Path)
+        parser.add_argument("--output", type=Path, required=True)
+        given = parser.parse_args(arguments)
+        sys.exit(_main(given.gate, given.files, given.output))
+
+
+def _main(gate: str, files: Sequence[Path], output: Path) -> int:
+    figures = {}
+    for path in files:
+        if path.stem in figures:
+            raise PipelineError(
+                f"{path}: another input of this gate is called {path.stem} too; figures are found by that name"
+            )
+        if path.suffix == ".json":
+            figures[path.stem] = read_figures(path)
+    verdict = Gate.parse(gate).check(figures)
+    for each in verdict.comparisons:
+        print(f"{'holds' if each.holds else 'FAILS'}: {each.text} ({each.found})")
+    if verdict.passes:
+        write_atomic(output, json.dumps(asdict(verdict), indent=1).encode())
+    else:
+        print(f"The gate stops the pipeline: {gate}")
+    return 0 if verdict.passes else 1
+
+
+if __name__ == "__main__":
+    main()

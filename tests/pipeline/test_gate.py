@@ -1,0 +1,118 @@
+"""Gates: what their words mean, compared with plain Python, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytrtplugins.errors import PipelineError
+from pytrtplugins.pipeline.gate import Gate
+from pytrtplugins.pipeline.run_gate import main
+
+FIGURES = {
+    "int8": {"result.mAP50": 0.646, "result.p99_ms": 12.5, "size_mib": 4.0, "x-y": 3.0},
+    "served": {"mAP50": 0.65, "p99_ms": 11.0},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mAP50 within 0.005 of served and p99 below 20 ms", abs(0.646 - 0.65) <= 0.005 and 12.5 < 20),
+        ("mAP50 within 0.003 of served", abs(0.646 - 0.65) <= 0.003),
+        ("mAP50 within 1% of served", abs(0.646 - 0.65) <= 0.01),
+        ("int8.mAP50 >= served.mAP50 - 0.005", 0.646 >= 0.65 - 0.005),
+        ("p99_ms below 0.02 s", 12.5 < 20),
+        ("p99 < 0.0125 s", 12.5 < 12.5),
+        ("p99 at most 0.0125 s", 12.5 <= 12.5),
+        ("p99 at least 13", 12.5 >= 13),
+        ("20 ms > p99", 20 > 12.5),
+        ("p99 <= 1.1 * served", 12.5 <= 1.1 * 11),
+        ("p99 <= 1.2 * served", 12.5 <= 1.2 * 11),
+        ("p99 / served.p99 < 1.13", 12.5 / 11 < 1.13),
+        ("1 + 2 * 3 is 7", 1 + 2 * 3 == 7),
+        ("8 / 2 / 2 == 2", 8 / 2 / 2 == 2),
+        ("10 - 2 - 3 == 5", 10 - 2 - 3 == 5),
+        ("size < 4097 KiB", 4.0 * 1024 < 4097),
+        ("size < 4095 KiB", 4.0 * 1024 < 4095),
+        ("x-y == 3", True),
+        ("not p99 > 5 or size above 3 and size below 5", (not 12.5 > 5) or 3 < 4 < 5),
+        ("not (p99 > 5 or size above 3)", not (12.5 > 5 or 4 > 3)),
+        ("(p99 > 50 or size above 3) and size != 5", (12.5 > 50 or 4 > 3) and 4 != 5),
+        ("p99 > -1", True),
+    ],
+)
+def test_a_gate_means_what_python_computes(text, expected):
+    assert Gate.parse(text).check(FIGURES).passes is expected
+
+
+def test_all_comparisons_are_reported_with_their_figures():
+    verdict = Gate.parse("mAP50 within 0.003 of served and p99 below 20 ms").check(FIGURES)
+    assert [(each.text, each.holds) for each in verdict.comparisons] == [
+        ("mAP50 within 0.003 of served", False),
+        ("p99 below 20 ms", True),
+    ]
+    assert "0.646" in verdict.comparisons[0].found
+    assert "0.004" in verdict.comparisons[0].found
+    assert verdict.comparisons[1].found == "int8.result.p99_ms 12.5 < 20 ms"
+
+
+def test_a_figure_that_is_not_a_number_fails():
+    assert not Gate.parse("a < 1 or a >= 1").check({"m": {"a": float("nan")}}).passes
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "a number or a figure"),
+        ("a", "a comparison"),
+        ("a <", "a number or a figure"),
+        ("a < 1 b", "and, or, or the end"),
+        ("(a < 1", "')'"),
+        ("a within 1", "'of'"),
+        ("a < 1; import os", "found ';'"),
+        ("__import__('os')", "a comparison"),
+        ("(" * 100 + "a < 1" + ")" * 100, "at most 32 levels"),
+        ("a < 1 and " * 300 + "a < 1", "at most 2,000 characters"),
+    ],
+)
+def test_what_is_not_a_gate_is_refused(text, problem):
+    with pytest.raises(PipelineError, match=problem.replace("(", r"\(").replace(")", r"\)")):
+        Gate.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("speed > 1", "speed is not among the figures: int8.result.mAP50"),
+        ("int8.speed > 1", "int8.speed is not among the figures"),
+        ("x-y < 20 ms", "no unit"),
+        ("size < 20 ms", "cannot be compared"),
+        ("p99 * p99 > 1", "cannot be multiplied"),
+        ("p99 / 0 > 1", "division by zero"),
+    ],
+)
+def test_figures_that_do_not_fit_are_named(text, problem):
+    with pytest.raises(PipelineError, match=problem):
+        Gate.parse(text).check(FIGURES)
+
+
+def test_a_name_that_may_mean_two_figures_is_refused():
+    with pytest.raises(PipelineError, match=r"p may mean a\.p, b\.p"):
+        Gate.parse("p > 1").check({"m": {"a.p": 1.0, "b.p": 2.0}})
+
+
+def test_the_program_writes_its_verdict_only_where_the_gate_holds(tmp_path, capsys):
+    (tmp_path / "int8.json").write_text(json.dumps({"mAP50": 0.6, "list": [1, {"deep": 2}]}))
+    (tmp_path / "served.json").write_text(
+        json.dumps({"command": "", "version": "", "ok": True, "options": {}, "result": {"mAP50": 0.7}})
+    )
+    files = [str(tmp_path / "int8.json"), str(tmp_path / "served.json"), "--output", str(tmp_path / "gate.json")]
+    for gate, code in (("mAP50 within 0.05 of served", 1), ("mAP50 within 0.2 of served and list.1.deep is 2", 0)):
+        with pytest.raises(SystemExit) as ended:
+            main([gate, *files])
+        assert ended.value.code == code
+        assert (tmp_path / "gate.json").exists() == (code == 0)
+    assert "FAILS: mAP50 within 0.05 of served (int8.mAP50 0.6 differs" in capsys.readouterr().out
+    assert json.loads((tmp_path / "gate.json").read_text())["passes"] is True

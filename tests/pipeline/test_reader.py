@@ -1,0 +1,230 @@
+"""YAML → steps, and everything that is wrong with a file at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrtplugins.errors import FormatError, PipelineError, UsageError
+from pytrtplugins.pipeline import Pipeline, Resources, Retry, Step
+
+pytest.importorskip("yaml")
+
+GOOD = """
+name: demo
+schedule: "0 3 * * *"
+parameters:
+  size: full
+  photos: {by: size, full: 500, smoke: 16}
+  strict: false
+steps:
+  evaluate:
+    command: pytrt evaluate ${inputs} --json
+    inputs: ["${steps.calibrate.outputs}"]
+    stdout: build/m.json
+    metrics: [build/m.json]
+  calibrate:
+    matrix: {algorithm: {by: size, full: [minmax, entropy], smoke: [minmax]}, bits: [8]}
+    command: [pytrt, calibrate, net.onnx, --algorithm, "${algorithm}", "--cache=${outputs[0]}", "$${literally}"]
+    inputs: [net.onnx, build/photos]
+    outputs: ["build/${algorithm}-${bits}.cache"]
+    time_limit: 5min
+    resources: {cpu: 500m, memory: 2GiB, gpu: 1}
+    retry: {limit: 2, backoff: 10s}
+  photos:
+    function: make.py:draw
+    parameters: {number: "${photos}", title: "a ${size} set", strict: "${strict}"}
+    outputs: [build/photos]
+  train:
+    when: {size: [full, huge]}
+    command: python train.py --title "two words"
+    outputs: [build/net]
+    environment: [SEED]
+    secrets: [TOKEN]
+    approval: true
+on_exit:
+  command: echo ${size}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(text, name="pipeline.yaml"):
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return written
+
+
+def test_a_file_says_what_its_steps_are(write):
+    found = Pipeline.load(write(GOOD))
+    steps = {step.name: step for step in found.steps}
+    assert [step.name for step in found.steps] == [
+        "photos",
+        "calibrate-minmax-8",
+        "calibrate-entropy-8",
+        "evaluate",
+        "train",
+    ]
+    entropy = steps["calibrate-entropy-8"]
+    assert entropy.command[3:] == ("--algorithm", "entropy", "--cache=build/entropy-8.cache", "${literally}")
+    assert (entropy.family, entropy.matrix) == ("calibrate", {"algorithm": "entropy", "bits": 8})
+    assert (entropy.time_limit, entropy.retry) == (300.0, Retry(2, 10.0))
+    assert entropy.resources == Resources(0.5, 2 << 30, 1)
+    assert steps["evaluate"].command == ("pytrt", "evaluate", "build/minmax-8.cache", "build/entropy-8.cache", "--json")
+    assert steps["evaluate"].outputs == ("build/m.json",)
+    assert steps["photos"].inputs == ("make.py",)
+    assert steps["photos"].parameters == {"number": 500, "title": "a full set", "strict": False}
+    assert steps["train"].command[-1] == "two words"
+    assert (steps["train"].environment, steps["train"].secrets, steps["train"].approval) == (
+        ("SEED",),
+        ("TOKEN",),
+        True,
+    )
+    assert found.on_exit.command == ("echo", "full")
+    assert (found.schedule, found.parameters) == ("0 3 * * *", {"size": "full", "photos": 500, "strict": False})
+    assert found.graph() == {
+        "photos": (),
+        "calibrate-minmax-8": ("photos",),
+        "calibrate-entropy-8": ("photos",),
+        "evaluate": ("calibrate-entropy-8", "calibrate-minmax-8"),
+        "train": (),
+    }
+
+
+def test_values_of_a_user_choose_and_replace(write):
+    found = Pipeline.load(write(GOOD), {"size": "smoke", "strict": "true"})
+    assert [step.name for step in found.steps] == ["photos", "calibrate-minmax-8", "evaluate"]
+    assert found.step("photos").parameters == {"number": 16, "title": "a smoke set", "strict": True}
+    assert Pipeline.load(write(GOOD), {"photos": "7"}).parameters["photos"] == 7
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"sise": "smoke"}, "no such parameter.\nDo: write size"),
+        ({"photos": "many"}, "expected a whole number, as 500 is, found 'many'"),
+        ({"strict": "maybe"}, "expected true or false"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(write, values, problem):
+    with pytest.raises(UsageError) as caught:
+        Pipeline.load(write(GOOD), values)
+    assert problem in str(caught.value)
+
+
+def test_all_that_is_wrong_is_said_at_once_with_lines(write):
+    path = write("""name: Demo
+stepz: 1
+parameters:
+  photos: {by: sice, a: 1}
+steps:
+  a:
+    comand: x
+    inputs: [b.txt]
+    outputs: [a.txt]
+  b:
+    command: cp ${nputs} b.txt
+    inputs:
+      - a.txt
+      - 7
+    outputs: [b.txt, ../x]
+    time_limit: soon
+    resources: {cpu: many, memory: 3 apples, gpu: -1}
+    retry: {limit: -1, backof: 2}
+  c:
+    gate: x below
+    inputs: [q.json]
+  d: 5
+  e:
+    command: "it's"
+    matrix: {k: 5}
+    approval: yes please
+    outputs: [/abs]
+    when: {sice: 1}
+""")
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.load(path)
+    found = {(line, what.partition(",")[0][:46]) for line, what in caught.value.problems}
+    expected = {
+        (1, "expected lower-case letters"),
+        (2, "is not known. Write steps"),
+        (4, "there is no parameter 'sice'. It has: ."),
+        (6, "expected one of command"),
+        (7, "is not known. Write command"),
+        (11, "${nputs}: there is no nputs. Write inputs"),
+        (14, "expected a text"),
+        (15, "'../x': expected a path below the pipeline's fo"[:46]),
+        (16, "expected seconds"),
+        (17, "expected cores"),
+        (17, "expected bytes"),
+        (17, "gpu: expected a whole number from 0 to 1"),
+        (18, "is not known. Write backoff"),
+        (18, "limit: expected a whole number from 0 to 100"),
+        (19, "a gate has one: a JSON file that says what it f"[:46]),
+        (20, "expected a number or a figure at character 8"),
+        (22, "expected the keys of a step"),
+        (25, "expected a list of values"),
+        (28, "there is no parameter 'sice'. It has: ."),
+    }
+    assert found == expected
+    assert str(caught.value).endswith(f"Do: pytrt pipeline check {path}")
+    assert f"{path}, line 11: steps.b.command:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "line", "problem"),
+    [
+        ("a: {command: x, inputs: [c], outputs: [a]}\n  b: {command: x, inputs: [a], outputs: [b]}\n"
+         "  c: {command: x, inputs: [b], outputs: [c]}",
+         3, "the steps need each other in a circle: a needs c needs b needs a"),
+        ("a: {command: x, outputs: [o]}\n  b: {command: x, outputs: [o]}", 4, "o is also made by step a"),
+        ("a: {command: x, outputs: [o]}\n  b: {command: x, outputs: [o/p]}", 4, "o/p and o of step a are in one another"),
+        ("a: {command: x, outputs: [o/p]}\n  b: {command: x, inputs: [o], outputs: [q]}", 4, "o holds o/p, which step a makes"),
+        ("a: {command: x, inputs: [o], outputs: [o]}", 3, "o is also an input"),
+        ("a: {command: x}", 3, "expected at least one"),
+        ("a: {matrix: {k: [1, 2]}, command: x, outputs: [o]}", 3, "o is also made by step a-1"),
+        ("a: {matrix: {k: [A b, a-B]}, command: x, outputs: ['o${k}']}", 3, "two steps have this name"),
+        ("a: {command: x, outputs: [.pytrt/x]}", 3, ".pytrt is where pipelines keep their state"),
+        ("a: {command: x, inputs: ['s3://b/x'], outputs: [x]}", 3, "expected a path on this machine"),
+        ("a: {command: x, outputs: [x], environment: [A], secrets: [A, 'B C']}", 3, "A is also a secret"),
+    ],
+)  # fmt: skip
+def test_steps_that_do_not_fit_together_are_named(write, steps, line, problem):
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.load(write(f"name: demo\nsteps:\n  {steps}\n"))
+    assert any((at, problem in what) == (line, True) for at, what in caught.value.problems), caught.value
+
+
+@pytest.mark.parametrize("text", ["- 1", "name: [", "a: &b 1\nc: *b", "name: demo\nname: other"])
+def test_what_is_no_such_yaml_is_a_format_error(write, text):
+    with pytest.raises(FormatError):
+        Pipeline.load(write(text))
+
+
+def test_a_grid_of_too_many_steps_is_refused_before_they_are_made(write):
+    axes = ", ".join(f"k{n}: [{', '.join(map(str, range(60)))}]" for n in range(5))
+    with pytest.raises(PipelineError, match="expected at most 1,000 steps, found 777,600,000"):
+        Pipeline.load(write(f"name: demo\nsteps:\n  a: {{matrix: {{{axes}}}, command: x, outputs: [x]}}"))
+
+
+def test_python_makes_the_same_steps(tmp_path, monkeypatch, write):
+    monkeypatch.chdir(tmp_path)
+    write(
+        "from pytrtplugins.pipeline import *\n"
+        "def pipeline(size='full'):\n"
+        "    return Pipeline('demo', (Step('b', command=('x', size), inputs=('o',), outputs=('p',)), Step('a', ('x',), outputs=('o',))))\n"
+        "fixed = pipeline()\n"
+        "other = 5\n",
+        "demo_pipeline.py",
+    )
+    assert [step.name for step in Pipeline.load("demo_pipeline.py:fixed").steps] == ["a", "b"]
+    assert Pipeline.load("demo_pipeline.py:pipeline", {"size": "smoke"}).step("b").command == ("x", "smoke")
+    with pytest.raises(UsageError, match="takes no parameters"):
+        Pipeline.load("demo_pipeline.py:fixed", {"size": "smoke"})
+    with pytest.raises(UsageError, match="expected a Pipeline"):
+        Pipeline.load("demo_pipeline.py:other")
+    with pytest.raises(UsageError, match=r"expected a file \.yaml, or module:pipeline"):
+        Pipeline.load("demo")
+    with pytest.raises(PipelineError) as caught:
+        Step("A", command=("x",), function="m:f", outputs=("o",), parameters={"k": [1]})  # type: ignore[dict-item]
+    assert [where for where, _ in caught.value.problems] == ["name", "command", "parameters"]
