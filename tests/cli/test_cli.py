@@ -213,7 +213,7 @@ def test_networks_that_read_no_images_are_calibrated_on_arrays(pytrt, relu, tmp_
     assert (code, "NoDataError" in err) == (2, True)
 
 
-@pytest.mark.parametrize("options", [(), ("--round-weights", "--limit", "2")])
+@pytest.mark.parametrize("options", [(), pytest.param(("--round-weights", "--limit", "2"), marks=pytest.mark.slow)])
 def test_an_equalized_network_is_calibrated_and_finds_the_same(options, pytrt, images, small_cfg, tmp_path):
     code, out, err = pytrt("equalize", small_cfg, "--calibration", images, "-o", "net.onnx", *options)
     assert (code, err) == (0, "")

@@ -59,7 +59,7 @@ def commands(files):
     }
 
 
-QUICK = {"pytrt, no such option", "darknet2caffe inspect"}
+QUICK = {"darknet2caffe inspect"}
 NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in commands(Path())]
 
 

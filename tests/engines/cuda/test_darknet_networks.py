@@ -16,7 +16,7 @@ from tests.engines.cuda.conftest import DARKNET
 from tests.engines.cuda.host import run_on_host, run_shuffled
 from tests.measures import relative
 
-SMALL = ["vgg-conv", "writing", "yolov3-tiny"]
+SMALL = ["writing", "yolov3-tiny"]
 CASES = [pytest.param(name, marks=[] if name in SMALL else pytest.mark.slow) for name in
          sorted(path.stem for path in DARKNET.glob("*.cfg"))]  # fmt: skip
 HALF = 6e4  # nothing that FP16 holds is larger
