@@ -122,8 +122,8 @@ class Server:
         reason = "it did not listen"
         while time.monotonic() < until:
             if self.process.poll() is not None:
-                last = self.output().strip().splitlines()[-1:] or ["no output"]
-                raise StartError(f"it ended with code {self.process.returncode}: {last[0][:200]}")
+                last = " / ".join(self.output().strip().splitlines()[-6:]) or "no output"
+                raise StartError(f"it ended with code {self.process.returncode}: {last[-600:]}")
             try:
                 found = self.ask(first, 10.0)
                 if first.body is None or found == first.body:
