@@ -21,6 +21,7 @@
     ├─ CalibrationError         also ValueError
     │  ├─ CalibrationTableError                      a table that is broken or belongs to another network
     │  └─ NoDataError                                nothing to calibrate or evaluate with
+    ├─ ModelRegistryError       also ValueError      a registry of models that lacks something, or is damaged
     ├─ PipelineError            also ValueError      the description of a pipeline that is wrong
     ├─ StepError                also RuntimeError    a step of a pipeline that failed
     ├─ UsageError               also ValueError      arguments that contradict each other
@@ -53,6 +54,7 @@ __all__ = [
     "KernelError",
     "MissingExtraError",
     "ModelError",
+    "ModelRegistryError",
     "NoDataError",
     "PipelineError",
     "PluginError",
@@ -176,6 +178,10 @@ class CalibrationTableError(CalibrationError):
 
 class NoDataError(CalibrationError):
     """No data to calibrate or evaluate with."""
+
+
+class ModelRegistryError(PytrtpluginsError, ValueError):
+    """A registry of models that lacks what is asked for, or is damaged; ``.path`` says where, if it is a file."""
 
 
 class PipelineError(PytrtpluginsError, ValueError):

@@ -37,6 +37,7 @@ OF_USERS = {
     "docs/fields.md": {"prelu.py", "prelu.cu", "prelu_gpu.py", "place.py"},
     "docs/format.md": {"x.cache.json", "metadata.json"},
     "docs/index.md": {"pytrt.toml"},
+    "docs/models.md": {"models/NAME/3.json", "models/NAME/history.json", "pytrt.toml"},
     "docs/mxnet.md": {"model-symbol.json"},
     "docs/security.md": {"pytrt.toml"},
     "docs/serving_config.md": {"pytrt.toml"},

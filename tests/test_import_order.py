@@ -21,7 +21,7 @@ ROOMS = (
     ("passes",),
     ("engines",),
     ("bench", "check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),
-    ("models",),
+    ("model_registry", "models"),
     ("serving", "tables"),
     ("pipeline",),
     ("cli",),

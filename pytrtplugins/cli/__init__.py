@@ -43,6 +43,7 @@ def command() -> Any:
         edit,
         export,
         imports,
+        models,
         pipeline,
         precision,
         profile,

@@ -87,6 +87,8 @@ def _text(hint: Any) -> str:
         return " or ".join(map(_text, inside))
     if _is_mapping(origin):
         return f"object of any keys, each with {_text(inside[1])}"
+    if origin is typing.Literal:
+        return " or ".join(f'"{each}"' for each in inside)
     if origin is tuple:
         return f"list of {_text(inside[0])}" if inside[1:] == (...,) else f"list: {', '.join(map(_text, inside))}"
     return _WORDS[hint]

@@ -40,6 +40,7 @@ __all__ = [
     "print_ran",
     "print_report",
     "print_table",
+    "print_texts",
 ]
 
 
@@ -242,6 +243,11 @@ def print_evaluation(found: Evaluated, name: str) -> None:
     print(f"{result.images} images in {result.seconds:.1f} s")
     if result.ignored:
         print(f"not known to the detector, left out: {', '.join(result.ignored)}")
+
+
+def print_texts(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """A table whose texts are shown as they are."""
+    print_table(map(escape, columns), [tuple(map(escape, row)) for row in rows])
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:

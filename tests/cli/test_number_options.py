@@ -37,6 +37,8 @@ COMMANDS = {
     "pytrt build --threads": THREADS,
     "pytrt build --threshold": (0.0, 1.0),
     "pytrt build --batch": (1, 65_536),
+    "pytrt models add --version": (1, 10**9 - 1),
+    "pytrt models add --parent": (1, 10**9 - 1),
     "pytrt run --threads": THREADS,
     "pytrt run --batch": (1, 65_536),
     "pytrt run --camera": (0, 1000),

@@ -89,6 +89,15 @@ class EngineFile:
         """
         return self._read(_PAYLOAD) if _PAYLOAD in self._names else b""
 
+    def check(self) -> None:
+        """Compare the model and what the library had made of it with their digests.
+
+        Raises:
+            EngineFileError: it is damaged, or another file has taken its place since it was opened.
+        """
+        for name in self._names[1:]:
+            self._read(name)
+
     def _read(self, name: str) -> bytes:
         with _opened(self.path) as (archive, file):
             if _identity(file) != self._identity:

@@ -1,0 +1,76 @@
+"""A manifest has what was written, or is refused; nothing in it is a path."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytrtplugins.errors import ModelRegistryError
+from pytrtplugins.model_registry.manifest import FORMAT, _digest, read, version_from_json, write
+
+
+def manifest(filled, **changes):
+    """A manifest with other fields, whose digest fits."""
+    content = {**json.loads((filled.folder.models / "scale/2.json").read_bytes())["content"], **changes}
+    return json.dumps({"format": FORMAT, "sha256": _digest(content), "content": content}).encode()
+
+
+def test_what_was_written_is_read(filled):
+    version = filled.get("scale", 2)
+    assert version_from_json(read(write(version), "x"), "x") == version
+
+
+FILE = {"name": "scale.engine", "sha256": "0" * 64, "bytes": 3}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", "../scale"),
+        ("version", 0),
+        ("version", True),
+        ("version", "2"),
+        ("created", "yesterday"),
+        ("engine", 7),
+        ("precision", "x" * 5000),
+        ("files", {}),
+        ("files", {"engine": {**FILE, "name": "../../etc/passwd"}}),
+        ("files", {"engine": {**FILE, "sha256": "../../etc/passwd"}}),
+        ("files", {"engine": {**FILE, "bytes": -1}}),
+        ("files", {"engine": {**FILE, "path": "/etc/passwd"}}),
+        ("files", {"../x": FILE, "engine": FILE}),
+        ("networks", {"built": "abc"}),
+        ("data", {"shards": "/photos"}),
+        ("figures", {"map50": "high"}),
+        ("figures", {"map50": True}),
+        ("figures", {"map50": 10**310}),
+        ("figures", {f"f{number}": 1 for number in range(5000)}),
+        ("hardware", []),
+        ("parent", 0),
+        ("licence", None),
+    ],
+)
+def test_a_field_with_something_else_is_refused_by_its_name(filled, field, value):
+    with pytest.raises(ModelRegistryError, match=f"{field}") as caught:
+        version_from_json(read(manifest(filled, **{field: value}), "x.json"), "x.json")
+    assert caught.value.path == "x.json"
+
+
+def test_an_unknown_field_is_refused(filled):
+    with pytest.raises(ModelRegistryError, match="expected the fields"):
+        version_from_json(read(manifest(filled, colour="red"), "x"), "x")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b"\xff", b'{"format": 1}', b'{"format": 1, "sha256": "", "content": {}}']
+)
+def test_what_is_no_manifest_is_refused_with_a_command(data):
+    with pytest.raises(ModelRegistryError, match="Do: pytrt models check"):
+        read(data, "x")
+
+
+@pytest.mark.parametrize("found", [2, "1", None])
+def test_a_newer_format_says_how_to_read_it(found):
+    with pytest.raises(ModelRegistryError, match="Do: pip install --upgrade pytrtplugins"):
+        read(json.dumps({"format": found, "new": 1}).encode(), "x")
