@@ -10,4 +10,13 @@ Its input pipeline, in the order in which data flow through it:
 - batch: what a loader gives
 - augment: mosaics, crops, colours and holes, planned and drawn on the device
 - clock, trace: how long each stage works, and how long a step waits for data
+
+The loop on top of it:
+
+- loop: one step, what stops a run, and what a checkpoint has
+- settings: how a run computes, as options
+- precision, graphs: autocast and loss scale; forward and backward as CUDA graphs
+- ranks, modes: the processes of a run, and how they share variables
+- schedule: the learning rate, and the averaged weights
+- checkpoint: written whole or not at all, in the background
 """

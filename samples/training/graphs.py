@@ -1,0 +1,74 @@
+"""Forward and backward as CUDA graphs: captured once for each shape of the inputs, then replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Graphs"]
+
+WARM_UPS = 3  # before a capture: libraries and compilers choose their kernels in them
+
+
+@dataclass(frozen=True)
+class _Captured:
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor, ...]
+    output: Tensor
+    gradients: list[Tensor | None]
+
+
+class Graphs:
+    """Calls a function that computes gradients, without launching its kernels one by one.
+
+    Random numbers follow torch.manual_seed, since a replay takes the generator's seed as it is then.
+
+    Args:
+        function: Takes tensors, writes the gradients of the module's parameters, and gives a tensor.
+        module: What it computes with.
+    """
+
+    def __init__(self, function: Callable[..., Tensor], module: nn.Module) -> None:
+        self._function, self._module = function, module
+        self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._captured: dict[tuple[torch.Size, ...], _Captured] = {}
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """Compute, and leave the gradients at the parameters."""
+        shapes = tuple(tensor.shape for tensor in inputs)
+        if shapes not in self._captured:
+            self._captured[shapes] = self._capture(inputs)
+        held = self._captured[shapes]
+        for target, source in zip(held.inputs, inputs, strict=True):
+            target.copy_(source)
+        held.graph.replay()
+        for parameter, gradient in zip(self._parameters, held.gradients, strict=True):
+            parameter.grad = gradient
+        return held.output.clone()
+
+    def _capture(self, inputs: tuple[Tensor, ...]) -> _Captured:
+        """Warm up beside the current stream, then record; random numbers and the module's statistics stay what they were."""
+        inputs = tuple(tensor.clone() for tensor in inputs)
+        seeds, statistics = torch.cuda.get_rng_state(), [buffer.clone() for buffer in self._module.buffers()]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UPS):
+                self._forget()
+                self._function(*inputs)
+        torch.cuda.current_stream().wait_stream(side)
+        self._forget()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = self._function(*inputs)
+        for buffer, before in zip(self._module.buffers(), statistics, strict=True):
+            buffer.copy_(before)
+        torch.cuda.set_rng_state(seeds)
+        return _Captured(graph, inputs, output, [parameter.grad for parameter in self._parameters])
+
+    def _forget(self) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None

@@ -1,0 +1,243 @@
+"""The loop of a training run: one step, what it keeps, and how it stops and continues."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint import state_dict
+
+from pytrtplugins.errors import ExecutionError
+
+from .checkpoint import Checkpoints
+from .graphs import Graphs
+from .modes import Mode, own_part
+from .precision import Precision, make_deterministic
+from .ranks import Ranks
+from .schedule import Average, Schedule
+from .settings import Settings
+
+__all__ = ["Loop", "Task"]
+
+SYNC = 20  # steps that a GPU is given before the host looks at their results
+MEMORY = 0.99  # of the running means that are logged
+
+
+class Task(Protocol):
+    """What is trained: a network, its loss, and how a batch becomes its inputs."""
+
+    module: nn.Module
+    """Takes the inputs, and gives the loss and the figures of ``parts``, all in one tensor."""
+    network: nn.Module
+    """The part of the module that is clipped, averaged and exported."""
+    parts: tuple[str, ...]
+    """Names of the figures."""
+
+    def draw(self, batch: Any, step: int) -> tuple[Tensor, ...]:
+        """The inputs that a batch becomes, each with the batch as its first axis; random numbers are seeded for the step."""
+
+    def groups(self) -> Sequence[dict[str, Any]]:
+        """The optimizer's groups of parameters, of the module as it is now."""
+
+
+class Loop:
+    """Holds the state of a run and advances it.
+
+    Randomness has no state of its own: step n seeds every generator from (seed, n, rank), and the loader's sampler is a function
+    of the seed and the step. So a checkpoint continues the same sequence.
+
+    Args:
+        task: What is trained.
+        loader: Its ``next()`` gives the batch of the next step; its ``clock`` counts.
+        settings: How it computes.
+        ranks: The processes of the run.
+        schedule: The learning rate, and the number of steps.
+        optimizer: Class of the optimizer, and its options.
+        seed: Of all random numbers.
+        clip: Largest norm of all gradients of the network together.
+        decay: Of the averaged weights.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        loader: Any,
+        settings: Settings,
+        ranks: Ranks,
+        schedule: Schedule,
+        *,
+        optimizer: tuple[type[torch.optim.Optimizer], dict[str, Any]],
+        seed: int = 0,
+        clip: float = 10.0,
+        decay: float = 0.9995,
+    ) -> None:
+        if settings.deterministic:
+            make_deterministic()
+        self.task, self.loader, self.settings, self.ranks, self.schedule = task, loader, settings, ranks, schedule
+        self.seed, self.clip, self.step, self.stopped = seed, clip, 0, ""
+        self.precision = Precision(settings.precision, ranks.device.type)
+        self.mode = Mode(task.module, settings, ranks)
+        kind, options = optimizer
+        self.optimizer = self.mode.optimizer(kind, task.groups(), lr=schedule.peak, **options)
+        self.average = Average(task.network, decay)
+        self.measured = torch.zeros(len(task.parts) + 1, device=ranks.device)
+        self._bad = torch.full((), -1, dtype=torch.int64, device=ranks.device)  # first step without a finite loss
+        self._keys: deque[tuple[int, Sequence[str]]] = deque(maxlen=SYNC + 1)
+        self._compute = Graphs(self._gradients, task.module) if settings.cuda_graphs else self._gradients
+
+    def advance(self) -> None:
+        """Do one step."""
+        batch = self.loader.next()
+        with self.loader.clock.stage("step"):
+            torch.manual_seed((self.seed * 1_000_003 + self.step + 1) + self.ranks.rank * 7_368_787_777)
+            inputs = self.task.draw(batch, self.step)
+            found = self._accumulate(inputs)
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.schedule.rate(self.step)
+            norm = self.precision.update(self.optimizer, list(self.task.network.parameters()), self.clip)
+            self.average.update(self.step)
+            self._measure(found, norm)
+        self._keys.append((self.step, getattr(batch, "keys", ())))
+        self.step += 1
+
+    def _accumulate(self, inputs: tuple[Tensor, ...]) -> Tensor:
+        """The gradients of a rank's batch, in as many parts as the settings say; gives the mean of their figures."""
+        count = self.settings.accumulate
+        found = []
+        for i, part in enumerate(zip(*(tensor.chunk(count) for tensor in inputs), strict=True)):
+            with self.mode.exchange(i == count - 1):
+                found.append(self._compute(*part))
+        return torch.stack(found).mean(0)
+
+    def _gradients(self, *inputs: Tensor) -> Tensor:
+        with self.precision.autocast():
+            loss, parts = self.mode.forward(*inputs)
+        self.precision.scaler.scale(loss / self.settings.accumulate).backward()
+        return torch.cat([loss.detach()[None], parts.detach()])
+
+    @torch.no_grad()
+    def _measure(self, found: Tensor, norm: Tensor) -> None:
+        """Update the running means, and notice a step that is not finite, without waiting for the device."""
+        finite = found[0].isfinite() & (norm.isfinite() | self.precision.scaler.is_enabled())
+        self._bad = torch.where(finite | (self._bad >= 0), self._bad, self.step)
+        now = torch.cat([found[1:], norm[None].to(found)]).to(self.measured)
+        self.measured = now if self.step == 0 else torch.lerp(now, self.measured, MEMORY)
+
+    def run(self, *, seconds: float, look: Callable[[], None]) -> None:
+        """Advance to the end of the schedule, for ``seconds``, or until a signal; ``stopped`` says why it ended before.
+
+        Args:
+            seconds: From now on; at least one step is done.
+            look: Called after every step, on all ranks at the same steps: prints, measures, saves.
+
+        Raises:
+            ExecutionError: a loss or a gradient is not finite.
+        """
+        begin, first = time.monotonic(), self.step
+        with _signals() as caught:
+            while self.step < self.schedule.steps and not self.stopped:
+                self.advance()
+                if self.step == first + 1 or self.is_looking:
+                    self.check()
+                    late = time.monotonic() - begin > seconds
+                    late_somewhere, signalled = self.ranks.agree([late, bool(caught)])
+                    self.stopped = "signal" if signalled else "time" if late_somewhere else ""
+                look()
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether the host looks at the device's results after this step."""
+        return self.ranks.device.type == "cpu" or self.step % SYNC == 0 or self.step == self.schedule.steps
+
+    def check(self) -> None:
+        """Wait for the steps so far; all ranks must.
+
+        Raises:
+            ExecutionError: one of them had a loss or a gradient that is not finite, on any rank.
+        """
+        mine = int(self._bad)
+        (anywhere,) = self.ranks.agree([mine])
+        if anywhere < 0:
+            return
+        step = mine if mine >= 0 else int(anywhere)
+        keys = next((keys for number, keys in self._keys if number == step), ())
+        named = ", ".join(keys) if keys else "unknown"
+        raise ExecutionError(
+            f"step {step} of rank {self.ranks.rank}: the loss or its gradient is not a finite number; photos: {named}.\n"
+            "Do: look at these photos and their boxes, or give a smaller learning rate; then run the same command with --resume, "
+            "which continues from the last good checkpoint",
+            step=step,
+            keys=tuple(keys),
+        )
+
+    # --- what a checkpoint has ---------------------------------------------------------------------------------------------
+
+    def save(self, checkpoints: Checkpoints, facts: dict[str, Any]) -> None:
+        """Write everything that continues the run, in the background; all ranks must.
+
+        Raises:
+            ExecutionError: a loss was not finite: nothing is written.
+        """
+        self.check()
+        scaler = self.precision.scaler.state_dict()
+        checkpoints.save(self.step, self._tensors(), facts | {"scaler": scaler, "world": self.ranks.world})
+
+    def resume(self, checkpoints: Checkpoints, path: Any, facts: dict[str, Any]) -> None:
+        """Continue from a checkpoint of this number of ranks or of another."""
+        prefix, tensors = self._prefix(int(facts["world"])), self._tensors(of=int(facts["world"]))
+        checkpoints.load(path, tensors)  # into the place where each of them lies
+        if self.mode.staged is not None:
+            begin = f"{prefix}staged."
+            self.mode.staged.load({n.removeprefix(begin): t for n, t in tensors.items() if n.startswith(begin)})
+        self.precision.scaler.load_state_dict(facts["scaler"])
+        self.step = int(facts["step"])
+
+    def _prefix(self, world: int) -> str:
+        """Networks that share nothing are kept one by one; ranks beyond those of the checkpoint begin with one of its networks."""
+        return f"rank{self.ranks.rank % world}." if self.settings.variable_update == "independent" else ""
+
+    def _tensors(self, of: int = 0) -> dict[str, Tensor]:
+        """The tensors of a checkpoint, by names that no number of ranks changes."""
+        found = {f"module.{name}": tensor for name, tensor in self.task.module.state_dict().items()}
+        found |= {f"average.{name}": tensor for name, tensor in self.average.state.items()}
+        found |= {
+            f"optimizer.{name}": value for name, value in self._optimizer_state().items() if torch.is_tensor(value)
+        }
+        if self.mode.staged is not None:
+            found |= {f"staged.{name}": tensor for name, tensor in self.mode.staged.state().items()}
+        found["measured"] = self.measured
+        prefix = self._prefix(of or self.ranks.world)
+        return {prefix + name: tensor for name, tensor in found.items()}
+
+    def _optimizer_state(self) -> dict[str, Any]:
+        """By the parameters' names; only those that this rank updates."""
+        options = state_dict.StateDictOptions(flatten_optimizer_state_dict=True)
+        return state_dict.get_optimizer_state_dict(self.task.module, own_part(self.optimizer), options=options)
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Collects SIGINT and SIGTERM, so that a run ends between two steps; the second SIGINT ends it at once."""
+    caught: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        if number == signal.SIGINT and caught:
+            raise KeyboardInterrupt
+        caught.append(number)
+
+    if threading.current_thread() is not threading.main_thread():  # where no handler can be set
+        yield caught
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

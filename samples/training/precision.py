@@ -1,0 +1,56 @@
+"""The arithmetic of a step: autocast, the loss scale of FP16, TF32, and what is reproducible bit by bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Precision", "make_deterministic"]
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Precision:
+    """How the network computes; parameters and the optimizer's state keep their own type.
+
+    Args:
+        name: One of ``settings.PRECISIONS``. ``fp32`` means the parameters' own type, which tests make float64.
+        device: ``cuda`` or ``cpu``.
+    """
+
+    def __init__(self, name: str, device: str) -> None:
+        self.name, self._device, self._type = name, device, _AUTOCAST.get(name)
+        self.scaler = torch.amp.GradScaler(device, enabled=name == "fp16")
+        if device == "cuda":
+            torch.set_float32_matmul_precision("highest" if name == "fp32" else "high")
+            torch.backends.cudnn.allow_tf32 = name != "fp32"
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """The context of the forward computation."""
+        return torch.autocast(self._device, self._type, enabled=self._type is not None)
+
+    def update(self, optimizer: torch.optim.Optimizer, clipped: Sequence[nn.Parameter], largest: float) -> Tensor:
+        """Clip the gradients, update the parameters and forget the gradients.
+
+        In FP16 a step whose gradients overflow changes nothing but the loss scale.
+
+        Returns:
+            The norm of the clipped parameters' gradients before they were clipped.
+        """
+        self.scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(clipped, largest)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+
+
+def make_deterministic() -> None:
+    """Use only operations that give the same bits each time; PyTorch raises an error where it has none."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when the first handle is made
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False

@@ -1,0 +1,152 @@
+"""How a run computes: precision, layout, compiler, and how ranks share variables. What it computes is the recipe's matter."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pytrtplugins.errors import UsageError
+from pytrtplugins.utils.numbers import Whole
+
+__all__ = ["ALL_REDUCES", "PRECISIONS", "VARIABLE_UPDATES", "Settings", "add_settings"]
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+FORMATS = ("NCHW", "NHWC")
+VARIABLE_UPDATES = ("independent", "replicated", "parameter_server", "distributed_replicated")
+ALL_REDUCES = ("auto", "nccl", "nccl/ring", "nccl/tree", "gloo")
+HOOKED = ("replicated", "distributed_replicated")  # modes of DistributedDataParallel, which takes a communication hook
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run computes. The names are those of tf_cnn_benchmarks' flags, where it has one.
+
+    Fields:
+        precision: fp32, tf32, bf16 or fp16; parameters and the optimizer stay in the module's own type.
+        data_format: NCHW or NHWC, the memory layout of images and weights.
+        compile: Whether torch.compile compiles the step.
+        cuda_graphs: Whether forward and backward are captured once and replayed.
+        variable_update: How ranks share variables, one of ``VARIABLE_UPDATES``.
+        staged_vars: Whether a step uses the gradients of the step before, so that their exchange overlaps a whole step.
+        all_reduce_spec: The library, and for NCCL the algorithm, of exchanges.
+        sync_bn: Whether batch norm uses the statistics of all ranks.
+        accumulate: Parts into which a rank's batch is split; one update follows all of them.
+        deterministic: Whether only operations are used that give the same bits each time.
+    """
+
+    precision: str = "fp32"
+    data_format: str = "NHWC"
+    compile: bool = False
+    cuda_graphs: bool = False
+    variable_update: str = "replicated"
+    staged_vars: bool = False
+    all_reduce_spec: str = "auto"
+    sync_bn: bool = False
+    accumulate: int = 1
+    deterministic: bool = False
+
+    @classmethod
+    def from_options(cls, options: argparse.Namespace, device: str) -> Settings:
+        """The settings of a command line; precision and compiler depend on the device where nothing is given."""
+        given = {f.name: getattr(options, f.name) for f in fields(cls)}
+        given["precision"] = given["precision"] or ("bf16" if device == "cuda" else "fp32")
+        if given["compile"] is None:
+            given["compile"] = device == "cuda" and not given["deterministic"]
+        return cls(**given)
+
+    def check(self, device: str, world: int, *, joined: bool) -> None:
+        """Refuse what cannot work.
+
+        Args:
+            device: Kind of device: ``cuda`` or ``cpu``.
+            world: Number of ranks.
+            joined: Whether the ranks have a process group, as torchrun's and those of ``--gpus`` have.
+
+        Raises:
+            UsageError: the settings contradict each other, or the device; the message says why.
+        """
+        for wrong, why, instead in self._contradictions(device, world, joined):
+            if wrong:
+                raise UsageError(f"{why}.\nDo: {instead}")
+
+    def _contradictions(self, device: str, world: int, joined: bool) -> list[tuple[bool, str, str]]:
+        cpu, update = device != "cuda", self.variable_update
+        return [
+            (
+                self.precision == "tf32" and cpu,
+                "--precision tf32: TF32 is a format of NVIDIA's tensor cores, and --device is a CPU",
+                "give --precision fp32 or bf16",
+            ),
+            (
+                self.cuda_graphs and cpu,
+                "--cuda_graphs: there is nothing to capture without a GPU",
+                "leave --cuda_graphs out, or give --device cuda",
+            ),
+            (
+                self.cuda_graphs and world > 1,
+                f"--cuda_graphs with {world} ranks: the exchange of gradients is not captured",
+                "leave --cuda_graphs out, or use one GPU",
+            ),
+            (
+                self.cuda_graphs and self.accumulate > 1,
+                "--cuda_graphs with --accumulate: a replay writes gradients and does not add them",
+                "leave one of the two out",
+            ),
+            (
+                self.staged_vars and update not in HOOKED,
+                f"--staged_vars with --variable_update {update}: it is a hook in the exchange of gradients of "
+                "DistributedDataParallel, which this mode does not use",
+                f"give --variable_update {' or '.join(HOOKED)}",
+            ),
+            (
+                self.staged_vars and not joined,
+                "--staged_vars in one process without torchrun: no gradients are exchanged, so none can be late",
+                "give --gpus 1 or more",
+            ),
+            (
+                self.staged_vars and self.precision == "fp16",
+                "--staged_vars with --precision fp16: the gradients of the step before have another loss scale",
+                "give --precision bf16",
+            ),
+            (
+                self.sync_bn and cpu,
+                "--sync_bn: PyTorch's SyncBatchNorm runs on GPUs only",
+                "leave --sync_bn out",
+            ),
+            (
+                self.sync_bn and update == "independent",
+                "--sync_bn with --variable_update independent: these ranks exchange nothing",
+                "leave --sync_bn out",
+            ),
+            (
+                self.all_reduce_spec.startswith("nccl") and cpu,
+                f"--all_reduce_spec {self.all_reduce_spec}: NCCL needs GPUs",
+                "give --all_reduce_spec gloo",
+            ),
+            (
+                self.compile and self.deterministic,
+                "--compile with --deterministic: the compiler chooses kernels by timing them",
+                "leave one of the two out",
+            ),
+        ]
+
+
+def add_settings(parser: Any) -> None:
+    """Add an option for each field of `Settings` to a parser, or to a group of one."""
+    add = parser.add_argument
+    add("--precision", choices=PRECISIONS, help="of the network's arithmetic (bf16 on a GPU, fp32 on a CPU)")
+    add("--data_format", choices=FORMATS, default="NHWC", help="layout of images and weights (%(default)s)")
+    add("--compile", action=argparse.BooleanOptionalAction, help="compile the step with torch.compile (on a GPU: yes)")
+    add("--cuda_graphs", action="store_true", help="capture forward and backward once, and replay them")
+    add(
+        "--variable_update",
+        choices=VARIABLE_UPDATES,
+        default="replicated",
+        help="how ranks share variables (%(default)s)",
+    )
+    add("--staged_vars", action="store_true", help="a step uses the gradients of the step before")
+    add("--all_reduce_spec", choices=ALL_REDUCES, default="auto", help="library and algorithm of exchanges")
+    add("--sync_bn", action="store_true", help="batch norm uses the statistics of all ranks")
+    add("--accumulate", type=Whole(1, 1024), default=1, help="parts of a rank's batch before one update (%(default)s)")
+    add("--deterministic", action="store_true", help="use only operations that give the same bits each time")

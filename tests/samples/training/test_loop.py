@@ -1,0 +1,188 @@
+"""The loop: precision, what stops it, and how it continues."""
+
+# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
+
+from pytrtplugins.errors import ExecutionError, FormatError
+from tests.samples.training.toy import ADAM, SGD, STEPS, SingleToy, Toy, advance, difference, make, state
+from training.checkpoint import Checkpoints
+from training.ranks import Ranks
+from training.schedule import Schedule
+
+ALONE = Ranks(0, 1, torch.device("cpu"), False)
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+
+
+def place(folder: Path, said: list[str] | None = None) -> Checkpoints:
+    return Checkpoints(folder, ALONE, warn=print if said is None else said.append)
+
+
+@pytest.mark.parametrize("optimizer", [SGD, ADAM], ids=["sgd", "adam"])
+def test_a_resumed_run_gives_the_same_bits(tmp_path, optimizer):
+    whole, first = advance(make(optimizer=optimizer), STEPS), advance(make(optimizer=optimizer), 3)
+    checkpoints = place(tmp_path)
+    first.save(checkpoints, {"rows": [{"loss": 0.5}]})
+    assert checkpoints.wait()
+    advance(first, 1)  # the copy is not touched by later steps
+    second, (path, facts) = make(optimizer=optimizer), checkpoints.newest()
+    torch.manual_seed(99)
+    second.resume(checkpoints, path, facts)
+    assert (second.step, facts["rows"]) == (3, [{"loss": 0.5}])
+    assert difference(state(advance(second, STEPS - 3)), state(whole)) == 0
+    assert torch.equal(second.measured, whole.measured)
+
+
+def test_the_last_two_checkpoints_are_kept_and_nothing_else(tmp_path):
+    checkpoints, loop = place(tmp_path), make()
+    (tmp_path / ".step-000000009.part").mkdir()
+    for _ in range(3):
+        loop.advance()
+        loop.save(checkpoints, {})
+    checkpoints.wait()
+    checkpoints = place(tmp_path)  # what a killed run left behind goes when the next begins
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000002", "step-000000003"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "missing", "no facts"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, damage):
+    said: list[str] = []
+    checkpoints, loop = place(tmp_path), make()
+    for _ in range(2):
+        loop.advance()
+        loop.save(checkpoints, {})
+    checkpoints.wait()
+    file = next((tmp_path / "step-000000002").glob("*.distcp"))
+    whole = file.read_bytes()
+    match damage:
+        case "cut":
+            file.write_bytes(whole[:-7])
+        case "changed":
+            file.write_bytes(whole[:-90] + bytes([whole[-90] ^ 1]) + whole[-89:])
+        case "missing":
+            file.unlink()
+        case "no facts":
+            (tmp_path / "step-000000002/facts.json").write_text("{}")
+    path, facts = place(tmp_path, said).newest()
+    assert (path.name, facts["step"]) == ("step-000000001", 1)
+    assert "step-000000002" in said[0]
+    file = next((tmp_path / "step-000000001").glob("*.distcp"))
+    file.write_bytes(b"")
+    with pytest.raises(FormatError, match=r"\nDo: begin anew"):
+        place(tmp_path, said).newest()
+
+
+def test_without_checkpoints_a_run_begins(tmp_path):
+    assert place(tmp_path / "none").newest() is None
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path):
+    checkpoints, loop = place(tmp_path), advance(make(), 1)
+    loop.save(checkpoints, {})
+    checkpoints.wait()
+
+    class Wider(Toy):
+        def __init__(self):
+            super().__init__()
+            self.module.network.append(torch.nn.Linear(3, 3).double())
+
+    with pytest.raises(FormatError, match="step-000000001: does not fit this network"):
+        make(task=Wider()).resume(checkpoints, *checkpoints.newest())
+
+
+def test_a_full_disk_leaves_the_old_checkpoint_and_says_what_to_do(tmp_path):
+    """The limit of a file's size gives a write error as a full disk does."""
+    said: list[str] = []
+    checkpoints, loop = place(tmp_path, said), advance(make(), 1)
+    loop.save(checkpoints, {})
+    checkpoints.wait()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    advance(loop, 1)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512, before[1]))
+    try:
+        loop.save(checkpoints, {})
+        assert not checkpoints.wait()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000001"]
+    assert "could not be written" in said[0]
+    assert "the last good one is" in said[0]
+    assert "\nDo: make room" in said[0]
+    loop.save(checkpoints, {})
+    assert checkpoints.wait()
+    assert checkpoints.newest()[1]["step"] == 2
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_names_the_photos(tmp_path):
+    task = Toy()
+    task.poisoned = 2
+    loop, checkpoints = make(task=task), place(tmp_path)
+    with pytest.raises(ExecutionError, match=r"step 2 of rank 0: .* photos: photo-2-0, photo-2-1") as caught:
+        loop.run(seconds=60, look=lambda: loop.save(checkpoints, {}))
+    assert caught.value.step == 2
+    checkpoints.wait()
+    path, _ = checkpoints.newest()
+    assert path.name == "step-000000002"
+    with pytest.raises(ExecutionError):  # and nothing is saved afterwards
+        loop.save(checkpoints, {})
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_between_two_steps(number):
+    loop, before = make(), signal.getsignal(number)
+    loop.run(seconds=60, look=lambda: os.kill(os.getpid(), number) if loop.step == 2 else None)
+    assert (loop.step, loop.stopped) == (3, "signal")
+    assert signal.getsignal(number) == before
+
+
+def test_a_run_ends_with_its_schedule_or_its_time():
+    loop = make()
+    loop.run(seconds=60, look=lambda: None)
+    assert (loop.step, loop.stopped) == (STEPS, "")
+    loop = make()
+    loop.run(seconds=0, look=lambda: None)
+    assert (loop.step, loop.stopped) == (1, "time")
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("bf16", 2e-2), ("fp16", 2e-3)])
+def test_lower_precision_stays_near(precision, bound):
+
+    def run(name: str):
+        return state(advance(make(task=SingleToy(), precision=name), STEPS))
+
+    found = difference(run(precision), run("fp32"))
+    assert 0 < found < bound
+
+
+def test_an_overflow_in_fp16_changes_nothing_but_the_scale(tmp_path):
+    loop = advance(make(task=SingleToy(overflow=1), precision="fp16"), 1)
+    before, scale = state(loop), loop.precision.scaler.get_scale()
+    loop.advance()
+    assert loop.precision.scaler.get_scale() == scale / 2
+    now = state(loop)
+    assert all(torch.equal(before[name], now[name]) for name in before if name.startswith("module."))
+    loop.check()
+    checkpoints = place(tmp_path)
+    loop.save(checkpoints, {})
+    checkpoints.wait()
+    again = make(task=SingleToy(), precision="fp16")
+    again.resume(checkpoints, *checkpoints.newest())
+    assert again.precision.scaler.state_dict() == loop.precision.scaler.state_dict()
+
+
+def test_the_rate_warms_up_and_follows_a_cosine():
+    schedule = Schedule(100, 2.0, warm_up=0.1, least=0.01)
+    rates = [schedule.rate(step) for step in range(101)]
+    assert rates[0] < 1e-4
+    assert rates[5] == pytest.approx(1.0, rel=0.01)
+    assert rates.index(max(rates)) == 10
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] == pytest.approx(0.02)
