@@ -95,7 +95,8 @@ class Clock:
         self.laps: list[Lap] = []
         self.spans: list[Span] = []
         self.dropped = 0  # pieces of work that the trace lacks
-        self._trace, self._lock, self._zero = trace, threading.Lock(), time.perf_counter()
+        self._trace, self._lock = trace, threading.Lock()
+        self.zero = time.perf_counter()  # when it was made
         self._workers: dict[str, int] = {}
         self._busy: dict[str, float] = {}
         self._items: dict[str, int] = {}
@@ -104,7 +105,7 @@ class Clock:
 
     def now(self) -> float:
         """Seconds since the clock was made."""
-        return time.perf_counter() - self._zero
+        return time.perf_counter() - self.zero
 
     def declare(self, stage: str, workers: int = 1) -> None:
         """Say how many workers a stage has; stages are shown in this order."""

@@ -1,0 +1,139 @@
+"""PyTorch's DataLoader with the same photos in the same order: the peer of the other loaders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from pytrtplugins.errors import PytrtpluginsError
+from pytrtplugins.utils.prefetch import threads_for_files
+
+from .batch import Batch
+from .clock import Clock
+from .loader import Loader, Options
+from .photos import Photos
+from .staging import Copies, Slot
+
+__all__ = ["TorchLoader", "advice"]
+
+_AHEAD = 2  # batches of each worker process
+_SHARED = "/dev/shm"  # where batches go from the worker processes to this one
+
+
+@dataclass
+class _Host:
+    """A step's batch on the host.
+
+    Fields:
+        slot: The batch.
+        error: What ended it instead.
+        process: Which process made it.
+        spans: Stages with their begin and end, on the machine's clock.
+        skipped: Photos that did not decode, as this process knows them.
+    """
+
+    slot: Slot
+    error: PytrtpluginsError | None
+    process: str
+    spans: list[tuple[str, float, float]]
+    skipped: dict[int, str]
+
+    def pin_memory(self) -> _Host:
+        """What the DataLoader calls, in a thread of its own."""
+        self.slot.pin()
+        return self
+
+
+class _Steps(Dataset):
+    """The batch of each step, made where it is asked for: in a worker process, or in this one."""
+
+    def __init__(self, photos: Photos, most: int) -> None:
+        self._photos, self._most = photos, most
+
+    def __getitem__(self, step: int) -> _Host:
+        photos, spans = self._photos, []
+        count = photos.sampler.share
+        slot, error = Slot(count, photos.side, self._most), None
+        try:
+            begin = time.perf_counter()
+            records = [photos.read(step, row) for row in range(count)]
+            between = time.perf_counter()
+            for row, record in enumerate(records):
+                good, pixels = photos.decode(step, row, record)
+                slot.put(row, good.key, pixels, good.boxes)
+            spans = [("read", begin, between), ("decode", between, time.perf_counter())]
+        except PytrtpluginsError as caught:  # the DataLoader would make text of it
+            error = caught
+        return _Host(slot, error, f"process {os.getpid()}", spans, dict(photos.skipped))
+
+
+class TorchLoader(Loader):
+    """PyTorch's DataLoader: each worker process makes whole batches. See `Loader`."""
+
+    def __init__(
+        self, photos: Photos, device: torch.device, start: int, stop: int, clock: Clock, options: Options
+    ) -> None:
+        super().__init__(photos, device, start, stop, clock)
+        pinned, workers = device.type == "cuda", options.workers
+        for stage in ("read", "decode"):
+            clock.declare(stage, max(1, workers))
+        clock.declare("staging")
+        self.notes = advice(workers, pinned, batch_bytes=3 * photos.side**2 * photos.sampler.share)
+        self._copies = Copies(device)
+        loader = DataLoader(
+            _Steps(photos, options.boxes),
+            batch_size=None,
+            sampler=range(start, stop),
+            num_workers=workers,
+            collate_fn=_same,
+            pin_memory=pinned,
+            prefetch_factor=_AHEAD if workers else None,
+        )
+        self._batches: Any = iter(loader)
+
+    def _take(self, step: int) -> Batch:
+        host: _Host = next(self._batches)
+        for stage, begin, end in host.spans:
+            share = self.photos.sampler.share
+            self.clock.add(stage, begin - self.clock.zero, end - self.clock.zero, share, host.process)
+        self.photos.skipped.update(host.skipped)
+        if host.error is not None:
+            raise host.error
+        with self.clock.stage("staging", self.photos.sampler.share):
+            return self._copies.send(step, host.slot).arrive()
+
+    def close(self) -> None:
+        """End the worker processes."""
+        if not self.closed.is_set():
+            super().close()
+            if shut_down := getattr(self._batches, "_shutdown_workers", None):
+                shut_down()
+            self._batches = iter(())
+
+
+def _same(host: _Host) -> _Host:
+    return host
+
+
+def advice(workers: int, pinned: bool, *, batch_bytes: int) -> tuple[str, ...]:
+    """What would make PyTorch's DataLoader faster, or keep it from failing, on this machine."""
+    cores, found = threads_for_files(), []
+    if not workers:
+        found.append(f"num_workers=0: each step waits until its photos are decoded. Do: --workers {max(1, cores - 1)}")
+    elif workers > cores:
+        found.append(f"num_workers={workers}: there are {cores} cores. Do: --workers {max(1, cores - 1)}")
+    if not pinned:
+        found.append("pin_memory is off: the device is no GPU")
+    needed = workers * _AHEAD * batch_bytes
+    if workers and os.path.isdir(_SHARED) and (free := shutil.disk_usage(_SHARED).free) < needed:
+        found.append(
+            f"{_SHARED} has {free / 1e6:,.0f} MB free, and the batches of {workers} processes need {needed / 1e6:,.0f} MB. "
+            "Do: fewer workers, or more shared memory (docker run --shm-size)"
+        )
+    return tuple(found)

@@ -1,0 +1,139 @@
+"""JPEG files decoded and shrunk on the GPU; what it cannot decode goes to the CPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from pytrtplugins.errors import MissingExtraError, UsageError
+from pytrtplugins.utils.optional import require
+
+from .batch import GREY
+from .clock import Clock
+from .photos import Photos, fitted_size
+from .staging import Copies, Slot
+
+__all__ = ["DECODERS", "GpuDecoder", "GpuDecoding"]
+
+
+class GpuDecoder(Protocol):
+    """Decodes the files of a batch together."""
+
+    def decode(self, files: Sequence[bytes]) -> list[Tensor | None]:
+        """The (height, width, 3) uint8 pixels of each file on the device, for its current stream; None where it cannot."""
+
+
+class TorchvisionDecoder:
+    """nvJPEG through torchvision."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, feature = device, 'decoder "torchvision"'
+        self._io = require("torchvision.io", extra="", package="torchvision", feature=feature)
+
+    def decode(self, files: Sequence[bytes]) -> list[Tensor | None]:
+        """See `GpuDecoder`."""
+        inputs = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in files]
+        mode = self._io.ImageReadMode.RGB
+        try:
+            found = self._io.decode_jpeg(inputs, mode=mode, device=self._device)
+        except RuntimeError:  # one of them is no JPEG file that it knows
+            found = [self._alone(data, mode) for data in inputs]
+        return [None if image is None else image.permute(1, 2, 0) for image in found]
+
+    def _alone(self, data: Tensor, mode: Any) -> Tensor | None:
+        try:
+            return self._io.decode_jpeg([data], mode=mode, device=self._device)[0]
+        except RuntimeError:
+            return None
+
+
+class NvimgcodecDecoder:
+    """NVIDIA's nvImageCodec, which uses the JPEG engines of GPUs that have them."""
+
+    def __init__(self, device: torch.device) -> None:
+        os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")  # what it cannot decode goes to the CPU
+        codec = require(
+            "nvidia.nvimgcodec", extra="nvjpeg", package="nvidia-nvimgcodec-cu13", feature='decoder "nvimgcodec"'
+        )
+        self._device, self._stream_of = device, codec.CodeStream
+        self._params = codec.DecodeParams(apply_exif_orientation=False, color_spec=codec.ColorSpec.SRGB)
+        self._decoder = codec.Decoder(device_id=device.index or 0)
+
+    def decode(self, files: Sequence[bytes]) -> list[Tensor | None]:
+        """See `GpuDecoder`."""
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        streams = [self._stream_of(file) for file in files]
+        found = self._decoder.decode(streams, params=self._params, cuda_stream=stream)
+        return [None if image is None else torch.as_tensor(image, device=self._device) for image in found]
+
+
+DECODERS = {"torchvision": TorchvisionDecoder, "nvimgcodec": NvimgcodecDecoder}
+"""By name, in the order in which "auto" tries them."""
+
+
+def _make_decoder(wanted: Any, device: torch.device) -> GpuDecoder:
+    if not isinstance(wanted, str):
+        return wanted
+    if device.type != "cuda":
+        raise UsageError(f"the loader spdl-gpu decodes on a GPU; the device is {device}.\nDo: give --loader spdl-cpu")
+    if wanted != "auto":
+        if wanted not in DECODERS:
+            raise UsageError(f"decoder {wanted!r} is unknown.\nDo: choose one of auto, {', '.join(DECODERS)}")
+        return DECODERS[wanted](device)
+    try:
+        return TorchvisionDecoder(device)
+    except MissingExtraError:
+        return NvimgcodecDecoder(device)
+
+
+class GpuDecoding:
+    """The decoding stage: a batch's files to the pixels of its photos on the device.
+
+    Args:
+        decoder: A name of `DECODERS`, "auto", or a `GpuDecoder`.
+        photos: What decodes on the CPU, and replaces what does not decode there.
+        copies: Of whose stream the work becomes a part.
+        clock: Where it is counted.
+    """
+
+    def __init__(self, decoder: Any, photos: Photos, copies: Copies, clock: Clock) -> None:
+        self._photos, self._copies, self._clock = photos, copies, clock
+        self._decoder = _make_decoder(decoder, copies.device)
+
+    def decode(self, step: int, records: Sequence[Any], slot: Slot) -> Tensor:
+        """(N, side, side, 3) uint8 pixels on the device, in the stream of the copies; keys and boxes go into the slot.
+
+        Raises:
+            ImageError: A photo does not decode, neither here nor on the CPU.
+        """
+        side, device = self._photos.side, self._copies.device
+        with self._clock.stage("decode", len(records)), self._copies.stream():
+            images = self._decoder.decode([record.image for record in records])
+            pixels = torch.full((len(records), side, side, 3), GREY, dtype=torch.uint8, device=device)
+            for row, (record, image) in enumerate(zip(records, images, strict=True)):
+                if image is None:
+                    record, found = self._photos.decode(step, row, record)
+                    image = torch.tensor(found, device=device)
+                image = shrink(image, side)
+                height, width = image.shape[:2]
+                pixels[row, :height, :width] = image
+                slot.put_boxes(row, record.key, (width, height), record.boxes)
+            if device.type == "cuda":  # the images are freed outside of this stream's order
+                torch.cuda.current_stream(device).synchronize()
+        return pixels
+
+
+def shrink(image: Tensor, side: int) -> Tensor:
+    """A photo of (height, width, 3) uint8 that fits into a square, filtered like a photo that the CPU shrinks, nearly."""
+    height, width = image.shape[:2]
+    if max(height, width) <= side:
+        return image
+    new_width, new_height = fitted_size(width, height, side)
+    planes = image.permute(2, 0, 1)[None].float()
+    small = functional.interpolate(planes, (new_height, new_width), mode="bicubic", antialias=True)
+    return small[0].round().clamp(0, 255).byte().permute(1, 2, 0)

@@ -1,0 +1,95 @@
+"""The loader that decodes each photo once, and keeps all of them on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pytrtplugins.errors import UnavailableError
+from pytrtplugins.utils.prefetch import map_ahead
+
+from .batch import Batch
+from .clock import Clock
+from .loader import Loader, Options
+from .photos import Photos, Pixels
+from .staging import Copies, Slot
+
+__all__ = ["Resident"]
+
+_PART = 256  # photos that are copied at a time
+
+
+class Resident(Loader):
+    """All photos on the device from the start; ``pool`` has them. See `Loader`.
+
+    Raises:
+        UnavailableError: The device has too little memory for them.
+    """
+
+    def __init__(
+        self, photos: Photos, device: torch.device, start: int, stop: int, clock: Clock, options: Options
+    ) -> None:
+        super().__init__(photos, device, start, stop, clock)
+        self._options = options
+        count, side = len(photos.data), photos.side
+        self._check_memory(count * side * side * 3)
+        clock.declare("read", options.decoding_threads)
+        clock.declare("decode", options.decoding_threads)
+        clock.declare("staging")
+        self._all = self._load(count)
+        clock.lap()  # of loading, which is no part of any step
+        self.pool = self._all.pool()
+
+    def _check_memory(self, needed: int) -> None:
+        if self.device.type != "cuda":
+            return
+        free, _ = torch.cuda.mem_get_info(self.device)
+        if needed > 0.9 * free:
+            raise UnavailableError(
+                f"all {len(self.photos.data):,} photos at {self.photos.side} pixels need {needed / 1e9:.1f} GB; "
+                f"{self.device} has {free / 1e9:.1f} GB left.\nDo: give --loader spdl-gpu or spdl-cpu, or a smaller size",
+                needed=needed,
+                free=free,
+            )
+
+    def _load(self, count: int) -> Batch:
+        side, most = self.photos.side, self._options.boxes
+        copies, slot = Copies(self.device), Slot(min(_PART, count), side, most, pinned=self.device.type == "cuda")
+        pixels = torch.empty((count, side, side, 3), dtype=torch.uint8, device=self.device)
+        parts = list[Batch]()
+        threads = self._options.decoding_threads
+        decoded = map_ahead(self._decode, range(count), threads=threads, ahead=2 * threads)
+        for begin in range(0, count, _PART):
+            end = min(begin + _PART, count)
+            for row, (record, photo) in zip(range(end - begin), decoded, strict=False):
+                slot.put(row, record.key, photo, record.boxes)
+            with self.clock.stage("staging", end - begin):
+                part = copies.send(0, slot).arrive()
+                pixels[begin:end] = part.pixels[: end - begin].permute(0, 2, 3, 1)
+                parts.append(part)
+        keys = tuple(key for part in parts for key in part.keys)[:count]
+        size, boxes, valid = (torch.cat([getattr(p, n) for p in parts])[:count] for n in ("size", "boxes", "valid"))
+        return Batch(-1, pixels.permute(0, 3, 1, 2), size, boxes, valid, keys)
+
+    def _decode(self, number: int) -> tuple[Any, Pixels]:
+        """A photo, or the next that decodes; the pool then has that one twice."""
+        with self.clock.stage("read"):
+            record = self.photos.data.read(number)
+        with self.clock.stage("decode"):
+            return self.photos.first_good(record, lambda tries: (number + tries) % len(self.photos.data))
+
+    def _take(self, step: int) -> Batch:
+        rows = [self._good(step, row) for row in range(self.photos.sampler.share)]
+        with self.clock.stage("staging", len(rows)):
+            index, found = torch.tensor(rows).to(self.device), self._all
+            pixels = found.pixels.permute(0, 2, 3, 1)[index].permute(0, 3, 1, 2)
+            rest = (tensor[index] for tensor in (found.size, found.boxes, found.valid))
+            return Batch(step, pixels, *rest, tuple(found.keys[row] for row in rows))
+
+    def _good(self, step: int, row: int) -> int:
+        """The number of a row's photo, or of the first behind it that decodes."""
+        tries = 0
+        while (number := self.photos.sampler.after(step, row, tries)) in self.photos.skipped:
+            tries += 1
+        return number

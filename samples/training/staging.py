@@ -1,0 +1,136 @@
+"""Host memory of a batch, and its copy to the device beside the steps."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from contextlib import nullcontext
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from .batch import GREY, Batch
+from .photos import Pixels
+
+__all__ = ["Copies", "Ring", "Slot", "Staged"]
+
+
+class Slot:
+    """Host memory of one batch; page-locked for a GPU, so that copies need no help of the CPU.
+
+    Args:
+        photos: Rows.
+        side: Width and height of the stored photos; 0 where the pixels never are on the host.
+        most: Boxes of a photo that are kept.
+        pinned: Whether it is page-locked.
+    """
+
+    def __init__(self, photos: int, side: int, most: int, *, pinned: bool = False) -> None:
+        self.pixels = torch.empty((photos, side, side, 3), dtype=torch.uint8, pin_memory=pinned)
+        self.size = torch.empty((photos, 2), pin_memory=pinned)
+        self.boxes = torch.empty((photos, most, 5), pin_memory=pinned)
+        self.valid = torch.empty((photos, most), dtype=torch.bool, pin_memory=pinned)
+        self.keys = [""] * photos
+
+    def pin(self) -> None:
+        """Move it to page-locked memory."""
+        self.pixels, self.size, self.boxes, self.valid = (
+            t.pin_memory() for t in (self.pixels, self.size, self.boxes, self.valid)
+        )
+
+    def put(self, row: int, key: str, pixels: Pixels, boxes: npt.NDArray[np.float32]) -> None:
+        """Write a photo and its boxes into a row; grey goes around it."""
+        memory, (height, width) = self.pixels.numpy(), pixels.shape[:2]
+        memory[row, :height, :width] = pixels
+        memory[row, height:] = GREY
+        memory[row, :height, width:] = GREY
+        self.put_boxes(row, key, (width, height), boxes)
+
+    def put_boxes(self, row: int, key: str, size: tuple[int, int], boxes: npt.NDArray[np.float32]) -> None:
+        """Write all but the pixels. Of too many boxes the largest stay, in their order."""
+        sizes, memory, valid = self.size.numpy(), self.boxes.numpy(), self.valid.numpy()
+        if len(boxes) > memory.shape[1]:
+            boxes = boxes[np.sort(np.argsort(-boxes[:, 3] * boxes[:, 4], kind="stable")[: memory.shape[1]])]
+        self.keys[row], sizes[row] = key, size
+        memory[row, : len(boxes)], memory[row, len(boxes) :] = boxes, 0
+        valid[row] = np.arange(memory.shape[1]) < len(boxes)
+
+
+class Ring:
+    """Slots that go round: filled, copied, filled again. Whoever takes one waits until one is free."""
+
+    def __init__(self, slots: list[Slot]) -> None:
+        self._free, self._changed, self._closed = deque(slots), threading.Condition(), False
+
+    def take(self) -> Slot | None:
+        """A free slot; None once the ring is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._free or self._closed)
+            return None if self._closed else self._free.popleft()
+
+    def give_back(self, slot: Slot) -> None:
+        """Let a slot be filled again."""
+        with self._changed:
+            self._free.append(slot)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Let nobody wait any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A batch on its way to the device."""
+
+    batch: Batch
+    copied: Any  # an event of CUDA; None on the CPU
+
+    def arrive(self) -> Batch:
+        """The batch, for the device's current stream, which waits for it; the caller does not."""
+        if self.copied is not None:
+            stream = torch.cuda.current_stream(self.batch.pixels.device)
+            stream.wait_event(self.copied)
+            for field in fields(self.batch):
+                if isinstance(tensor := getattr(self.batch, field.name), Tensor):
+                    tensor.record_stream(stream)  # its memory was asked for in another stream
+        return self.batch
+
+
+class Copies:
+    """Copies slots to a device, on a stream of its own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def stream(self) -> Any:
+        """A context in which this stream is the current one."""
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+    def send(self, step: int, slot: Slot, pixels: Tensor | None = None) -> Staged:
+        """Copy a slot, and wait in this thread until it can be filled again.
+
+        Args:
+            step: Which the batch is for.
+            slot: What is copied.
+            pixels: (N, side, side, 3) uint8, if they are on the device already.
+        """
+        with self.stream():
+            pixels = self._copied(slot.pixels) if pixels is None else pixels
+            rest = [self._copied(tensor) for tensor in (slot.size, slot.boxes, slot.valid)]
+            event = None
+            if self._stream is not None:
+                event = torch.cuda.Event()
+                event.record(self._stream)
+                event.synchronize()
+        return Staged(Batch(step, pixels.permute(0, 3, 1, 2), *rest, tuple(slot.keys)), event)
+
+    def _copied(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.device, non_blocking=True, copy=True)

@@ -1,0 +1,158 @@
+"""The loaders that work beside the steps: SPDL's stages, each with its own threads, and bounded queues between them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from pytrtplugins.errors import ExecutionError
+from pytrtplugins.utils.optional import require
+
+from .batch import Batch
+from .clock import Clock
+from .decode_gpu import GpuDecoding
+from .loader import Loader, Options
+from .photos import Photos
+from .staging import Copies, Ring, Slot, Staged
+
+__all__ = ["Stream"]
+
+_PART = 8  # photos at most that a thread works on at a time
+
+
+@dataclass(eq=False)
+class _Part:
+    """Some rows of a step's batch on their way through the stages; or the error that ended it."""
+
+    step: int
+    slot: Slot
+    rows: range
+    records: list[Any] = field(default_factory=list)
+    error: Exception | None = None
+
+
+class Stream(Loader):
+    """Read, decode, stage: all at once, for different photos. See `Loader`.
+
+    A slot of host memory is taken for each step; the stages fill it, photo by photo, and it is copied to the device on a stream of
+    its own. It is free again when a step has taken the batch: so there are ``ahead`` batches at most, in work and ready together,
+    however slow steps are. Queues keep the order. An error goes through them like a batch, and is raised at its step's turn.
+    """
+
+    def __init__(
+        self,
+        photos: Photos,
+        device: torch.device,
+        start: int,
+        stop: int,
+        clock: Clock,
+        options: Options,
+        *,
+        on_gpu: bool,
+    ) -> None:
+        super().__init__(photos, device, start, stop, clock)
+        self._copies = Copies(device)
+        self._decoding = GpuDecoding(options.decoder, photos, self._copies, clock) if on_gpu else None
+        share, threads = photos.sampler.share, options.decoding_threads
+        self._part = max(1, min(_PART, -(-share // threads)))
+        side = 0 if on_gpu else photos.side
+        pinned = device.type == "cuda"
+        self._ring = Ring([Slot(share, side, options.boxes, pinned=pinned) for _ in range(options.ahead)])
+        self._begun = threading.Event()
+        self._pipeline = self._build(options)
+        self._pipeline.start()
+        threading.Thread(target=self._close_with_main, name="training-loader-watch", daemon=True).start()
+
+    def _build(self, options: Options) -> Any:
+        spdl = require("spdl.pipeline", extra="train", package="spdl-core", feature="this loader")
+        builder = spdl.PipelineBuilder().add_source(self._parts(range(self.step, self.stop)))
+        self.clock.declare("read", options.readers)
+        builder.pipe(self._guarded(self._read), concurrency=options.readers, output_order="input", name="read")
+        threads = options.readers + 2
+        if self._decoding is None:
+            count = options.decoding_threads
+            self.clock.declare("decode", count)
+            builder.pipe(self._guarded(self._decode), concurrency=count, output_order="input", name="decode")
+            threads += count
+        else:
+            self.clock.declare("decode")
+        self.clock.declare("staging")
+        builder.aggregate(-(-self.photos.sampler.share // self._part))
+        builder.pipe(self._stage, concurrency=1, name="staging")
+        builder.add_sink(options.ahead)
+        return builder.build(num_threads=threads, use_thread_output_queue=True, task_hook_factory=lambda _: [])
+
+    def _parts(self, steps: range) -> Iterator[_Part]:
+        self._begun.set()
+        for step in steps:
+            slot = self._ring.take()
+            if slot is None:
+                return
+            for begin in range(0, self.photos.sampler.share, self._part):
+                yield _Part(step, slot, range(begin, min(begin + self._part, self.photos.sampler.share)))
+
+    def _guarded(self, work: Callable[[_Part], None]) -> Callable[[_Part], _Part]:
+        def run(part: _Part) -> _Part:
+            if part.error is None and not self.closed.is_set():
+                try:
+                    work(part)
+                except Exception as error:  # raised where the batch is asked for
+                    part.error = error
+            return part
+
+        return run
+
+    def _read(self, part: _Part) -> None:
+        with self.clock.stage("read", len(part.rows)):
+            part.records = [self.photos.read(part.step, row) for row in part.rows]
+
+    def _decode(self, part: _Part) -> None:
+        with self.clock.stage("decode", len(part.rows)):
+            for row, record in zip(part.rows, part.records, strict=True):
+                good, pixels = self.photos.decode(part.step, row, record)
+                part.slot.put(row, good.key, pixels, good.boxes)
+
+    def _stage(self, parts: list[_Part]) -> tuple[Slot, Staged] | Exception:
+        slot, step = parts[0].slot, parts[0].step
+        try:
+            if error := next((part.error for part in parts if part.error is not None), None):
+                return error
+            pixels = None
+            if self._decoding is not None:
+                pixels = self._decoding.decode(step, [record for part in parts for record in part.records], slot)
+            with self.clock.stage("staging", self.photos.sampler.share):
+                return slot, self._copies.send(step, slot, pixels)
+        except Exception as error:
+            return error
+
+    def _take(self, step: int) -> Batch:
+        try:
+            found = self._pipeline.get_item()
+        except EOFError:
+            raise ExecutionError(
+                f"the loader ended before step {step}.\nDo: look for the error before this one"
+            ) from None
+        if isinstance(found, Exception):
+            raise found
+        slot, staged = found
+        self._ring.give_back(slot)
+        return staged.arrive()
+
+    def close(self) -> None:
+        """End all threads."""
+        first = not self.closed.is_set()
+        super().close()
+        self._ring.close()
+        if first:
+            self._begun.wait(1)  # stages that never began would warn of it
+            self._pipeline.stop()
+
+    def _close_with_main(self) -> None:
+        """Python waits for threads at its end, so they have to end by themselves where nobody closed the loader."""
+        while not self.closed.wait(0.2):
+            if not threading.main_thread().is_alive():
+                self.close()

@@ -1,0 +1,472 @@
+"""Loaders: each kind gives the same batches, keeps the order, tells what fails, and ends."""
+
+# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
+SAMPLES = Path(__file__).parents[3] / "samples"
+sys.path.insert(0, str(SAMPLES))
+
+from pytrtplugins.errors import ExecutionError, FormatError, ImageError, MissingExtraError, UsageError
+from tests.samples.training.photo_set import PhotoSet
+from training import photos, stream
+from training.batch import GREY, Batch
+from training.dataloader import advice
+from training.decode_gpu import shrink
+from training.loader import Loader, Options, make_loader
+from training.photos import decode, fitted_size
+from training.sampler import StepSampler
+from training.staging import Slot
+
+CPU = torch.device("cpu")
+SIDE = 64
+LIMIT = 60  # seconds until a test that waits for a thread fails
+
+
+class HostDecoder:
+    """In the place of a GPU's decoder: the photos in full size, and None for what is no JPEG."""
+
+    def decode(self, files):
+        return [torch.tensor(decode(file, "", 10_000)) if file[:2] == b"\xff\xd8" else None for file in files]
+
+
+KINDS = {
+    "resident": Options(decoders=2),
+    "spdl-cpu": Options(readers=2, decoders=3, ahead=2),
+    "spdl-gpu": Options(readers=2, ahead=2, decoder=HostDecoder()),
+    "dataloader": Options(),
+}
+
+
+def make(kind: str, data, *, batch: int = 4, options: Options | None = None, seed: int = 1, **more) -> Loader:
+    if kind.startswith("spdl"):
+        pytest.importorskip("spdl.pipeline", reason='this loader needs spdl-core (pip install "pytrtplugins[train]")')
+    sampler = StepSampler(len(data), batch, seed=seed, **{k: more.pop(k) for k in ("rank", "world") if k in more})
+    more = {"size": SIDE, "stop": 6} | more
+    return make_loader(kind, data, sampler, CPU, options=options or KINDS[kind], **more)
+
+
+def fail(kind: str, data, **more) -> tuple[Exception, list[int]]:
+    """The error that a loader ends with, and the steps whose batches it gave before; then it is closed."""
+    steps = list[int]()
+    try:
+        with make(kind, data, **more) as loader:
+            for batch in loader:
+                steps.append(batch.step)
+    except Exception as error:
+        if kind != "resident":
+            assert loader.closed.is_set()
+            with pytest.raises(StopIteration):
+                loader.next()
+        return error, steps
+    raise AssertionError("no error")
+
+
+def assert_equal(a: Batch, b: Batch, *, pixels: bool = True) -> None:
+    assert (a.step, a.keys) == (b.step, b.keys)
+    for name in ("size", "boxes", "valid") + pixels * ("pixels",):
+        assert torch.equal(getattr(a, name), getattr(b, name)), name
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(LIMIT)
+        assert not thread.is_alive(), thread
+
+
+@pytest.mark.parametrize("kind", ["spdl-cpu", "dataloader"])
+def test_every_kind_gives_the_batches_of_resident(kind: str) -> None:
+    """To the pixel, since both decode with the same function; the set's end lies within a batch."""
+    data = PhotoSet(11)
+    with make("resident", data) as expected, make(kind, data) as loader:
+        batches = list(loader)
+        for a, b in zip(expected, batches, strict=True):
+            assert_equal(a, b)
+    assert [b.step for b in batches] == list(range(6))
+
+
+def test_a_batch_has_the_photos_that_the_sampler_says() -> None:
+    data = PhotoSet(7)
+    with make("spdl-cpu", data, stop=3) as loader:
+        for batch in loader:
+            assert batch.pixels.shape == (4, 3, SIDE, SIDE)
+            assert batch.pixels.is_contiguous(memory_format=torch.channels_last)
+            for row, number in enumerate(StepSampler(7, 4, seed=1).indices(batch.step)):
+                record = data.read(number)
+                photo = Image.open(io.BytesIO(record.image))
+                photo.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+                width, height = photo.size
+                assert batch.keys[row] == record.key
+                assert batch.size[row].tolist() == [width, height]
+                stored = batch.pixels[row].permute(1, 2, 0)
+                assert np.abs(stored[:height, :width].numpy().astype(int) - np.asarray(photo)).mean() < 2
+                assert (stored[height:] == GREY).all()
+                assert (stored[:, width:] == GREY).all()
+                assert batch.valid[row].sum() == len(record.boxes)
+                assert torch.equal(batch.boxes[row, : len(record.boxes)], torch.tensor(record.boxes))
+
+
+def test_gpu_decoding_gives_nearly_the_pixels_of_the_cpu() -> None:
+    """Only photos that are shrunk differ, since they are filtered otherwise. PNG files and the like go to the CPU."""
+    data = PhotoSet(11)
+    data.records[3] = PhotoSet(4, suffix="PNG").records[3]
+    with make("resident", data) as expected, make("spdl-gpu", data) as loader:
+        for a, b in zip(expected, loader, strict=True):
+            assert_equal(a, b, pixels=False)
+            difference = (a.pixels.int() - b.pixels.int()).abs().flatten(1)
+            assert difference.max() <= 6
+            kept = (a.size.amax(1) < SIDE).nonzero()
+            assert not difference[kept].any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_continues_with_the_same_batches(kind: str) -> None:
+    data = PhotoSet(11)
+    with make(kind, data) as whole, make(kind, data, start=3) as rest:
+        for expected, found in zip(list(whole)[3:], rest, strict=True):
+            assert_equal(expected, found)
+
+
+def test_ranks_get_parts_of_the_batch() -> None:
+    data = PhotoSet(11)
+    with make("spdl-cpu", data, stop=2) as whole:
+        expected = [batch.keys for batch in whole]
+    parts = []
+    for rank in (0, 1):
+        with make("spdl-cpu", data, stop=2, rank=rank, world=2) as loader:
+            parts.append([batch.keys for batch in loader])
+    assert [a + b for a, b in zip(*parts, strict=True)] == expected
+
+
+class Watched(PhotoSet):
+    """Tells which step a photo is read for; photos are read once."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(4 * steps)
+        sampler = StepSampler(4 * steps, 4, seed=1)
+        self.step_of = {int(number): step for step in range(steps) for number in sampler.indices(step)}
+
+
+def test_stages_and_steps_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding of step 0 ends only when step 1 is read; the step that uses batch 0 only when step 1 is decoded."""
+    data, read, decoded = Watched(3), threading.Event(), threading.Event()
+    late = list[str]()
+
+    class Reading(Watched):
+        def read(self, number: int):
+            if self.step_of[number] == 1:
+                read.set()
+            return super().read(number)
+
+    def decode_slowly(image: bytes, key: str, side: int):
+        step = data.step_of[int(key.removeprefix("photo"))]
+        if step == 0 and not read.wait(LIMIT):
+            late.append("decode did not overlap with read")
+        if step == 1:
+            decoded.set()
+        return decode(image, key, side)
+
+    monkeypatch.setattr(photos, "decode", decode_slowly)
+    with make("spdl-cpu", Reading(3), stop=3) as loader:
+        loader.next()
+        assert decoded.wait(LIMIT), "decode did not overlap with the step"
+    assert not late
+
+
+def test_decoding_threads_work_at_once_and_keep_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first photo of a batch is decoded after the last one of it."""
+    data, last = Watched(2), threading.Event()
+    order = StepSampler(8, 4, seed=1).indices(0).tolist()
+
+    def decode_backwards(image: bytes, key: str, side: int):
+        number = int(key.removeprefix("photo"))
+        if number == order[0]:
+            assert last.wait(LIMIT)
+        if number == order[-1]:
+            last.set()
+        return decode(image, key, side)
+
+    monkeypatch.setattr(photos, "decode", decode_backwards)
+    with make("spdl-cpu", data, stop=2, options=Options(decoders=4)) as loader:
+        assert loader.next().keys == tuple(f"photo{number}" for number in order)
+
+
+def test_a_slow_step_bounds_what_is_read_ahead() -> None:
+    """At most ``ahead`` batches are in work or ready; the next one begins when a step takes one."""
+    ahead, steps, taken, farthest = 2, 24, [-1], [0]
+
+    class Reading(Watched):
+        def read(self, number: int):
+            farthest[0] = max(farthest[0], self.step_of[number] - taken[0])
+            return super().read(number)
+
+    with make("spdl-cpu", Reading(steps), stop=steps, options=Options(ahead=ahead, decoders=2)) as loader:
+        for batch in loader:
+            taken[0] = batch.step
+            threading.Event().wait(0.01)  # the step
+    assert 1 < farthest[0] <= ahead + 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_photo_that_does_not_decode_is_named(kind: str) -> None:
+    number = int(StepSampler(11, 4, seed=1).indices(1)[2])
+    data = PhotoSet(11, bad=(number,))
+    error, given = fail(kind, data)
+    assert isinstance(error, ImageError)
+    assert re.search(rf"photo{number} does not decode \(.* of set-00000\.tar\)", str(error))
+    assert str(error).endswith("Do: take it out of the set, or give --skip-bad")
+    assert error.key == f"photo{number}"
+    assert given == ([] if kind == "resident" else [0])  # batches before it are given first
+
+
+def test_skipped_photos_are_replaced_alike_by_every_kind() -> None:
+    data, good = PhotoSet(11, bad=(2, 3, 7)), PhotoSet(11)
+    sampler = StepSampler(11, 4, seed=1)
+    found = {}
+    for kind in KINDS:
+        with make(kind, data, skip_bad=True) as loader:
+            found[kind] = list(loader)
+            assert sorted(loader.skipped) == [2, 3, 7]
+    for step in range(6):
+        for row, number in enumerate(sampler.indices(step)):
+            tries = 0
+            while number in (2, 3, 7):
+                tries += 1
+                number = sampler.after(step, row, tries)
+            assert found["resident"][step].keys[row] == good.read(number).key
+    for kind in ("spdl-cpu", "dataloader", "spdl-gpu"):
+        for a, b in zip(found["resident"], found[kind], strict=True):
+            assert_equal(a, b, pixels=kind != "spdl-gpu")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_set_without_a_single_photo_is_told(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photos, "MOST_TRIES", 5)
+    error, given = fail(kind, PhotoSet(8, bad=tuple(range(8))), skip_bad=True)
+    assert "5 photos, one behind the other, do not decode. The last: photo" in str(error)
+    assert not given
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_of_the_set_is_raised_at_its_step(kind: str) -> None:
+    """A shard that is truncated, say. ``skip_bad`` does not hide it."""
+
+    class Truncated(PhotoSet):
+        def read(self, number: int):
+            if number == missing:
+                raise FormatError("set-00001.tar: the tar is truncated.\nDo: pytrt shards check", path="set-00001.tar")
+            return super().read(number)
+
+    missing = int(StepSampler(11, 4, seed=1).indices(2)[0])
+    error, given = fail(kind, Truncated(11), skip_bad=True)
+    assert isinstance(error, FormatError)
+    assert error.path == "set-00001.tar"
+    assert given == ([] if kind == "resident" else [0, 1])
+
+
+@pytest.mark.parametrize("kind", ["spdl-cpu", "spdl-gpu"])
+def test_an_error_while_a_batch_is_copied_is_raised(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(stream.Copies, "send", fail)
+    with make(kind, PhotoSet(8)) as loader, pytest.raises(RuntimeError, match="out of memory"):
+        loader.next()
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+@pytest.mark.parametrize("kind", ["spdl-cpu", "dataloader"])
+def test_a_loader_that_is_closed_early_ends_its_threads(kind: str, taken: int) -> None:
+    loader = make(kind, PhotoSet(8), stop=1000)
+    for _ in range(taken):
+        loader.next()
+    loader.close()
+    loader.close()
+    with pytest.raises(StopIteration):
+        loader.next()
+
+
+def test_an_interrupt_while_waiting_closes_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = make("spdl-cpu", PhotoSet(8), stop=1000)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loader._pipeline, "get_item", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        loader.next()
+    assert loader.closed.is_set()
+
+
+def test_a_pipeline_that_ends_too_early_is_an_error_and_no_hang() -> None:
+    loader = make("spdl-cpu", PhotoSet(8), stop=3)
+    loader.stop = 4  # more than its stages were given
+    for _ in range(3):
+        loader.next()
+    with pytest.raises(ExecutionError, match="before step 3"):
+        loader.next()
+
+
+def test_the_largest_boxes_are_kept_in_their_order() -> None:
+    slot = Slot(1, 8, 2)
+    boxes = np.array([[0, 0.5, 0.5, 0.1, 0.1], [1, 0.5, 0.5, 0.9, 0.2], [2, 0.5, 0.5, 0.3, 0.3]], np.float32)
+    slot.put(0, "a", np.zeros((4, 6, 3), np.uint8), boxes)
+    assert slot.boxes[0, :, 0].tolist() == [1, 2]
+    assert slot.valid[0].tolist() == [True, True]
+    slot.put(0, "b", np.zeros((4, 6, 3), np.uint8), boxes[:1])
+    assert slot.valid[0].tolist() == [True, False]
+    assert slot.boxes[0, 1].tolist() == [0] * 5
+
+
+@given(st.integers(1, 4000), st.integers(1, 4000), st.integers(8, 600))
+def test_sizes_are_those_of_pillow(width: int, height: int, side: int) -> None:
+    class Sized(Image.Image):
+        """Pillow's rule without pixels."""
+
+        def resize(self, size, *_, **__):
+            self.asked = size
+            return Image.new("L", (1, 1))
+
+    image = Sized()
+    image._size, image._mode, image.asked = (width, height), "L", (width, height)
+    image.thumbnail((side, side))
+    assert fitted_size(width, height, side) == image.asked
+
+
+def test_shrinking_on_the_device_is_nearly_that_of_the_cpu() -> None:
+    (record,) = (r for r in PhotoSet(11).records if r.key == "photo4")
+    full = torch.tensor(decode(record.image, "", 10_000))
+    for side in (20, 33):
+        expected = decode(record.image, "", side).astype(int)
+        assert np.abs(shrink(full, side).numpy().astype(int) - expected).mean() < 3
+
+
+def test_wrong_kinds_devices_and_decoders_are_refused() -> None:
+    data = PhotoSet(4)
+    with pytest.raises(UsageError, match=r"loader 'fast' is unknown.\nDo: choose one of resident, spdl-cpu"):
+        make("fast", data, options=Options())
+    with pytest.raises(UsageError, match="decodes on a GPU; the device is cpu"):
+        make("spdl-gpu", data, options=Options())
+    with pytest.raises(UsageError, match="readers: expected a whole number from 1"):
+        Options(readers=0)
+    with pytest.raises(UsageError, match="last step: expected a whole number from 3"):
+        make("resident", data, start=3, stop=2)
+
+
+def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "spdl.pipeline", None)
+    sampler = StepSampler(4, 2, seed=0)
+    with pytest.raises(MissingExtraError, match=r'pip install "pytrtplugins\[train\]"'):
+        make_loader("spdl-cpu", PhotoSet(4), sampler, CPU, size=SIDE, stop=2)
+
+
+def test_advice_for_the_dataloader(monkeypatch: pytest.MonkeyPatch) -> None:
+    from training import dataloader
+
+    monkeypatch.setattr(dataloader, "threads_for_files", lambda: 4)
+    assert advice(3, True, batch_bytes=0) == ()
+    assert "Do: --workers 3" in advice(0, True, batch_bytes=0)[0]
+    assert "there are 4 cores" in advice(9, True, batch_bytes=0)[0]
+    assert advice(3, False, batch_bytes=0) == ("pin_memory is off: the device is no GPU",)
+    monkeypatch.setattr(dataloader.os.path, "isdir", lambda _: True)
+    monkeypatch.setattr(dataloader.shutil, "disk_usage", lambda _: SimpleNamespace(free=64_000_000))
+    (shared,) = advice(3, True, batch_bytes=20_000_000)
+    assert "has 64 MB free, and the batches of 3 processes need 120 MB" in shared
+
+
+@pytest.mark.slow  # each process imports torch
+def test_worker_processes_give_the_same_batches_and_errors() -> None:
+    data = PhotoSet(12, bad=(int(StepSampler(12, 4, seed=1).indices(2)[0]),))
+    with make("spdl-cpu", data) as expected, make("dataloader", data, options=Options(workers=2)) as loader:
+        for _ in range(2):
+            assert_equal(expected.next(), loader.next())
+        for each in (expected, loader):
+            with pytest.raises(ImageError, match="does not decode") as caught:
+                each.next()
+            assert caught.value.key in str(caught.value)
+        assert [stage.items for stage in loader.clock.lap().stages] == [8, 8, 8]
+
+
+_RUN = """
+import sys; sys.path[:0] = [{samples!r}, {root!r}]
+import torch
+from tests.samples.training.photo_set import PhotoSet
+from training.loader import make_loader
+from training.sampler import StepSampler
+loader = make_loader("spdl-cpu", PhotoSet(8), StepSampler(8, 4, seed=1), torch.device("cpu"), size=64, stop=10**6)
+loader.next()
+print("running", flush=True)
+{end}
+"""
+
+
+@pytest.mark.slow  # a process that imports torch
+@pytest.mark.parametrize(
+    ("end", "interrupted", "word"),
+    [
+        ("while True: loader.next()", True, "KeyboardInterrupt"),
+        ("import time; time.sleep(60)", True, "KeyboardInterrupt"),
+        ("raise SystemError('unrelated')", False, "unrelated"),
+    ],
+)
+def test_a_process_ends_with_its_main_thread(end: str, interrupted: bool, word: str) -> None:
+    """At Ctrl-C in the loader or elsewhere, and at an error of the step; nobody closes the loader."""
+    pytest.importorskip("spdl.pipeline", reason='this loader needs spdl-core (pip install "pytrtplugins[train]")')
+    code = _RUN.format(samples=str(SAMPLES), root=str(SAMPLES.parent), end=end)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "running\n"
+    if interrupted:
+        os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=LIMIT)
+    assert process.returncode
+    assert errors.strip().splitlines()[-1].startswith((word, f"SystemError: {word}"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("kind", "decoder"),
+    [("resident", ""), ("spdl-cpu", ""), ("spdl-gpu", "torchvision"), ("spdl-gpu", "nvimgcodec"), ("dataloader", "")],
+)
+def test_batches_on_a_gpu_are_those_of_the_cpu(kind: str, decoder: str) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    if decoder:
+        pytest.importorskip({"torchvision": "torchvision.io", "nvimgcodec": "nvidia.nvimgcodec"}[decoder])
+    pytest.importorskip("spdl.pipeline", reason='these loaders need spdl-core (pip install "pytrtplugins[train]")')
+    data = PhotoSet(11)
+    data.records[3] = PhotoSet(4, suffix="PNG").records[3]
+    loader = make_loader(
+        kind,
+        data,
+        StepSampler(11, 4, seed=1),
+        torch.device("cuda"),
+        size=SIDE,
+        stop=6,
+        options=Options(decoder=decoder or "auto"),
+    )
+    with make("resident", data) as expected, loader:
+        for a, b in zip(expected, loader, strict=True):
+            b = Batch(b.step, *(t.cpu() for t in (b.pixels, b.size, b.boxes, b.valid)), b.keys)
+            assert_equal(a, b, pixels=kind != "spdl-gpu")
+            assert (a.pixels.int() - b.pixels.int()).abs().float().mean() < 2
+        assert loader.clock.lap().steps == 6

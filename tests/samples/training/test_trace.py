@@ -1,0 +1,47 @@
+"""The stage clock as a trace and as a figure."""
+
+# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
+sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
+
+from training.clock import Clock
+from training.trace import draw_stages, write_trace
+
+
+def test_a_trace_has_each_piece_of_work_in_its_threads_row(tmp_path: Path) -> None:
+    clock = Clock(trace=True)
+    clock.add("read", 0.5, 0.75, 8, "reader")
+    clock.add("decode", 0.75, 2.0, 8, "decoder")
+    clock.add("read", 1.0, 1.5, 8, "reader")
+    write_trace(tmp_path / "trace.json", clock, rank=3)
+    content = json.loads((tmp_path / "trace.json").read_text())
+    events = content["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    work = [event for event in events if event["ph"] == "X"]
+    assert [(e["name"], names[e["tid"]], e["ts"], e["dur"], e["args"]) for e in work] == [
+        ("read", "reader", 500_000, 250_000, {"items": 8}),
+        ("decode", "decoder", 750_000, 1_250_000, {"items": 8}),
+        ("read", "reader", 1_000_000, 500_000, {"items": 8}),
+    ]
+    assert {event["pid"] for event in events} == {3}
+    assert content["otherData"] == {"dropped": 0}
+
+
+def test_the_figure_of_the_stages_is_a_picture(tmp_path: Path) -> None:
+    clock = Clock()
+    for _ in range(3):
+        with clock.waiting(torch.device("cpu")), clock.stage("decode"):
+            pass
+        clock.lap()
+    draw_stages(tmp_path / "stages.png", clock)
+    with Image.open(tmp_path / "stages.png") as image:
+        assert min(image.size) > 300
