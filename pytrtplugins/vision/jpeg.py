@@ -25,6 +25,7 @@ _BASELINE, _PROGRESSIVE = (0xC0, 0xC1), 0xC2
 _OTHERS = frozenset((0xC4, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)))  # tables, restarts, comments, applications' segments
 _PART = 1 << 16  # bytes that are looked at in one go: arrays of this size are made without asking the system for memory
 _MODES = {1: "L", 3: "RGB"}
+_RGB, _YCBCR = b"RGB", b"\1\2\3"  # names of components, as libjpeg takes them
 _EXIF, _XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/"
 _ORIENTATION, _SHORT = 0x0112, 3  # a tag of EXIF, and its type
 SIDEWAYS = (5, 6, 7, 8)
@@ -68,16 +69,17 @@ def read_header(data: bytes) -> JpegHeader | None:
     """Read the segments of a JPEG file up to its data.
 
     Returns:
-        None for other files, and for what is unusual: truncated, more or fewer bits, CMYK, data behind the end, metadata that are damaged.
+        None for other files, and for what is unusual: truncated, more or fewer bits, CMYK, RGB that was not made YCbCr, data behind
+        the end, metadata that are damaged.
     """
     if not (data.startswith(_START) and data.endswith(_END)):
         return None
-    at, frame, orientation, unknown = 2, None, 0, False
+    at, frame, orientation, unknown, colours = 2, None, 0, False, b""
     while at + 4 <= len(data) and data[at] == 0xFF:
         marker, size = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
         body, at = data[at + 4 : at + 2 + size], at + 2 + size
         if marker == _SCAN:
-            if frame is None or (unknown and not orientation):
+            if frame is None or (unknown and not orientation) or (colours == _RGB and frame[2] == "RGB"):
                 return None
             return JpegHeader(*frame[:3], orientation or 1, at, frame[3])
         if marker in _BASELINE or marker == _PROGRESSIVE:
@@ -87,6 +89,11 @@ def read_header(data: bytes) -> JpegHeader | None:
             if bits != 8 or channels not in _MODES or not (width and height):
                 return None
             frame = width, height, _MODES[channels], marker == _PROGRESSIVE
+            colours = colours or body[6::3]  # the components' names, where no segment says what they are
+        elif marker == 0xE0 and body.startswith(b"JFIF\0"):
+            colours = _YCBCR
+        elif marker == 0xEE and body.startswith(b"Adobe") and len(body) >= 12:
+            colours = colours or (_YCBCR if body[11] else _RGB)
         elif marker == 0xE1 and body.startswith(_EXIF):
             found = None if orientation else _orientation(body[len(_EXIF) :])
             if found is None:

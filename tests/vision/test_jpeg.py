@@ -60,7 +60,6 @@ def outcome(function, *arguments):
         {"progressive": True},
         {"optimize": True, "restart_marker_rows": 1},
         {"progressive": True, "mode": "L"},
-        {"keep_rgb": True},
         {"comment": b"\xff\xda not a scan"},
     ],
     ids=str,
@@ -169,3 +168,11 @@ def test_without_a_decoder_pillow_decodes(monkeypatch):
     assert decode_jpeg(data, read_header(data)) is None
     assert decode_image(data).shape == (51, 77, 3)
     jpeg._decoder.cache_clear()
+
+
+def test_rgb_that_was_not_made_ycbcr_is_pillows_as_decoders_on_gpus_do_not_see_it():
+    data = encoded(keep_rgb=True, quality=100)
+    assert read_header(data) is None
+    assert np.abs(decode_image(data).astype(int) - PIXELS).max() <= 4
+    assert read_header(encoded()).mode == "RGB"
+    assert read_header(encoded(mode="L")).mode == "L"
