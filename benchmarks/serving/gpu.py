@@ -21,7 +21,7 @@ from pytrtplugins.utils.numbers import Real, Whole
 
 from . import page, photos
 from .load import Clients, Exchange, Load, Outcome
-from .processes import pss_bytes
+from .processes import cpu_s, pss_bytes
 from .rows import Row
 from .servers import ROOT, Command, Server, end_servers_on_sigterm, free_port, own
 from .soak import engine_pids
@@ -117,11 +117,12 @@ def _measured(server: Server, title: str, load: Callable[[float, float | None], 
     row = Row(title, KIND, cold_s=server.cold_s)
     try:
         load(_WARM_S, None)
-        before = server.cpu_s()
+        before, engines_before = server.cpu_s(), sum(map(cpu_s, engine_pids(server)))
         best = Outcome.joined(load(seconds, None))
         if not len(best.latencies_s) or best.wrong or best.lost:
             raise ValueError(f"{best.lost} requests lost, errors by status: {dict(best.wrong)}")
         row.cpu_us = 1e6 * (server.cpu_s() - before) / len(best.latencies_s)
+        engines_us = 1e6 * (sum(map(cpu_s, engine_pids(server))) - engines_before) / len(best.latencies_s)
         row.client_us = 1e6 * best.cpu_s / len(best.latencies_s)
         row.rate, row.p50_ms, row.p99_ms = best.rate, best.quantile_ms(0.5), best.quantile_ms(0.99)
         row.pss_mib, row.processes = server.pss_bytes() / (1 << 20), len(server.pids())
@@ -132,7 +133,7 @@ def _measured(server: Server, title: str, load: Callable[[float, float | None], 
                 "share": _SHARE, "planned": _SHARE * row.rate if title.endswith("HTTP") else below.rate, "rate": below.rate,
                 "p50_ms": below.quantile_ms(0.5), "p99_ms": below.quantile_ms(0.99), "wrong": sum(below.wrong.values()),
                 "lost": below.lost, "engine_pss_mib": engines, "gpu_mib": _nvidia("memory.used"),
-                "gpu_processes": _nvidia("pid,used_memory", "compute-apps"),
+                "gpu_processes": _nvidia("pid,used_memory", "compute-apps"), "engine_cpu_us": engines_us,
             }
         )  # fmt: skip
     except Exception as error:
