@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 
+from ..utils.heap import settle
 from ..utils.user_module import import_user_module
 from .access.access import Access
 from .model.spec import Limits, ModelSpec
@@ -35,7 +36,7 @@ def main(text: str) -> int:
         from .processes.engine_process import EngineProcess
 
         device, models = said["place"]
-        return EngineProcess(specs, blocks, control, counts, Place(device, tuple(models))).run()
+        return EngineProcess(specs, blocks, control, counts, Place(device, tuple(models))).run(settle)
     from .backends.remote import RemoteBackend
     from .processes.cpu_process import run_cpu_process
 

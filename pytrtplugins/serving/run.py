@@ -90,7 +90,11 @@ def serve(
     check_versions(specs)
     places = place(specs, engines, list(map(device_name, devices)))
     names = list(dict.fromkeys(spec.name for spec in specs))
-    limits, access, announce = within_files(limits or Limits()), access or Access(), announce or print_at_once
+    limits, access, announce = (
+        within_files(limits or Limits(), 1 if grpc_port is None else 2),
+        access or Access(),
+        announce or print_at_once,
+    )
     check_access(access, names)
     several = len({each.device for each in places}) > 1
     cpu = max(default_cpu_processes(), several) if cpu is None else cpu

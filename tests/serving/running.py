@@ -17,8 +17,21 @@ from pytrtplugins.serving.processes.server import BACKLOG, bind, run_server
 class Running:
     """A server that runs: its ports."""
 
-    def __init__(self, sock, grpc_port):
-        self.port, self.grpc_port = sock.getsockname()[1], grpc_port
+    def __init__(self, sock, grpc_port, servers):
+        self.port, self.grpc_port, self._servers = sock.getsockname()[1], grpc_port, servers
+
+    def end(self):
+        """Begin to end it, as SIGTERM does."""
+        for server in self._servers:
+            server.should_exit = True
+
+    def listens(self):
+        """Whether it takes connections."""
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 20).close()
+        except ConnectionError:
+            return False
+        return True
 
     def sent(self, data, wait_s=20):
         """All that comes back until the server closes the connection."""
@@ -65,7 +78,7 @@ def running(specs, limits, access=None, grpc=False, board=None):
     try:
         if failures:
             raise failures[0]
-        yield Running(sock, grpc_port)
+        yield Running(sock, grpc_port, servers)
     finally:
         for server in servers:
             server.should_exit = True

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from ...errors import PytrtpluginsError, RequestError
+from ...utils.heap import settle_again
 from ...utils.prefetch import threads_for_files
 from ..batching.queue import Item
 from ..batching.replica import Replica
@@ -83,6 +84,8 @@ class LocalBackend:
             replica, self._replicas[number] = self._replicas[number], None
             if replica is not None:
                 await asyncio.to_thread(replica.close)
+                del replica
+                await asyncio.to_thread(settle_again)
 
     async def stop(self) -> None:
         """Answer what waits, and release all models."""
@@ -99,6 +102,8 @@ class LocalBackend:
         service.opened(replica.signature)
         if old is not None:
             await asyncio.to_thread(old.close)
+            del old
+            await asyncio.to_thread(settle_again)
 
     def _lost(self, service: Service) -> None:
         """Take no more requests for a model that cannot compute any more: only another process could."""
@@ -117,5 +122,4 @@ class LocalBackend:
 
 def _resolve(items: list[Item]) -> None:
     for item in items:
-        if not item.token.done():
-            item.token.set_result(None)
+        item.token(item)

@@ -232,7 +232,7 @@ class RemoteBackend:
     def _fail(self, call: _Call, error: RequestError) -> None:
         self._slots.give_back(call.first, call.units, call.model)
         call.item.error = error
-        _resolve(call.item)
+        call.item.token(call.item)
 
     # -- what engine processes say -----------------------------------------------------------------------------------
 
@@ -265,12 +265,12 @@ class RemoteBackend:
                 item.queued_s, item.computed_s = record.extra * 1e-6, record.time
         except RequestError as error:
             item.error = error
-            _resolve(item)
+            item.token(item)
             return
         except FormatError as error:
             item.error = RequestError(str(error), status=500)
         self._slots.give_back(call.first, call.units, call.model)
-        _resolve(item)
+        item.token(item)
 
     def _changed(self, link: _Link, record: Record, data: dict[str, Any]) -> None:
         """Learn which models an engine process has."""
@@ -318,8 +318,3 @@ class RemoteBackend:
             else:
                 self._send(call)
         link.calls.clear()
-
-
-def _resolve(item: Item) -> None:
-    if not item.token.done():
-        item.token.set_result(None)

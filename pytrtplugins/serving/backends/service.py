@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +26,7 @@ __all__ = ["Answer", "Service", "Submit"]
 
 
 class Submit(Protocol):
-    """What takes a request to where it is computed; the future in its ``token`` is set once that is done."""
+    """What takes a request to where it is computed; its ``token`` is called with it once that is done."""
 
     def __call__(self, item: Item, /) -> None:
         """Take it.
@@ -115,6 +115,11 @@ class Service:
             )
         return self._signature
 
+    @property
+    def takes_files(self) -> bool:
+        """Whether requests may have files, which become tensors in other threads first."""
+        return self._signature is not None and self._signature.file_input is not None
+
     def opened(self, signature: Signature) -> None:
         """Take requests from now on."""
         self._front = front_model(self.spec, signature)
@@ -149,17 +154,35 @@ class Service:
         self.statistics.answered(stages["preprocess"], stages["postprocess"], on_device)
         return Answer(value, stages)
 
-    async def _infer(self, arrays: Arrays, priority: int = 0, deadline: float | None = None) -> Item:
-        signature, started = self.signature, time.monotonic()
-        item = self._begin(arrays, signature, priority, deadline)
+    def begin(self, arrays: Arrays, priority: int, timeout_s: float | None, then: Callable[[Item], object]) -> None:
+        """Begin to compute outputs for inputs that fit the signature; `end` must follow in ``then``, which is called once that is done.
+
+        Raises:
+            RequestError: they do not fit together, or the server is too busy.
+        """
+        self._begin(arrays, priority, None if timeout_s is None else time.monotonic() + timeout_s, then)
+
+    def _begin(self, arrays: Arrays, priority: int, deadline: float | None, then: Callable[[Item], object]) -> None:
+        signature = self.signature
+        self._hand_over(arrays, signature, priority, deadline, then)
         for shadow in self.shadows:
             shadow.copy(arrays, signature)
+
+    async def _infer(self, arrays: Arrays, priority: int = 0, deadline: float | None = None) -> Item:
+        started = time.monotonic()
+        future: asyncio.Future[Item] = asyncio.get_running_loop().create_future()
+
+        def told(item: Item) -> None:
+            if not future.done():
+                future.set_result(item)
+
+        self._begin(arrays, priority, deadline, told)
         try:
-            await item.token
+            item = await future
         except asyncio.CancelledError:
             self.statistics.ended()
             raise
-        self._end(item, started)
+        self.end(item)
         exchange = CURRENT.get()
         if exchange is not None:
             exchange.computed(item, started)
@@ -175,18 +198,26 @@ class Service:
         elif self._copies >= self.spec.queue:
             self.statistics.failed(429)
         else:
-            with suppress(RequestError):  # it is counted
-                item = self._begin(arrays, own)
-                self._copies += 1
-                item.token.add_done_callback(partial(self._copied, item, time.monotonic()))
+            self._copies += 1
+            try:
+                self._hand_over(arrays, own, 0, None, self._copied)
+            except RequestError:  # it is counted
+                self._copies -= 1
 
-    def _copied(self, item: Item, started: float, future: Any) -> None:
+    def _copied(self, item: Item) -> None:
         self._copies -= 1
         with suppress(RequestError):  # it is counted
-            self._end(item, started)
+            self.end(item)
 
-    def _begin(self, arrays: Arrays, signature: Signature, priority: int = 0, deadline: float | None = None) -> Item:
-        """Hand a request over; `_end` must follow once its future is set.
+    def _hand_over(
+        self,
+        arrays: Arrays,
+        signature: Signature,
+        priority: int,
+        deadline: float | None,
+        then: Callable[[Item], object],
+    ) -> None:
+        """Hand a request over; `end` must follow in ``then``.
 
         Raises:
             RequestError: its inputs do not fit together, or there is no room.
@@ -194,10 +225,8 @@ class Service:
         self.statistics.began()
         try:
             rows = signature.rows(arrays)
-            future = asyncio.get_running_loop().create_future()
-            item = Item(arrays, rows, signature.key(arrays), priority or self.spec.priority, deadline, future)
-            self._submit(item)
-            return item
+            self._submit(Item(arrays, rows, signature.key(arrays), priority or self.spec.priority, deadline, then))
+            return
         except UsageError as error:
             told = RequestError(str(error), status=400)
         except RequestError as error:
@@ -206,7 +235,7 @@ class Service:
         self.statistics.failed(told.status)
         raise told
 
-    def _end(self, item: Item, started: float) -> None:
+    def end(self, item: Item) -> None:
         """Count a request that is done.
 
         Raises:
@@ -217,7 +246,9 @@ class Service:
             self.statistics.failed(item.error.status if isinstance(item.error, RequestError) else 500)
             raise item.error
         batch_rows = item.batch_rows if item.leads else 0
-        self.statistics.succeeded(item.rows, batch_rows, time.monotonic() - started, item.queued_s, item.computed_s)
+        self.statistics.succeeded(
+            item.rows, batch_rows, time.monotonic() - item.arrived, item.queued_s, item.computed_s
+        )
 
     async def _infer_files(self, files: list[bytes], priority: int, deadline: float | None) -> Item:
         """Preprocess files, and compute outputs for them together."""

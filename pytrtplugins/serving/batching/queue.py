@@ -23,7 +23,7 @@ class Item:
         key: Requests with equal keys fit into one batch.
         priority: Lower numbers go first.
         deadline: Time (`time.monotonic`) after which it is answered without being computed; None: never.
-        token: The host's own, such as the future of the answer.
+        token: The host's own, such as what is called once it is done.
 
     Attributes:
         outputs: By name, once it is done.

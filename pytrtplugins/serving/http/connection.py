@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...utils.optional import require
 from ..model.spec import Limits
+from .body import Scope
 from .whole import WHOLE, Whole
 
 __all__ = ["connection_class", "network_of"]
@@ -27,8 +29,11 @@ class _NoParser:
         pass
 
 
-def connection_class(limits: Limits) -> type[Any]:
+def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | None = None) -> type[Any]:
     """Uvicorn's protocol on httptools, with these limits.
+
+    A request whose body has come with its head is given to ``at_once``, and to the application in a task, which takes longer to make than a
+    small request to answer, if that returns False.
 
     Where there are too many connections, a new one takes the place of the one that has been silent longest since it was made; where all
     others have asked something, the new one is told so. So clients that only connect cannot keep others out.
@@ -36,6 +41,15 @@ def connection_class(limits: Limits) -> type[Any]:
     base = require("uvicorn.protocols.http.httptools_impl", extra="serve", package="httptools").HttpToolsProtocol
     by_network: Counter[str] = Counter()
     silent: dict[Any, None] = {}  # connections on which nothing was asked yet, the oldest first
+
+    whole: list[tuple[Any, Any, Any]] = []  # requests that are here and were not begun yet
+
+    def _begin_whole() -> None:
+        ready = whole.copy()
+        whole.clear()
+        for connection, cycle, app in ready:
+            if at_once is None or not at_once(cycle.scope, cycle.scope["extensions"][WHOLE]):
+                base._start_asgi_task(connection, cycle, app)
 
     class Connection(base):  # type: ignore[misc, valid-type]
         """A connection."""
@@ -48,6 +62,9 @@ def connection_class(limits: Limits) -> type[Any]:
         _without_body_bytes = 0
         _in_head = True
         _network = ""
+        _unbegun: Any = None
+        """The cycle of a request whose head ended in what is being received now, with the application."""
+        _at_end_of_head = False
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -84,6 +101,9 @@ def connection_class(limits: Limits) -> type[Any]:
                     self.send_400_response(f"The head of a request may have {limits.head_bytes} bytes.")
                 elif self._timer is None:
                     self._timer = self.loop.call_later(limits.head_seconds, self._too_slow)
+            if self._unbegun is not None:
+                (cycle, app), self._unbegun = self._unbegun, None
+                self._begin(cycle, app)
 
         def on_headers_complete(self) -> None:
             self._in_head = False
@@ -92,8 +112,10 @@ def connection_class(limits: Limits) -> type[Any]:
                 silent.pop(self, None)
             if len(self.headers) > limits.headers:
                 raise ValueError("too many headers")  # the parser stops, and the answer is 400
+            self._at_end_of_head = True
             super().on_headers_complete()
-            self.scope["extensions"] = {WHOLE: Whole(self.cycle)}
+            self._at_end_of_head = False
+            self.scope["extensions"] = {WHOLE: Whole(self.cycle, self._begin_task)}
             if len(self.pipeline) > limits.pipelined:
                 raise ValueError("too many requests at a time")
             if self.scope["http_version"] != "1.1" and any(name == b"transfer-encoding" for name, _ in self.headers):
@@ -105,6 +127,25 @@ def connection_class(limits: Limits) -> type[Any]:
             if self._timer is not None:
                 self._stop_timer()
             super().on_message_complete()
+
+        def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+            if self._at_end_of_head:  # the body may be there too
+                self._unbegun = cycle, app
+            else:
+                self._begin(cycle, app)
+
+        def _begin(self, cycle: Any, app: Any) -> None:
+            if cycle.more_body or at_once is None:
+                super()._start_asgi_task(cycle, app)
+                return
+            if not whole:  # those of all connections that are read now come together, and so into one batch
+                self.loop.call_soon(_begin_whole)
+            whole.append((self, cycle, app))
+
+        def _begin_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
+            task = self.loop.create_task(coroutine)
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
 
         def pause_writing(self) -> None:
             super().pause_writing()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from typing import Any
 
 __all__ = ["WHOLE", "Whole", "in_messages"]
@@ -24,12 +24,25 @@ class Whole:
 
     Args:
         cycle: Uvicorn's state of the request.
+        begin: Runs a coroutine as a task that the server waits for when it ends.
     """
 
-    __slots__ = ("_cycle",)
+    __slots__ = ("_cycle", "begin")
 
-    def __init__(self, cycle: Any) -> None:
-        self._cycle = cycle
+    def __init__(self, cycle: Any, begin: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._cycle, self.begin = cycle, begin
+
+    @property
+    def receive(self) -> Callable[[], Awaitable[MutableMapping[str, Any]]]:
+        """Gives the messages of ASGI that make the request."""
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]] = self._cycle.receive
+        return receive
+
+    @property
+    def send(self) -> Callable[[MutableMapping[str, Any]], Awaitable[None]]:
+        """Takes the messages of ASGI that make an answer."""
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]] = self._cycle.send
+        return send
 
     def body(self) -> bytes | None:
         """The body, without waiting; None where it is not all there, and must be received."""
@@ -57,4 +70,9 @@ class Whole:
         cycle.transport.write(b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (lines, len(body), body))
         cycle.message_event.set()
         cycle.on_response()
+        cycle.on_response = _nothing  # it leads to the connection, which leads to the cycle
         return True
+
+
+def _nothing() -> None:
+    pass

@@ -109,7 +109,7 @@ class Limits:
         headers: Of a request; trailers count too.
         pipelined: Requests that a client may send ahead on one connection, while another is answered.
         connections: At a time, in each process. A further one takes the place of the one that has been silent longest since it was
-            made; where all have asked something, it gets 503.
+            made; where all have asked something, it gets 503. Over gRPC as many, and a further one is closed.
         connections_per_address: The same, for an address of IPv4 or a network of 64 bits of IPv6. A proxy is one address.
         urls: What clients may name by a URL, and the server fetches: ``https``, each of that scheme with public addresses alone; origins
             such as ``http://camera.lan:8080``, which may have private ones. Empty: nothing.

@@ -7,6 +7,7 @@ import os
 import socket
 from typing import Any
 
+from ...utils.heap import settle
 from ..access.access import Access
 from ..backends.remote import RemoteBackend
 from ..model.spec import Limits
@@ -33,6 +34,7 @@ def run_cpu_process(
     async def started(server: Any) -> None:
         asyncio.get_running_loop().add_reader(control.fileno(), _obey, server, backend, control)
         await backend.heard_of_all()
+        settle()
         control.send({"ready": True})
 
     run_server(backend, limits, [sock], started, grpc_address, access, board, meter)

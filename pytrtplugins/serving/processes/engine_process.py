@@ -8,11 +8,12 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from ...errors import FormatError, PytrtpluginsError, RequestError, UsageError
+from ...utils.heap import settle_again
 from ..batching.queue import Item
 from ..batching.replica import Replica
 from ..model.spec import ModelSpec
@@ -74,14 +75,16 @@ class EngineProcess:
         self._tick_s, self._silent_s = min(_LONGEST_TICK_S, shortest / 4), max(_SILENT_S, shortest)
         self._next_sign = 0.0
 
-    def run(self) -> int:
-        """Work until the end; gives the process's exit code."""
+    def run(self, loaded: Callable[[], object] | None = None) -> int:
+        """Work until the end; gives the process's exit code. ``loaded`` is called once the models are there."""
         try:
             for number in self._place.models:
                 self._replicas[number] = self._loaded(number)
         except PytrtpluginsError as error:
             self._control.send({"failed": str(error)})
             return 1
+        if loaded is not None:
+            loaded()
         self._control.send({"ready": True})
         self._selector.register(self._control.sock, selectors.EVENT_READ, None)
         while self._step():
@@ -221,6 +224,8 @@ class EngineProcess:
                 self._leaving.append(old)
                 old.close(None)  # however long that takes: if it hangs, the supervisor ends this process
                 self._leaving.remove(old)
+                del old
+                settle_again()
         peer.send(self._state(number, record.generation, reason))
 
     def _state(self, number: int, generation: int = 0, reason: str = "") -> bytes:

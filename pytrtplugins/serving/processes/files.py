@@ -16,8 +16,12 @@ _OTHERS = 200  # files that are no connections of clients: engines, streams betw
 _FEWEST = 16
 
 
-def within_files(limits: Limits) -> Limits:
+def within_files(limits: Limits, protocols: int = 1) -> Limits:
     """The limits, with no more connections than files may be open; the process's own limit is raised as far as it may be.
+
+    Args:
+        limits: Of requests.
+        protocols: How many are spoken, each on connections of its own.
 
     Raises:
         UsageError: hardly anybody could connect.
@@ -27,7 +31,7 @@ def within_files(limits: Limits) -> Limits:
     except ImportError:  # Windows
         return limits
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = limits.connections + _OTHERS
+    wanted = protocols * limits.connections + _OTHERS
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         with contextlib.suppress(OSError, ValueError):
@@ -35,7 +39,7 @@ def within_files(limits: Limits) -> Limits:
             soft = most
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return limits
-    room = soft - _OTHERS
+    room = (soft - _OTHERS) // protocols
     if room < _FEWEST:
         raise UsageError(
             f"a process of this user may open {soft} files, too few for a server: expected {_OTHERS + _FEWEST} at least.\n"

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingExtraError, UsageError
+from ...utils.heap import settle
 from ...utils.optional import require
 from ..access.access import Access
 from ..access.access_check import is_loopback
@@ -21,7 +22,9 @@ from ..access.tls import Tls
 from ..access.watch import watch
 from ..backends.backend import Backend
 from ..backends.fixed import Fixed
+from ..http.body import Scope
 from ..http.connection import connection_class
+from ..http.whole import Whole
 from ..model.spec import Limits
 from ..protocol.app import App
 from ..protocol.grpc import start_grpc
@@ -74,8 +77,10 @@ def bind(host: str, port: int, *, shared: bool = False, option: str = "--port") 
     return made
 
 
-def make_server(app: Any, limits: Limits, tls: Tls | None = None) -> uvicorn.Server:
-    """A server of uvicorn's with these limits on connections."""
+def make_server(
+    app: Any, limits: Limits, tls: Tls | None = None, at_once: Callable[[Scope, Whole], bool] | None = None
+) -> uvicorn.Server:
+    """A server of uvicorn's with these limits on connections; ``at_once`` is that of `connection_class`."""
     library = require("uvicorn", extra="serve", feature="pytrt serve")
 
     class Server(library.Server):  # type: ignore[misc, name-defined]
@@ -105,7 +110,7 @@ def make_server(app: Any, limits: Limits, tls: Tls | None = None) -> uvicorn.Ser
 
     config = library.Config(
         app,
-        http=connection_class(limits),
+        http=connection_class(limits, at_once),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -142,6 +147,7 @@ def serve_app(
                 asyncio.get_running_loop().add_signal_handler(number, _stop, server)
         if access is not None and access.has_files:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _go_on)
+        settle()
         for each in sockets:  # who connects from now on is not refused
             each.listen(BACKLOG)
         started()
@@ -174,7 +180,7 @@ def run_server(
     outermost: Any = app if gate is None else gate.before(app)
     if access.cors:
         outermost = allow_origins(outermost, access.cors)
-    server = make_server(outermost, limits, tls)
+    server = make_server(outermost, limits, tls, app.at_once if outermost is app else None)
 
     async def run() -> None:
         await backend.start()

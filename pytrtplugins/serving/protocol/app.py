@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 from ...errors import RequestError
@@ -11,12 +12,14 @@ from ..access.exchange import CURRENT
 from ..backends.backend import Backend
 from ..backends.service import Service
 from ..backends.versions import Choice
+from ..batching.queue import Item
 from ..http.answers import JSON, send_answer, send_error
 from ..http.body import Receive, Scope, Send, read_body
 from ..http.whole import WHOLE, Whole
 from ..model.spec import Limits
 from ..shared.board import Board
 from . import extensions, plain, v2
+from .call import Call
 from .infer import Codec
 from .memory import Memory
 
@@ -57,6 +60,43 @@ class App:
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
 
+    def at_once(self, scope: Scope, whole: Whole) -> bool:
+        """Begin to answer an inference request whose tensors are here, without a task; False: it takes one, and nothing was done."""
+        choice, headers = self._short.get(scope["path"]), dict(scope["headers"])
+        body = whole.body()
+        if (
+            choice is None
+            or scope["method"] != "POST"
+            or body is None
+            or len(body) > self.limits.body_bytes
+            or b"content-encoding" in headers
+        ):
+            return False
+        service = choice()
+        if service.takes_files:
+            whole.begin(self._infer(service, scope, whole.receive, whole.send))
+            return True
+        try:
+            codec = self.codec(service)
+            length = headers.get(b"inference-header-content-length")
+            call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
+            service.begin(arrays, call.priority, call.timeout_s, partial(self._end, whole, codec, call, service))
+        except Exception as error:
+            whole.begin(send_error(whole.send, _told(error)))
+        return True
+
+    def _end(self, whole: Whole, codec: Codec, call: Call, service: Service, item: Item) -> None:
+        try:
+            service.end(item)
+            answer, head = codec.write(call, item.outputs)
+            said = [JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
+            if whole.answer(said, answer):
+                return
+            rest = send_answer(whole.send, 200, said, answer)
+        except Exception as error:
+            rest = send_error(whole.send, _told(error))
+        whole.begin(rest)
+
     async def _infer(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         whole: Whole | None = scope.get("extensions", _NONE).get(WHOLE)
@@ -70,12 +110,8 @@ class App:
             call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
             item = await service.infer(arrays, call.priority, call.timeout_s)
             answer, head = codec.write(call, item.outputs)
-        except RequestError as error:
-            await send_error(send, error)
-            return
         except Exception as error:
-            _log.exception("request failed")
-            await send_error(send, RequestError(f"{type(error).__name__}: {error}", status=500))
+            await send_error(send, _told(error))
             return
         said = [JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
         if whole is None or not whole.answer(said, answer):
@@ -103,3 +139,11 @@ class App:
                 await self.backend.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _told(error: Exception) -> RequestError:
+    """What a client is told of an error."""
+    if isinstance(error, RequestError):
+        return error
+    _log.error("request failed", exc_info=error)
+    return RequestError(f"{type(error).__name__}: {error}", status=500)

@@ -69,6 +69,7 @@ async def start_grpc(
         ("grpc.max_receive_message_length", limits.body_bytes + _SMALL),
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 1),
+        ("grpc.max_allowed_incoming_connections", limits.connections),
         ("grpc.max_concurrent_streams", limits.connections),
         ("grpc.server_handshake_timeout_ms", int(1000 * limits.head_seconds)),
     ]

@@ -110,8 +110,7 @@ class ChainBackend(Fixed):
                     setattr(item, name, value)
         except Exception as error:  # whatever Ray raises
             item.error = RequestError(f"no replica computed the request: {type(error).__name__}", status=500)
-        if not item.token.done():
-            item.token.set_result(None)
+        item.token(item)
 
     async def _ask(self, number: int, item: Item) -> dict[str, Any]:
         died = require("ray.exceptions", extra="serve-ray", package="ray").RayActorError

@@ -38,9 +38,13 @@ def cycle(keep_alive=True):
     return made, transport, done
 
 
+def whole(made):
+    return Whole(made, lambda coroutine: coroutine.close())
+
+
 def test_it_is_one_write_of_the_bytes_that_two_messages_make():
     one, other = cycle(), cycle()
-    assert Whole(one[0]).answer(HEADERS, b"body")
+    assert whole(one[0]).answer(HEADERS, b"body")
 
     async def messages():
         start = {"status": 200, "headers": [*HEADERS, (b"content-length", b"4")]}
@@ -63,16 +67,16 @@ def test_what_it_does_not_answer_it_leaves_alone():
     slow[0].flow.pause_writing()
     gone[0].disconnected = True
     for (made, transport, done), body in ((closing, b""), (slow, b""), (gone, b""), (large, bytes(1 << 17))):
-        assert not Whole(made).answer(HEADERS, body)
+        assert not whole(made).answer(HEADERS, body)
         assert (transport.written, done, made.response_started) == ([], [], False)
 
 
 def test_a_body_is_given_once_all_of_it_is_there():
     made, _, _ = cycle()
     made.body += b"first"
-    assert Whole(made).body() is None
+    assert whole(made).body() is None
     made.body += b" last"
     made.more_body = False
-    assert Whole(made).body() == b"first last"
+    assert whole(made).body() == b"first last"
     made.waiting_for_100_continue = True  # the client waits to be told that it may send
-    assert Whole(made).body() is None
+    assert whole(made).body() is None

@@ -34,6 +34,14 @@ def test_the_own_limit_is_raised_where_it_may_be(allowed, hard):
     assert set_to == [(4296, hard)]
 
 
+def test_two_protocols_share_the_files(allowed):
+    set_to = allowed(1024, 10_000)
+    assert within_files(Limits(connections=4096), 2) == Limits(connections=4096)
+    assert set_to == [(8392, 10_000)]
+    allowed(1200, 1200)
+    assert within_files(Limits(connections=4096), 2) == Limits(connections=500)
+
+
 def test_what_is_enough_stays(allowed):
     set_to = allowed(20_000, 20_000)
     assert within_files(Limits()) == Limits()

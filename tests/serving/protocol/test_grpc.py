@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import queue
+import socket
+from contextlib import ExitStack, suppress
 
 import numpy as np
 import pytest
 
 from pytrtplugins.serving import Limits
 from tests.serving.conftest import spec
-from tests.serving.running import running
+from tests.serving.running import everything, running
 
 pytest.importorskip("grpc", reason="pip install grpcio")
 library = pytest.importorskip("tritonclient.grpc")
@@ -154,3 +156,24 @@ def test_a_stream_of_many_files_is_answered_in_order_with_its_errors(client):
     assert "could not convert string to float" in str(found.pop(70)[1])
     assert [int(result.as_numpy("y")[0, 0]) for result, _ in found] == [2 * n for n in range(150) if n != 70]
     assert [result.get_response().id for result, _ in found] == [str(n) for n in range(150) if n != 70]
+
+
+def test_there_is_a_limit_on_connections():
+    """Those that are there go on; once one is gone, another is taken."""
+    with (
+        running([spec("double", "Double")], Limits(connections=3), grpc=True) as server,
+        library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as made,
+    ):
+        assert made.is_server_live()
+        with ExitStack() as stack:
+            silent = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", server.grpc_port), 20)) for _ in range(2)
+            ]
+            assert all(sock.recv(1) for sock in silent)
+            with socket.create_connection(("127.0.0.1", server.grpc_port), 20) as further:
+                assert everything(further) == b""
+            assert made.is_server_live()
+        while True:  # until the server has heard that they are gone
+            with socket.create_connection(("127.0.0.1", server.grpc_port), 20) as further, suppress(ConnectionError):
+                if further.recv(1):
+                    break
