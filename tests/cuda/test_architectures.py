@@ -84,6 +84,7 @@ def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler
     for family, x_type in wanted:
         forms = [{}, {"pool": True}, {"reorg": 2}, {"blocks": 2}, {"blocks": 2, "cut": (1, 1, 1, 1)}, {"linear": True}]
         forms += [{"group_channels": 8, "group_filters": 8}] if family != "simt" else []
+        forms += [{"gate": 8}, {"residual_gate": 8, "residual_type": x_type, "residual_pitch": 64}]
         for more in forms:
             shape = square(1, 16, 64, 64, 3, x_type, **more)
             given += [
@@ -92,7 +93,7 @@ def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler
     if capability >= 80:
         window = {"R": 3, "S": 2, "STRIDE_H": 2, "STRIDE_W": 1, "PADDED": 1}
         given += [("pool", {"ELEMENT": element, **window}) for element in (0, 1, 2, 4)]
-        given += [("stem", dataclasses.replace(STEM, pool=pool).definitions()) for pool in (True, False)]
+        given += [("stem", dataclasses.replace(STEM, pool=pool, prelu=pool).definitions()) for pool in (True, False)]
         given += [("stem", dataclasses.replace(STEM, element=INT8, y_type=INT8, x_type=DType.UINT8).definitions())]
     if capability >= 89:
         given += [("stem", dataclasses.replace(STEM, element=FP8, y_type=FP8).definitions())]

@@ -3,15 +3,18 @@
 // Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, REORG (darknet's reorg
 // with this stride on the way to memory; 0: none), BLOCKS (blocks of pixels with this side, made of the filters on the way to
 // memory; 0: none), CUT (whether pixels around these are left out), LINEAR (y is [image][filter][pixel]), GATE (the activation,
-// where it is not max(v, slope * v)), GROUPED (whether filters read the channels of their group only), TILE_M, DEPTH.
+// where it is not max(v, slope * v)), RESIDUAL_GATE (the same behind the residual: PRELU or 0), GROUPED (whether filters read the
+// channels of their group only), TILE_M, TILE_N, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2, FP8 = 4 };
-enum Gate { SLOPE = 0, LOGISTIC = 1, SWISH = 2, GELU = 3, GELU_TANH = 4, HARD_SWISH = 5, HARD_SIGMOID = 6, CLIP = 7 };
+enum Gate { SLOPE = 0, LOGISTIC = 1, SWISH = 2, GELU = 3, GELU_TANH = 4, HARD_SWISH = 5, HARD_SIGMOID = 6, CLIP = 7, PRELU = 8 };
 
 __device__ constexpr int bytes_of(int kind) { return kind == FLOAT ? 4 : kind == HALF ? 2 : 1; }
 constexpr int ELEMENT_BYTES = bytes_of(ELEMENT), OUT_BYTES = bytes_of(OUT);
 constexpr bool OUT_CODES = OUT == INT8 || OUT == FP8;
+constexpr bool SLOPES = GATE == PRELU || RESIDUAL_GATE == PRELU;  // whether each filter has a slope
+constexpr int OFFSETS = SLOPES ? 2 * TILE_N : TILE_N;             // of a tile of filters: biases, and slopes behind them
 template <int KIND> struct SumOf { typedef float type; };
 template <> struct SumOf<INT8> { typedef int type; };
 typedef typename SumOf<ELEMENT>::type Sum;
@@ -20,7 +23,7 @@ struct ConvArgs {
     const char* x;
     const char* weights;
     const float* scale;  // of each filter, the output's step divided out
-    const float* bias;
+    const float* bias;   // and slopes behind those of all tiles, where there are SLOPES
     const char* residual;
     char* y;
     int h, w, channel_bytes, x_pitch;  // pitches count bytes
@@ -42,6 +45,16 @@ struct ConvArgs {
 // Programmatic dependent launch: the next kernel may start early, and waits before it touches what others wrote.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void wait_for_inputs() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// What a tile's filters need behind their sums, to shared memory.
+template <int THREADS>
+__device__ __forceinline__ void load_numbers(const ConvArgs& a, int tile_n, float (&scale)[TILE_N], float (&bias)[OFFSETS]) {
+    for (int i = threadIdx.x; i < TILE_N; i += THREADS) {
+        scale[i] = a.scale[tile_n * TILE_N + i];
+        bias[i] = a.bias[tile_n * TILE_N + i];
+        if (SLOPES) bias[TILE_N + i] = a.bias[(a.tiles_n + tile_n) * TILE_N + i];
+    }
+}
 
 // 16 bytes to shared memory, of zeros where there is nothing.
 __device__ __forceinline__ void copy_piece(u32 to, const char* from, bool inside) {
@@ -94,15 +107,19 @@ struct Tile {
 
 __device__ __forceinline__ float activate(float v, float slope) { return fmaxf(v, v * slope); }
 
+// With any slope.
+__device__ __forceinline__ float prelu(float v, float slope) { return v < 0.0f ? v * slope : v; }
+
 // NaN stays NaN.
 __device__ __forceinline__ float between(float v, float low, float high) { return v < low ? low : v > high ? high : v; }
 
 __device__ __forceinline__ float sigmoid(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
 
-// The activation of a sum, both of them divided by the step of y's codes; `real` is the sum itself. Without true divisions,
-// whose code, once for each value of a thread, a short kernel spends its time on fetching.
-__device__ __forceinline__ float activate_sum(const ConvArgs& a, float v) {
+// The activation of a sum, both of them divided by the step of y's codes; `real` is the sum itself, `bias` is where its filter's
+// was found. Without true divisions, whose code, once for each value of a thread, a short kernel spends its time on fetching.
+__device__ __forceinline__ float activate_sum(const ConvArgs& a, float v, const float* bias) {
     if (GATE == SLOPE) return activate(v, a.slope);
+    if (GATE == PRELU) return prelu(v, bias[TILE_N]);
     float const real = OUT_CODES ? v * a.step : v;
     if (GATE == SWISH) return v * sigmoid(real);
     if (GATE == GELU) return 0.5f * v * (1.0f + erff(real * 0.70710678f));
@@ -224,13 +241,16 @@ __device__ __forceinline__ char* linear_place(const ConvArgs& a, int pixel, int 
     return a.y + ((static_cast<long long>(image) * a.filters + filter) * plane + pixel % plane) * OUT_BYTES;
 }
 
-// COUNT successive filters of a pixel, activated: residual, then memory. `pixel` counts pixels of what is written.
-template <int COUNT> __device__ __forceinline__ void write_run(const ConvArgs& a, int pixel, int filter, float (&v)[COUNT]) {
+// COUNT successive filters of a pixel, activated: residual, then memory. `pixel` counts pixels of what is written; `bias` is the
+// first filter's.
+template <int COUNT>
+__device__ __forceinline__ void write_run(const ConvArgs& a, int pixel, int filter, const float* bias, float (&v)[COUNT]) {
     if (RESIDUAL != NONE) {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             if (filter + i < a.filters) {
-                v[i] = activate(fmaf(load_residual(a, pixel, filter + i), a.residual_scale, v[i]), a.residual_slope);
+                v[i] = fmaf(load_residual(a, pixel, filter + i), a.residual_scale, v[i]);
+                v[i] = RESIDUAL_GATE == PRELU ? prelu(v[i], bias[TILE_N + i]) : activate(v[i], a.residual_slope);
             }
         }
     }
@@ -269,11 +289,12 @@ __device__ __forceinline__ void pool_rows(const ConvArgs& a, const Tile& tile, i
         Sum const low = larger(sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + 2 + i % 2]);
         Sum const high = larger(sums[j / 2 * 4 + j % 2], sums[j / 2 * 4 + 2 + j % 2]);
         Sum const other = __shfl_xor_sync(0xffffffffu, right ? low : high, 4);
-        v[i] = activate_sum(a, fmaf(static_cast<float>(larger(right ? high : low, other)), scale[mine + i], bias[mine + i]));
+        float const sum = static_cast<float>(larger(right ? high : low, other));
+        v[i] = activate_sum(a, fmaf(sum, scale[mine + i], bias[mine + i]), bias + mine + i);
     }
     int const y = tile.top + row / 8, x = tile.left + row % 8;
     int const pooled = (tile.image * (a.oh / 2) + y / 2) * (a.ow / 2) + x / 2;
-    if (y < a.oh && x < a.ow) write_run(a, pooled, filter + mine, v);
+    if (y < a.oh && x < a.ow) write_run(a, pooled, filter + mine, bias + mine, v);
 }
 
 // Two rows (`row` and `row + 8`) of a tile's COLUMNS filters, as the matrix instructions leave them in a thread:
@@ -295,10 +316,10 @@ __device__ __forceinline__ void write_rows(const ConvArgs& a, const Tile& tile, 
         for (int i = 0; i < RUN; ++i) {
             int const block = (first + i) / 2, odd = i & 1;
             float const factor = scale[at + i], offset = bias[at + i];
-            v[0][i] = activate_sum(a, fmaf(static_cast<float>(sums[4 * block + odd]), factor, offset));
-            v[1][i] = activate_sum(a, fmaf(static_cast<float>(sums[4 * block + 2 + odd]), factor, offset));
+            v[0][i] = activate_sum(a, fmaf(static_cast<float>(sums[4 * block + odd]), factor, offset), bias + at + i);
+            v[1][i] = activate_sum(a, fmaf(static_cast<float>(sums[4 * block + 2 + odd]), factor, offset), bias + at + i);
         }
-        if (upper >= 0) write_run(a, upper, filter + at, v[0]);
-        if (lower >= 0) write_run(a, lower, filter + at, v[1]);
+        if (upper >= 0) write_run(a, upper, filter + at, bias + at, v[0]);
+        if (lower >= 0) write_run(a, lower, filter + at, bias + at, v[1]);
     }
 }

@@ -172,9 +172,9 @@ __device__ __forceinline__ void reduce(const ConvArgs& a, const Tile& tile, u32 
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 float const sum = static_cast<float>(total[4 * (i / 2) + 2 * half + i % 2]);
-                v[i] = activate_sum(a, fmaf(sum, scale[at + i], bias[at + i]));
+                v[i] = activate_sum(a, fmaf(sum, scale[at + i], bias[at + i]), bias + at + i);
             }
-            if (pixel >= 0) write_run(a, pixel, filter + at, v);
+            if (pixel >= 0) write_run(a, pixel, filter + at, bias + at, v);
         }
     }
     cluster_sync();  // nobody leaves while others read its sums
@@ -184,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     conv_hopper(const __grid_constant__ TensorMap map, const __grid_constant__ ConvArgs a) {
     extern __shared__ char memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
-    __shared__ __align__(16) float scale[TILE_N], bias[TILE_N];
+    __shared__ __align__(16) float scale[TILE_N], bias[OFFSETS];
     u32 const bars = shared_address(barriers);
     Ring const ring = {(shared_address(memory) + 1023) & ~1023u, bars, bars + 8 * STAGES};
     int const rank = blockIdx.x % SPLIT, tile_index = blockIdx.x / SPLIT, tile_n = tile_index % a.tiles_n;
@@ -198,10 +198,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async;" ::: "memory");
     }
-    for (int i = threadIdx.x; i < TILE_N; i += THREADS) {
-        scale[i] = a.scale[tile_n * TILE_N + i];
-        bias[i] = a.bias[tile_n * TILE_N + i];
-    }
+    load_numbers<THREADS>(a, tile_n, scale, bias);
     __syncthreads();
     launch_dependents();
     if (threadIdx.x >= CONSUMERS) {

@@ -102,14 +102,11 @@ __device__ __forceinline__ void multiply_stage(u32 stage, int warp_m, int warp_n
 
 extern "C" __global__ void __launch_bounds__(THREADS) conv_mma(const __grid_constant__ ConvArgs a) {
     extern __shared__ char memory[];
-    __shared__ __align__(16) float scale[TILE_N], bias[TILE_N];
+    __shared__ __align__(16) float scale[TILE_N], bias[OFFSETS];
     u32 const ring = (shared_address(memory) + 1023) & ~1023u;
     int const tile_n = blockIdx.x % a.tiles_n, warp = threadIdx.x / 32, warp_m = warp / WARPS_N, warp_n = warp % WARPS_N;
     Tile const tile(a, blockIdx.x / a.tiles_n);
-    for (int i = threadIdx.x; i < TILE_N; i += THREADS) {
-        scale[i] = a.scale[tile_n * TILE_N + i];
-        bias[i] = a.bias[tile_n * TILE_N + i];
-    }
+    load_numbers<THREADS>(a, tile_n, scale, bias);
 #if DEPENDENT
     launch_dependents();
     wait_for_inputs();

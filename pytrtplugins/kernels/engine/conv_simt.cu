@@ -172,8 +172,8 @@ __device__ __forceinline__ void finish(const ConvArgs& a, const Place& place, in
     float out[4] = {fmaf(v.x, scale[at], bias[at]), fmaf(v.y, scale[at + 1], bias[at + 1]), fmaf(v.z, scale[at + 2], bias[at + 2]),
                     fmaf(v.w, scale[at + 3], bias[at + 3])};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = activate_sum(a, out[i]);
-    if (pixel < a.pixels / JOIN) write_run(a, pixel, filter + at, out);
+    for (int i = 0; i < 4; ++i) out[i] = activate_sum(a, out[i], bias + at + i);
+    if (pixel < a.pixels / JOIN) write_run(a, pixel, filter + at, bias + at, out);
 }
 
 // Slices and blocks add their sums: each thread leaves its own in shared memory, and each block finishes its part of the tile.
@@ -213,13 +213,10 @@ __device__ __forceinline__ void reduce(const ConvArgs& a, char* exchange, int ra
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) conv_simt(const __grid_constant__ ConvArgs a) {
     extern __shared__ __align__(128) char memory[];
-    __shared__ __align__(16) float scale[TILE_N], bias[TILE_N];
+    __shared__ __align__(16) float scale[TILE_N], bias[OFFSETS];
     int const rank = blockIdx.x % SPLIT, tile = blockIdx.x / SPLIT, tile_n = tile % a.tiles_n, first = tile / a.tiles_n * TILE_M;
     int const begin = a.units * rank / SPLIT, end = a.units * (rank + 1) / SPLIT;
-    for (int i = threadIdx.x; i < TILE_N; i += THREADS) {
-        scale[i] = a.scale[tile_n * TILE_N + i];
-        bias[i] = a.bias[tile_n * TILE_N + i];
-    }
+    load_numbers<THREADS>(a, tile_n, scale, bias);
     Loader loader(a, shared_address(memory), first, tile_n, begin);
     for (int i = 0; i < STAGES - 1 && begin + i < end; ++i) loader.copy_filters(i * STAGE_BYTES);
 #if DEPENDENT

@@ -117,13 +117,13 @@ __device__ __forceinline__ Lanes<float> numbers_of(const float* from, int first)
 
 // A thread's channels of one pixel, finished and stored; padding becomes zero where a pixel of y has room for it.
 __device__ __forceinline__ void finish_pixel(const Total (&sums)[LANES], long long pixel, int first, const float* scale,
-                                             const float* bias, const float* steps, const void* residual, Y* y) {
+                                             const float* bias, const float* slopes, const float* steps, const void* residual, Y* y) {
     Lanes<Y> out;
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane) {
         bool const exists = K == PIECES * LANES || first + lane < K;
         if (RESIDUAL < 0 || exists) {  // without a residual all lanes take one way
-            finish_value<OUT != FLOAT>(static_cast<float>(sums[lane]), lane, SCALED ? scale : nullptr, bias, ACTIVATION, A, B,
+            finish_value<OUT != FLOAT>(static_cast<float>(sums[lane]), lane, SCALED ? scale : nullptr, bias, slopes, ACTIVATION, A, B,
                                        RESIDUAL < 0 ? nullptr : residual, pixel * RESIDUAL_PITCH + first + lane, RESIDUAL, steps[0],
                                        RESIDUAL_ACTIVATION, RESIDUAL_A, RESIDUAL_B, out.values, lane, OUT, steps[1]);
         }
@@ -149,6 +149,7 @@ depthwise(const void* x, const void* weights, const void* scale, const void* bia
     if (thread < (WEIGHT_BYTES + 31) / 32) fetch_ahead(static_cast<const char*>(weights) + 32 * thread);
     int const first = static_cast<int>(index % PIECES) * LANES;
     Lanes<float> const offsets = numbers_of(static_cast<const float*>(bias), first);
+    Lanes<float> const slopes = SLOPED ? numbers_of(static_cast<const float*>(bias) + K, first) : Lanes<float>();
     Lanes<float> const scales = SCALED ? numbers_of(static_cast<const float*>(scale), first) : Lanes<float>();
     begin_kernel();
     if (SLICES == 1 && index >= ITEMS) return;
@@ -195,7 +196,7 @@ depthwise(const void* x, const void* weights, const void* scale, const void* bia
         for (int u = 0; u < TILE_W; ++u) {
             if (top + t >= OH || left + u >= OW) continue;
             long long const pixel = (static_cast<long long>(image) * OH + top + t) * OW + left + u;
-            finish_pixel(sums[t][u], pixel, first, scales.values, offsets.values, steps, residual, static_cast<Y*>(y));
+            finish_pixel(sums[t][u], pixel, first, scales.values, offsets.values, slopes.values, steps, residual, static_cast<Y*>(y));
         }
     }
 }

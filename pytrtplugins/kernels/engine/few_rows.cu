@@ -56,7 +56,7 @@ few_rows(const void* x, const void* weights, const void* scale, const void* bias
     }
     const float* const steps = static_cast<const float*>(given_steps);
     finish_value<OUT != FLOAT>(static_cast<float>(parts[lane][self - lane]), filter, SCALED ? static_cast<const float*>(scale) : nullptr,
-                 static_cast<const float*>(bias), ACTIVATION, A, B, RESIDUAL < 0 ? nullptr : residual,
+                 static_cast<const float*>(bias), static_cast<const float*>(bias) + K, ACTIVATION, A, B, RESIDUAL < 0 ? nullptr : residual,
                  static_cast<long long>(lane) * RESIDUAL_PITCH + filter, RESIDUAL, is_codes(RESIDUAL) ? steps[0] : 1.0f,
                  RESIDUAL_ACTIVATION, RESIDUAL_A, RESIDUAL_B, y, at, OUT, is_codes(OUT) ? steps[1] : 1.0f);
 }

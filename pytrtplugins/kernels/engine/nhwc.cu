@@ -5,7 +5,7 @@
 // laid out anew as unsigned char is FP8. It stands behind codes.cu.
 
 enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3, FP8 = 4 };
-enum Activation { LINEAR = 0, LEAKY = 1, CLIP = 2, LOGISTIC = 3, SWISH = 4, GELU = 5, GELU_TANH = 6, HARD_SWISH = 7, HARD_SIGMOID = 8 };
+enum Activation { LINEAR = 0, LEAKY = 1, CLIP = 2, LOGISTIC = 3, SWISH = 4, GELU = 5, GELU_TANH = 6, HARD_SWISH = 7, HARD_SIGMOID = 8, PRELU = 9 };
 enum Gate { GATE_SIGMOID = 0, GATE_TANH = 1, GATE_SWISH = 2, GATE_MISH = 3, GATE_HARD_SWISH = 4, GATE_GELU = 5, GATE_GELU_TANH = 6 };
 
 // FP8, E4M3: a sign, 4 bits of exponent, which counts from -7, 3 of fraction; all ones are no number, and nothing is infinite.
@@ -83,7 +83,7 @@ template <bool QUICK = false> __device__ __forceinline__ float gated(float v, in
 }
 
 template <bool QUICK = false> __device__ __forceinline__ float activate(float v, int kind, float a, float b) {
-    if (kind == LEAKY) return v > 0.0f ? v : v * a;
+    if (kind == LEAKY || kind == PRELU) return v > 0.0f ? v : v * a;
     if (kind == CLIP) return v < a ? a : v > b ? b : v;
     if (kind == LOGISTIC) return QUICK ? quick_sigmoid(v) : 1.0f / (1.0f + expf(-v));
     if (kind == HARD_SWISH) return gated<QUICK>(v, GATE_HARD_SWISH);
@@ -92,22 +92,26 @@ template <bool QUICK = false> __device__ __forceinline__ float activate(float v,
     return v;
 }
 
-// Sum of an element's products → result: scale, bias, activation, residual, activation, store.
+// Sum of an element's products → result: scale, bias, activation, residual, activation, store. PRELU has `slopes` in place of a, or a2.
 template <bool QUICK = false>
-__device__ __forceinline__ void finish_value(float sum, int k, const float* scale, const float* bias, int act, float a, float b,
-                                             const void* residual, long long at_residual, int residual_kind, float residual_scale,
+__device__ __forceinline__ void finish_value(float sum, int k, const float* scale, const float* bias, const float* slopes, int act, float a,
+                                             float b, const void* residual, long long at_residual, int residual_kind, float residual_scale,
                                              int act2, float a2, float b2, void* y, long long at, int kind, float y_scale) {
     float v = scale ? __fmul_rn(sum, scale[k]) : sum;
     if (bias) v = __fadd_rn(v, bias[k]);
-    v = activate<QUICK>(v, act, a, b);
-    if (residual) v = activate<QUICK>(v + load(residual, at_residual, residual_kind) * residual_scale, act2, a2, b2);
+    v = activate<QUICK>(v, act, act == PRELU ? slopes[k] : a, b);
+    if (residual) {
+        v += load(residual, at_residual, residual_kind) * residual_scale;
+        v = activate<QUICK>(v, act2, act2 == PRELU ? slopes[k] : a2, b2);
+    }
     store(y, at, kind, v, y_scale);
 }
 
 template <typename T> struct Sum { typedef float type; };
 template <> struct Sum<int8_t> { typedef int type; };
 
-// A convolution, one thread for each value of y; weights [r][s][c / groups][kp]. threads = pixels of y * kp, below 2^32.
+// A convolution, one thread for each value of y; weights [r][s][c / groups][kp]; slopes behind the biases. threads = pixels of
+// y * kp, below 2^32.
 template <typename T>
 __global__ void direct(const T* x, const T* weights, const float* scale, const float* bias, const void* residual, void* y,
                        int n, int h, int w, int c, int x_pitch, int oh, int ow, int k, int kp, int y_pitch, int r, int s,
@@ -138,7 +142,7 @@ __global__ void direct(const T* x, const T* weights, const float* scale, const f
     }
     long long const place = static_cast<long long>(pixel);
     if (filter < k) {
-        finish_value(static_cast<float>(sum), filter, scale, bias, act, a, b, residual, place * residual_pitch + filter,
+        finish_value(static_cast<float>(sum), filter, scale, bias, bias + k, act, a, b, residual, place * residual_pitch + filter,
                      residual_kind, residual_scale, act2, a2, b2, y, place * y_pitch + filter, kind, y_scale);
     } else {
         store(y, place * y_pitch + filter, kind, 0.0f, y_scale);
@@ -155,8 +159,8 @@ __global__ void finish(const T* sums, int sums_pitch, const float* scale, const 
     if (pixel >= pixels) return;
     long long const place = static_cast<long long>(pixel);
     if (filter < k) {
-        finish_value(static_cast<float>(sums[place * sums_pitch + filter]), filter, scale, bias, act, a, b, residual,
-                     place * residual_pitch + filter, residual_kind, residual_scale, act2, a2, b2, y,
+        finish_value(static_cast<float>(sums[place * sums_pitch + filter]), filter, scale, bias, bias + k, act, a, b,
+                     residual, place * residual_pitch + filter, residual_kind, residual_scale, act2, a2, b2, y,
                      place * y_pitch + filter, kind, y_scale);
     } else {
         store(y, place * y_pitch + filter, kind, 0.0f, y_scale);

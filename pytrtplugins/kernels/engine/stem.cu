@@ -4,7 +4,7 @@
 // matrix units: K is 12 taps (9 and 3 empty ones) of 4 channels. A block does every gridDim.x-th tile; the next one's values
 // are on their way while it multiplies. FP8 is multiplied as halves, which hold its values exactly. Constants: ELEMENT, OUT (HALF,
 // INT8 or FP8), POOL, FILTERS (a multiple of 16, at most
-// 64), CHANNELS (1 to 4), X (Kind of the image, 3 for uint8), DEPENDENT.
+// 64), CHANNELS (1 to 4), PRELU (whether slopes stand behind the biases), X (Kind of the image, 3 for uint8), DEPENDENT.
 
 typedef unsigned int u32;
 enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3, FP8 = 4 };
@@ -105,7 +105,9 @@ __device__ __forceinline__ void store(const StemArgs& a, long long pixel, int qu
     u32 words[WORDS];
 #pragma unroll
     for (int i = 0; i < RUN; ++i) {
-        v[i] = activate(fmaf(static_cast<float>(sums[i]), scale[quarter * RUN + i], bias[quarter * RUN + i]), a.slope);
+        int const filter = quarter * RUN + i;
+        float const sum = fmaf(static_cast<float>(sums[i]), scale[filter], bias[filter]);
+        v[i] = PRELU ? (sum < 0.0f ? sum * bias[FILTERS + filter] : sum) : activate(sum, a.slope);
     }
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) {
@@ -209,7 +211,7 @@ __device__ __forceinline__ void convolve(const StemArgs& a, const Place& place, 
 
 extern "C" __global__ void __launch_bounds__(256, FILTERS <= 32 ? 3 : 1) stem(const __grid_constant__ StemArgs a) {
     __shared__ __align__(16) Pixel patches[2][PIXELS + 1];
-    __shared__ float scale[FILTERS], bias[FILTERS];
+    __shared__ float scale[FILTERS], bias[PRELU ? 2 * FILTERS : FILTERS];
     int const lane = threadIdx.x & 31;
     const Pixel* weights = reinterpret_cast<const Pixel*>(a.weights);
     Pixel w[BLOCKS][3];
@@ -221,6 +223,7 @@ extern "C" __global__ void __launch_bounds__(256, FILTERS <= 32 ? 3 : 1) stem(co
     if (threadIdx.x < FILTERS) {
         scale[threadIdx.x] = a.scale[threadIdx.x];
         bias[threadIdx.x] = a.bias[threadIdx.x];
+        if (PRELU) bias[FILTERS + threadIdx.x] = a.bias[FILTERS + threadIdx.x];
     }
 #if DEPENDENT
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -52,11 +52,11 @@ def convolve(problem, operands, x, y, residual):
                 sums += np.einsum("ngchw,gkc->ngkhw", part, filters).reshape(sums.shape)
     column = (slice(None), None, None)
     result = sums.astype(np.float32) * (1 if operands.scale is None else operands.scale[column]) + operands.bias[column]
-    result = activated(result, problem.activation, problem.bounds)
+    result = activated(result, problem.activation, problem.bounds, operands.slopes)
     if residual is not None:
         added = decoded(np, residual.view, residual.format.dtype).astype(np.float32)
         result = result + added * np.float32(operands.residual_scale)
-        result = activated(result, problem.residual_activation, problem.residual_bounds)
+        result = activated(result, problem.residual_activation, problem.residual_bounds, operands.slopes)
     if y.format.dtype is DType.INT8:
         result = np.clip(np.rint(result / np.float32(operands.y_scale)), -128, 127)
     if y.format.dtype is FP8:
@@ -69,7 +69,9 @@ def convolve(problem, operands, x, y, residual):
         base(y.flat, (n, oh * ow, problem.filters), strides)[..., k:] = 0
 
 
-def activated(values, kind, bounds):
+def activated(values, kind, bounds, slopes=None):
+    if kind == "prelu":
+        return np.where(values < 0, values * slopes[:, None, None], values)
     if kind == "leaky":
         return np.where(values > 0, values, values * np.float32(bounds[0]))
     if kind == "clip":

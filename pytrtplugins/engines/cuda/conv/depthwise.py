@@ -112,7 +112,7 @@ class DepthwiseProvider(FixedProvider):
 
         size = rows * columns * padded * kind.itemsize
         weights = operands.on_device(self.device, (form, padded, kind), size, packed)
-        return fixed_launch(self.device, kernel, weights, operands)
+        return fixed_launch(self.device, kernel, problem, weights, operands)
 
     @override
     def _kernel(self, problem: ConvProblem, tactic: str) -> GeneratedKernel:

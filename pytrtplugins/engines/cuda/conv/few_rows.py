@@ -49,7 +49,7 @@ class FewRowsProvider(FixedProvider):
             return to_stored(np.pad(operands.weights.reshape(k, c), [(0, 0), (0, padded - c)]).astype(kind))
 
         weights = operands.on_device(self.device, ("kc", padded, kind), k * padded * kind.itemsize, packed)
-        return fixed_launch(self.device, kernel, weights, operands)
+        return fixed_launch(self.device, kernel, problem, weights, operands)
 
     @override
     def _kernel(self, problem: ConvProblem, tactic: str) -> GeneratedKernel:

@@ -69,17 +69,20 @@ def fixed_kernel(
     return GeneratedKernel(device, text, name, blocks, threads, in_turns=False)
 
 
-def fixed_launch(device: Device, kernel: GeneratedKernel, weights: Any, operands: Operands) -> ConvLaunch:
+def fixed_launch(
+    device: Device, kernel: GeneratedKernel, problem: ConvProblem, weights: Any, operands: Operands
+) -> ConvLaunch:
     """What queues such a kernel, loaded already, so that a capture may be its first launch.
 
     Args:
         device: Where arrays live.
         kernel: From `fixed_kernel`.
+        problem: What was compiled in.
         weights: On the device.
         operands: The other constants.
     """
     kernel.load()
-    scale, bias = epilogue_operands(device, operands)
+    scale, bias = epilogue_operands(device, problem, operands)
     steps = np.array([operands.residual_scale, operands.y_scale], np.float32)
     uploaded = operands.on_device(device, ["residual_scale y_scale"], steps.nbytes, lambda: steps)
 
@@ -96,7 +99,8 @@ def _constants(problem: ConvProblem, numbers: Mapping[str, int]) -> str:
         "K": y.dims[1], "FILTERS": problem.filters, "SCALED": int(x.dtype in CODES), "OUT": KIND[y.dtype],
         "X_PITCH": x.pitch, "Y_PITCH": y.pitch, "RESIDUAL_PITCH": 0 if residual is None else residual.pitch,
         "RESIDUAL": -1 if residual is None else KIND[residual.dtype], "ACTIVATION": ACTIVATIONS[problem.activation],
-        "RESIDUAL_ACTIVATION": ACTIVATIONS[problem.residual_activation], **numbers,
+        "RESIDUAL_ACTIVATION": ACTIVATIONS[problem.residual_activation],
+        "SLOPED": int("prelu" in (problem.activation, problem.residual_activation)), **numbers,
     }  # fmt: skip
     bounds: Sequence[float] = (*problem.bounds, *problem.residual_bounds)
     lines = [f"typedef {_TYPES[x.dtype]} T;", f"typedef {_TYPES[y.dtype]} Y;"]

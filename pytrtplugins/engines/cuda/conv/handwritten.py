@@ -11,7 +11,7 @@ import numpy as np
 from ..device.device import CudaDevice, Tensor
 from ..device.source import compile_kernel
 from .launcher import Addresses, ConvKernel
-from .packing import pack_filters, pack_weights
+from .packing import pack_biases, pack_filters, pack_weights
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 from .shape import ConvShape
 from .tactics import Tactic, hopper_tactics, mma_tactics, simt_tactics
@@ -73,11 +73,12 @@ class HandwrittenProvider:
             4 * padded,
             lambda: pack_filters(given, sizes, shape, float(1 / y_scale)),
         )
+        rows = [operands.bias / y_scale, *operands.slopes_of(problem)]
         bias = operands.on_device(
             device,
             ("bias / y_scale", padded),
-            4 * padded,
-            lambda: pack_filters(operands.bias / y_scale, sizes, shape, 0.0),
+            4 * padded * len(rows),
+            lambda: pack_biases(rows, sizes, shape),
         )
         residual_scale = float(np.float32(operands.residual_scale) / y_scale)
 

@@ -33,7 +33,7 @@ class Addresses(NamedTuple):
         x: Its input, at a multiple of 16 bytes.
         weights: From `pack_weights`.
         scale: From `pack_filters`; divided by the output's scale.
-        bias: Likewise.
+        bias: Likewise; slopes, where there are any, behind those of all tiles.
         y: Its output.
         residual: What is added; 0 without one.
     """

@@ -8,6 +8,7 @@ permutation, a thread holds filters that lie side by side in memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from .shape import ConvShape
 from .tactics import Tactic
 
-__all__ = ["filter_order", "pack_filters", "pack_weights", "swizzled"]
+__all__ = ["filter_order", "pack_biases", "pack_filters", "pack_weights", "swizzled"]
 
 
 def filter_order(columns: int, itemsize: int, count: int) -> npt.NDArray[np.int64]:
@@ -83,3 +84,8 @@ def pack_filters(
     if values is not None:
         padded[: len(values)] = values
     return padded
+
+
+def pack_biases(rows: Sequence[npt.NDArray[np.float32]], tactic: Tactic, shape: ConvShape) -> npt.NDArray[np.float32]:
+    """Biases, and slopes behind those of all tiles where there are any: each row padded to whole tiles."""
+    return np.concatenate([pack_filters(row, tactic, shape, 0.0) for row in rows])

@@ -32,7 +32,7 @@ __all__ = [
 
 _DIRECT = nhwc_kernel("direct")
 _FINISH = nhwc_kernel("finish")
-_NAMES = ("linear", "leaky", "clip", "logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "hard_sigmoid")
+_NAMES = ("linear", "leaky", "clip", "logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "hard_sigmoid", "prelu")
 ACTIVATIONS = {name: number for number, name in enumerate(_NAMES)}
 """As nhwc.cu numbers them."""
 Pair = tuple[int, int]
@@ -165,6 +165,7 @@ class Operands:
         bias: (K) float32.
         scale: (K) float32, what sums of codes are multiplied by; None for float.
         y_scale: The output's scale; 1 for float.
+        slopes: (K) float32, of activation ``"prelu"``, before or behind the residual; None without it.
         residual_scale: The residual's scale; 1 for float.
         x_scale: The scale of codes that are made of a float image.
         packed: Copies on the device in the forms that kernels want, by form; shared by all contexts.
@@ -174,6 +175,7 @@ class Operands:
     load: Callable[[], npt.NDArray[Any]]
     bias: npt.NDArray[np.float32]
     scale: npt.NDArray[np.float32] | None = None
+    slopes: npt.NDArray[np.float32] | None = None
     y_scale: float = 1.0
     residual_scale: float = 1.0
     x_scale: float = 1.0
@@ -192,6 +194,18 @@ class Operands:
             weights = self.weights.astype(dtype.numpy, copy=False)
             kept[dtype] = np.ascontiguousarray(weights.reshape(*weights.shape[:2], -1).transpose(0, 2, 1))
         return kept[dtype]
+
+    def slopes_of(self, problem: ConvProblem) -> list[npt.NDArray[np.float32]]:
+        """What stands behind the biases: the slopes, where a problem has them.
+
+        Raises:
+            ValueError: it has them, and they are not (K), in a file that was forged.
+        """
+        if "prelu" not in (problem.activation, problem.residual_activation):
+            return []
+        if self.slopes is None or self.slopes.shape != self.bias.shape:
+            raise ValueError("an activation 'prelu' without a slope for each filter")
+        return [self.slopes]
 
     def on_device(self, device: Device, form: Sequence[object], size: int, make: Callable[[], npt.NDArray[Any]]) -> Any:
         """The copy in a form, made once.
@@ -295,7 +309,7 @@ class DirectProvider:
 
         size = problem.kernel[0] * problem.kernel[1] * c // problem.groups * filters * kind.itemsize
         weights = operands.on_device(self.device, ("rsck", filters, kind.name), size, packed)
-        scale, bias = epilogue_operands(self.device, operands)
+        scale, bias = epilogue_operands(self.device, problem, operands)
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
             _DIRECT.launch(
@@ -308,11 +322,12 @@ class DirectProvider:
         return launch
 
 
-def epilogue_operands(device: Device, operands: Operands) -> tuple[Any, Any]:
-    """Scale and bias on the device."""
+def epilogue_operands(device: Device, problem: ConvProblem, operands: Operands) -> tuple[Any, Any]:
+    """Scale and bias on the device, slopes behind the bias."""
     given, size = operands.scale, operands.bias.nbytes
     scale = None if given is None else operands.on_device(device, ["scale"], size, lambda: given)
-    return scale, operands.on_device(device, ["bias"], size, lambda: operands.bias)
+    rows = [operands.bias, *operands.slopes_of(problem)]
+    return scale, operands.on_device(device, ["bias"], size * len(rows), lambda: np.concatenate(rows))
 
 
 def epilogue_numbers(problem: ConvProblem, operands: Operands) -> tuple[Any, ...]:
@@ -343,7 +358,7 @@ def finishing(
         pitch: Sums from one pixel to the next.
     """
     (n, k, oh, ow), filters = problem.y.dims, problem.filters
-    scale, bias = epilogue_operands(device, operands)
+    scale, bias = epilogue_operands(device, problem, operands)
     numbers = epilogue_numbers(problem, operands)
 
     def launch(sums: Any, y: Tensor, residual: Tensor | None, stream: Any) -> None:

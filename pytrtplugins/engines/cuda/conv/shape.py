@@ -12,7 +12,16 @@ __all__ = ["ConvShape"]
 
 _SLOPED = ("linear", "leaky")
 """Activations that are max(v, slope * v)."""
-_GATES = {"logistic": 1, "swish": 2, "gelu": 3, "gelu_tanh": 4, "hard_swish": 5, "hard_sigmoid": 6, "clip": 7}
+_GATES = {
+    "logistic": 1,
+    "swish": 2,
+    "gelu": 3,
+    "gelu_tanh": 4,
+    "hard_swish": 5,
+    "hard_sigmoid": 6,
+    "clip": 7,
+    "prelu": 8,
+}
 """Others, as common.cu numbers them."""
 
 
@@ -40,11 +49,12 @@ class ConvShape:
         x_type: float32, float16, int8 or FP8.
         y_type: Likewise.
         slope: max(v, slope * v) is the activation: 1 linear, 0 relu, 0.1 darknet's leaky.
-        gate: Number of another activation in its place; 0: none.
+        gate: Number of another activation in its place; 0: none. One of them has a slope for each filter.
         bounds: Of clip the lowest and the highest; of hard_sigmoid slope and offset.
         residual_type: Type of what is added after the activation; None: nothing is.
         residual_pitch: Its values between pixels.
         residual_slope: The activation after the residual.
+        residual_gate: Number of the one with a slope for each filter, in its place; 0: none.
         pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         reorg: Stride of darknet's reorg on the way to memory; 0: none.
         blocks: Side of the blocks of pixels that are made of the filters, those of a pixel side by side; 0: none.
@@ -76,6 +86,7 @@ class ConvShape:
     residual_type: DType | None = None
     residual_pitch: int = 0
     residual_slope: float = 1.0
+    residual_gate: int = 0
     pool: bool = False
     reorg: int = 0
     blocks: int = 0
@@ -96,7 +107,7 @@ class ConvShape:
             return None
         if image and not (single and problem.element is x.dtype and x.dims[1] <= x.vector):
             return None
-        if problem.activation not in (*_SLOPED, *_GATES) or problem.residual_activation not in _SLOPED:
+        if problem.activation not in (*_SLOPED, *_GATES) or problem.residual_activation not in (*_SLOPED, "prelu"):
             return None
         (n, c, h, w), (_, k, oh, ow) = x.dims, problem.unfused.y.dims
         return cls(
@@ -121,6 +132,7 @@ class ConvShape:
             residual_type=None if residual is None else residual.dtype,
             residual_pitch=0 if residual is None else residual.pitch,
             residual_slope=_slope(problem.residual_activation, problem.residual_bounds),
+            residual_gate=_GATES.get(problem.residual_activation, 0),
             pool=problem.pool,
             reorg=problem.reorg,
             blocks=problem.blocks,
@@ -141,6 +153,16 @@ class ConvShape:
         """Rows and columns of what is written in blocks."""
         top, left, bottom, right = self.cut
         return self.oh * self.blocks - top - bottom, self.ow * self.blocks - left - right
+
+    @property
+    def has_slopes(self) -> bool:
+        """Whether each filter has a slope."""
+        return _GATES["prelu"] in (self.gate, self.residual_gate)
+
+    @property
+    def filter_bytes(self) -> int:
+        """Bytes of the numbers that a filter needs behind its sums: a scale, a bias and perhaps a slope."""
+        return 12 if self.has_slopes else 8
 
     @property
     def channel_bytes(self) -> int:

@@ -41,7 +41,11 @@ class StemProvider:
             return []
         if not problem.y.nhwc:
             return []
-        return [] if problem.activation not in ("linear", "leaky") or StemShape.of(problem).unsupported() else ["stem"]
+        return (
+            []
+            if problem.activation not in ("linear", "leaky", "prelu") or StemShape.of(problem).unsupported()
+            else ["stem"]
+        )
 
     def compile(self, problem: ConvProblem, tactic: str) -> None:
         """Compile the kernel.
@@ -61,7 +65,8 @@ class StemProvider:
         device, size = self.device, shape.k * 12 * 4 * shape.multiplied.itemsize
         weights = operands.on_device(device, ("stem", shape.element), size, lambda: pack_stem(shape, operands.weights))
         scale = operands.on_device(device, ["scale / y_scale"], 4 * shape.k, lambda: given / y_scale)
-        bias = operands.on_device(device, ["bias / y_scale"], 4 * shape.k, lambda: operands.bias / y_scale)
+        rows = [operands.bias / y_scale, *operands.slopes_of(problem)]
+        bias = operands.on_device(device, ["bias / y_scale"], 4 * shape.k * len(rows), lambda: np.concatenate(rows))
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
             kernel.launch(

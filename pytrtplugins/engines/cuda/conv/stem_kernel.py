@@ -39,6 +39,7 @@ class StemShape:
         y_type: float16, int8 or FP8.
         pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         slope: max(v, slope * v) is the activation.
+        prelu: Whether each filter has a slope of its own instead, any number.
         x_factor: What a value of x is multiplied by.
         x_scale: The scale of codes; for ``element`` int8 and FP8.
     """
@@ -55,6 +56,7 @@ class StemShape:
     y_type: DType
     pool: bool = True
     slope: float = 1.0
+    prelu: bool = False
     x_factor: float = 1.0
     x_scale: float = 1.0
 
@@ -80,6 +82,7 @@ class StemShape:
             y_type=y.dtype,
             pool=problem.pool,
             slope=problem.bounds[0] if problem.activation == "leaky" else 1.0,
+            prelu=problem.activation == "prelu",
             x_scale=x_scale,
         )
 
@@ -108,6 +111,7 @@ class StemShape:
             "POOL": int(self.pool),
             "FILTERS": self.k,
             "CHANNELS": self.c,
+            "PRELU": int(self.prelu),
             "X": _X_KINDS[self.x_type],
         }
 
@@ -145,7 +149,7 @@ class StemKernel:
         self._launches: dict[tuple[int, int, int, int, int, bool], Launch] = {}
 
     def launch(self, x: int, weights: int, scale: int, bias: int, y: int, stream: int, early: bool = True) -> None:
-        """Queue it: addresses of the image, of `pack_stem`'s bytes, of (K) scales and biases, and of the output."""
+        """Queue it: addresses of the image, of `pack_stem`'s bytes, of (K) scales and biases, slopes behind these, and of the output."""
         key = x, weights, scale, bias, y, early
         if (launch := self._launches.get(key)) is None:
             launch = self._launches[key] = self._prepare(*key)

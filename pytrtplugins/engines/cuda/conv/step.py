@@ -77,6 +77,7 @@ def conv_operands(
         load=lambda: (weights or constants.__getitem__)(names[1]),
         bias=constants[names[2]].astype(np.float32),
         scale=scale,
+        slopes=constants[names[5]].astype(np.float32) if len(names) > 5 and names[5] else None,
         y_scale=float(np.float32(at["y_scale"])) or 1.0,
         residual_scale=float(np.float32(at["residual_scale"])) or 1.0,
         x_scale=float(np.float32(at["x_scale"])) or 1.0,

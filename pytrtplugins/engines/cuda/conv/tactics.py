@@ -134,6 +134,7 @@ class Tactic:
             "CUT": int(any(shape.cut)),
             "LINEAR": int(shape.linear),
             "GATE": shape.gate,
+            "RESIDUAL_GATE": shape.residual_gate,
             "GROUPED": int(shape.group_filters > 0),
             "TILE_M": self.tile_m,
             "TILE_N": self.tile_n,
@@ -145,7 +146,11 @@ class Tactic:
         if self.family == "simt":
             sizes = {"THREAD_M": self.thread_m, "THREAD_N": _THREAD_N, "SLICES": self.units, "SPLIT": self.split}
             return {**common, **sizes, "MIN_BLOCKS": self.resident, "PLANES": shape.planes}
-        pairs = self.shared_bytes + 8 * self.tile_n <= 113 * 1024 and self.tile_m <= 128 and self.tile_n <= 128
+        pairs = (
+            self.shared_bytes + shape.filter_bytes * self.tile_n <= 113 * 1024
+            and self.tile_m <= 128
+            and self.tile_n <= 128
+        )
         return {
             **common,
             "WARPGROUPS": self.tile_m // 64,
@@ -214,17 +219,17 @@ def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: in
             rows, columns = sizes.tiles(shape)
             if split > 1 and (shape.pool or steps < 2 * split or rows * columns >= multiprocessors):
                 continue
-            found += _with_stages(sizes, steps // split)
+            found += _with_stages(sizes, steps // split, shape.filter_bytes * tile_n)
     found.sort(key=lambda tactic: _cost(tactic, shape, multiprocessors))
     return found[:max_tactics]
 
 
-def _with_stages(tactic: Tactic, steps: int) -> list[Tactic]:
-    """The deepest ring that lets two blocks share a multiprocessor, and the deepest that fits at all."""
+def _with_stages(tactic: Tactic, steps: int, beside: int) -> list[Tactic]:
+    """The deepest ring that lets two blocks share a multiprocessor, and the deepest that fits at all, with bytes beside it."""
     found = []
     for room in (113 * 1024, 227 * 1024):
         rings = [replace(tactic, stages=stages) for stages in (2, 3, 4, 6, 8) if stages <= max(2, steps)]
-        fitting = [ring for ring in rings if ring.shared_bytes + 16 * ring.stages + 8 * ring.tile_n <= room]
+        fitting = [ring for ring in rings if ring.shared_bytes + 16 * ring.stages + beside <= room]
         found += [ring for ring in fitting[-1:] if ring not in found]
     return found
 
@@ -269,7 +274,7 @@ def mma_tactics(shape: ConvShape, capability: int = 80, max_tactics: int = 12) -
         widest = _depth(shape, tile_n)
         for depth in {widest, min(64, widest)}:
             tactic = Tactic("mma", tile_m, tile_n, depth, 1, stages, 1, patch)
-            fits = tactic.shared_bytes + 8 * tile_n <= room and (tile_n <= 32 or tile_n < 2 * shape.k)
+            fits = tactic.shared_bytes + shape.filter_bytes * tile_n <= room and (tile_n <= 32 or tile_n < 2 * shape.k)
             even = tile_m % (tactic.threads * 16 // depth) == 0 and tile_n * depth // 16 % tactic.threads == 0
             if fits and even:
                 found.append(tactic)
@@ -313,7 +318,7 @@ def simt_tactics(
         if uneven or (tile_n > 32 and tile_n >= 2 * shape.k) or (split > 1 and steps < 8 * split):
             continue
         rings = [replace(sizes, stages=stages) for stages in (2, 3, 4) if stages <= max(2, steps)]
-        found += [ring for ring in rings if ring.shared_bytes + 8 * tile_n + 1024 <= room][-1:]
+        found += [ring for ring in rings if ring.shared_bytes + shape.filter_bytes * tile_n + 1024 <= room][-1:]
     found.sort(key=lambda tactic: _simt_cost(tactic, shape, multiprocessors))
     return found[:max_tactics]
 

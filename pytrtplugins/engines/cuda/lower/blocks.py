@@ -79,8 +79,8 @@ class FuseBlocks(Rewrite[_Match]):
 
 
 def _by_filter(conv: ir.Node) -> list[ir.Value]:
-    """What has one part for each filter: weights, bias, and the weights' scales where they are codes."""
-    return [value for value in map(partial(operand, conv), (1, 2, 4)) if value is not None]
+    """What has one part for each filter: weights, bias, the weights' scales where they are codes, slopes."""
+    return [value for value in map(partial(operand, conv), (1, 2, 4, 5)) if value is not None]
 
 
 def _cut(node: ir.Node) -> list[int] | None:

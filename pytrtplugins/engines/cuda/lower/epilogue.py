@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ....model.ir import add_constant, array_of, constant, dims_of, is_op, only_read_by, operand, set_attributes, swap
 from ....utils.optional import require
-from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, scale_of, weight_dims
+from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, has_rows, scale_of, weight_dims
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -19,12 +21,23 @@ _GATES = {"Swish": "swish", "Gelu": "gelu", "GeluTanh": "gelu_tanh", "HardSwish"
 """Operators → activations that no kernel computes behind a residual."""
 
 
+@dataclass(frozen=True)
+class _Acts:
+    """A convolution, its new attributes, and the slopes (K) that it gets, if it does."""
+
+    conv: ir.Node
+    attributes: dict[str, Any]
+    slopes: npt.NDArray[np.float32] | None
+
+
 class FuseConvolutions(Rewrite[list[int]]):
     """Conv → this engine's ``Conv``, which has a bias always and no padding rule but four numbers.
 
-    Inputs: x, weights (K, C / group, R, S), bias (K), residual or nothing, scales of the weights (K) or nothing.
+    Inputs: x, weights (K, C / group, R, S), bias (K), residual or nothing, scales of the weights (K) or nothing, slopes (K) of
+    ``"prelu"`` or nothing.
     Attributes: ``strides``, ``pads`` (top, left, bottom, right), ``dilations``, ``group``; ``activation`` (``"linear"``,
-    ``"leaky"``, ``"clip"``, ``"logistic"``, ``"swish"``, ``"gelu"``, ``"gelu_tanh"``, ``"hard_swish"``, ``"hard_sigmoid"``) with
+    ``"leaky"``, ``"clip"``, ``"logistic"``, ``"swish"``, ``"gelu"``, ``"gelu_tanh"``, ``"hard_swish"``, ``"hard_sigmoid"``,
+    ``"prelu"``, before the residual or behind it) with
     ``bounds`` (slope, or lowest and highest, or slope and offset); the same behind the residual in ``residual_activation``,
     ``residual_bounds``; ``rows`` 1: x is not an image but a linear tensor (…, C) of any rank, whose rows are pixels, and so is the
     output; ``pool`` 1: the largest of each 2x2 pixels behind all that; ``reorg``: stride of darknet's reorg behind all that,
@@ -58,33 +71,42 @@ class FuseConvolutions(Rewrite[list[int]]):
         swap(graph, [node], made.outputs[0])
 
 
-class FuseActivations(Rewrite["tuple[ir.Node, dict[str, Any]]"]):
-    """LeakyRelu, Relu, Clip, HardSigmoid, Sigmoid, Swish, HardSwish, Gelu, GeluTanh behind a convolution or its residual → into it.
+class FuseActivations(Rewrite[_Acts]):
+    """LeakyRelu, Relu, PRelu, Clip, HardSigmoid, Sigmoid, Swish, HardSwish, Gelu, GeluTanh behind a convolution or its residual → into it.
 
-    What does not match: (1) an activation whose bounds are computed; (2) a convolution that something else reads too;
-    (3) one that has an activation there already; (4) one that writes codes already; (5) Swish, HardSwish, Gelu,
-    GeluTanh behind a residual.
+    What does not match: (1) an activation whose bounds are computed, or slopes that are neither one nor one for each filter;
+    (2) a convolution that something else reads too; (3) one that has an activation there already, or slopes before the residual;
+    (4) one that writes codes already; (5) Swish, HardSwish, Gelu, GeluTanh behind a residual.
     """
 
     name: ClassVar[str] = "activations"
     needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
-    def match(self, node: ir.Node) -> tuple[ir.Node, dict[str, Any]] | None:
-        """The convolution, and its new attributes."""
-        found, conv = _activation(node), convolution_before(node)
-        if found is None or conv is None:  # cases 1 and 2
+    def match(self, node: ir.Node) -> _Acts | None:
+        """The convolution, and what becomes of it."""
+        conv = convolution_before(node)
+        if conv is None:  # case 2
+            return None
+        slopes = _slopes(node, conv) if is_op(node, "PRelu") else None
+        found = _activation(node) if slopes is None else _sloped(slopes)
+        if found is None:  # case 1
             return None
         place = "residual_activation" if has_residual(conv) else "activation"
-        if conv.attributes.get_string(place) != "linear" or scale_of(conv, "y_scale"):  # cases 3 and 4
+        taken = found[0] == "prelu" and operand(conv, 5) is not None
+        if taken or conv.attributes.get_string(place) != "linear" or scale_of(conv, "y_scale"):  # cases 3 and 4
             return None
         if place != "activation" and found[0] in _GATES.values():  # case 5
             return None
-        return conv, {place: found[0], place.replace("activation", "bounds"): found[1]}
+        attributes = {place: found[0], place.replace("activation", "bounds"): found[1]}
+        return _Acts(conv, attributes, slopes if found[0] == "prelu" else None)
 
-    def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, dict[str, Any]]) -> None:
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Acts) -> None:
         """Let the convolution act."""
-        conv, attributes = match
-        set_attributes(conv, attributes)
+        conv = match.conv
+        set_attributes(conv, match.attributes)
+        if match.slopes is not None:
+            conv.resize_inputs(6)
+            conv.replace_input_with(5, add_constant(graph, f"{node.outputs[0].name}.slopes", match.slopes))
         swap(graph, [node], conv.outputs[0])
 
 
@@ -185,6 +207,25 @@ def _steps(node: ir.Node) -> tuple[list[int], list[int]]:
     """Strides and dilations."""
     at = node.attributes
     return list(at.get_ints("strides", [1, 1])), list(at.get_ints("dilations", [1, 1]))
+
+
+def _slopes(node: ir.Node, conv: ir.Node) -> npt.NDArray[np.float32] | None:
+    """A slope for each filter of a convolution that a PRelu stands behind; None where it has others."""
+    array, filters = array_of(node.inputs[1]), weight_dims(conv)[0]
+    rank = len(dims_of(node.inputs[0]) or ())
+    axis = -1 if has_rows(conv) else 1 - rank
+    if array is None or not -axis <= rank or array.ndim > rank:
+        return None
+    dims = [1] * (rank - array.ndim) + list(array.shape)
+    if dims.pop(axis) not in (1, filters) or any(dim != 1 for dim in dims):
+        return None
+    return np.broadcast_to(array.reshape(-1).astype(np.float32), (filters,))
+
+
+def _sloped(slopes: npt.NDArray[np.float32]) -> tuple[str, list[float]]:
+    """The activation with these slopes: one for all filters is darknet's leaky, which has no negative one and none beyond 1."""
+    first = float(slopes[0])
+    return ("leaky", [first, 0.0]) if (slopes == first).all() and 0 <= first <= 1 else ("prelu", [0.0, 0.0])
 
 
 def _activation(node: ir.Node) -> tuple[str, list[float]] | None:

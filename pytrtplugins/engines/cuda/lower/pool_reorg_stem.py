@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ....layers import Reorg
-from ....model.ir import dims_of, is_op, only_read_by, set_attributes, swap
+from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, set_attributes, swap
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....utils.optional import require
 from .rewrite import (
@@ -35,7 +35,7 @@ class FusePools(Rewrite["ir.Node"]):
     two run, through memory that is shared by all layers; see `UnfusedProvider`.
 
     What does not match: (1) a convolution that something else reads too; (2) a pool of other windows, of padded borders, or of an
-    odd number of rows or columns; (3) an activation that falls: leaky or hard_sigmoid of a negative slope, swish, gelu; (4) a
+    odd number of rows or columns; (3) an activation that falls: leaky, prelu or hard_sigmoid of a negative slope, swish, gelu; (4) a
     convolution with a residual; (5) one of rows, whose output may have four axes too.
     """
 
@@ -146,6 +146,8 @@ def _falls(conv: ir.Node) -> bool:
     activation, slopes = conv.attributes.get_string("activation", "linear"), conv.attributes.get_floats("bounds", [0.0])
     if activation in ("swish", "hard_swish", "gelu", "gelu_tanh"):
         return True
+    if activation == "prelu":
+        return not bool((array_of(operand(conv, 5)) >= 0).all())
     return activation in ("leaky", "hard_sigmoid") and slopes[0] < 0
 
 
@@ -157,7 +159,7 @@ def _is_stem(conv: ir.Node) -> bool:
         and dims[0] in _FILTERS
         and [list(at.get_ints(name, [0])) for name in ("strides", "dilations", "pads")] == [[1, 1], [1, 1], [1] * 4]
         and at.get_int("group", 1) == 1
-        and at.get_string("activation", "linear") in ("linear", "leaky")
+        and at.get_string("activation", "linear") in ("linear", "leaky", "prelu")
         and not has_residual(conv)
     )
 

@@ -59,6 +59,7 @@ def given(case, seed=1):
         load=lambda: weights,
         bias=random.standard_normal(c).astype(np.float32),
         scale=None if case.x.dtype in ROOM else random.uniform(*_SCALES[case.x.dtype], c).astype(np.float32),
+        slopes=np.random.default_rng(2).uniform(-0.5, 1.5, c).astype(np.float32),
         y_scale=step(case.y, 0.05),
         residual_scale=step(case.residual, 0.02),
     )
@@ -164,6 +165,7 @@ def test_odd_channels_borders_dilations_and_types(changes):
         ("hard_swish", (0.0, 0.0), CODES),
         ("hard_sigmoid", (1 / 6, 0.5), HALF),
         ("hard_sigmoid", (1 / 6, 0.5), CODES),
+        ("prelu", (0.0, 0.0), HALF),
     ],
 )
 def test_each_activation(activation, bounds, kind):
@@ -174,7 +176,8 @@ def test_each_activation(activation, bounds, kind):
 @pytest.mark.parametrize("added", [SINGLE, HALF, CODES])
 def test_a_residual_of_each_type(kind, added):
     residual = Format((2, 20, 9, 11), added, 48)
-    case = problem(kind, c=20, residual=residual, residual_activation="leaky", activation="leaky", bounds=(0.1, 0.0))
+    activation = "prelu" if kind is added else "leaky"
+    case = problem(kind, c=20, residual=residual, residual_activation="leaky", activation=activation, bounds=(0.1, 0.0))
     assert_right(case)
 
 
@@ -187,7 +190,8 @@ def test_it_reads_and_writes_runs_of_larger_tensors_channels():
 
 @pytest.mark.parametrize("kind", [CODES, FP8])
 def test_codes_are_the_plain_kernels(kind):
-    case = problem(kind, residual=channels_last((2, 24, 9, 11), kind), activation="hard_swish")
+    residual = channels_last((2, 24, 9, 11), kind)
+    case = problem(kind, residual=residual, activation="hard_swish", residual_activation="prelu")
     operands, x, residual = given(case)
     provider, plain = DepthwiseProvider(HostDevice()), DirectProvider(HostDevice())
     wanted = run(plain, case, "direct", operands, x, residual)
@@ -245,6 +249,7 @@ def test_small_images_get_small_tiles_and_large_batches_larger_ones():
 @pytest.mark.parametrize("kind", [SINGLE, HALF, CODES, FP8])
 def test_it_compiles(kind, compiler, compile_with):
     compile_with(compiler)
-    case = problem(kind, kernel=(5, 5), activation="swish", residual=channels_last((2, 24, 9, 11), kind))
+    residual = channels_last((2, 24, 9, 11), kind)
+    case = problem(kind, kernel=(5, 5), activation="swish", residual=residual, residual_activation="prelu")
     kernel = DepthwiseProvider(HostDevice())._kernel(case, "h2w4t128")
     assert kernel._cubin(90).startswith(b"\x7fELF")

@@ -23,6 +23,11 @@ CASES = [
     problem(c=96, kernel=(7, 7), size=(20, 17)),
     problem(c=13, kernel=(5, 5), dilation=2, activation="clip", bounds=(0.0, 6.0)),
     problem(CODES, c=24, residual=channels_last((2, 24, 9, 11), CODES), activation="gelu"),
+    *(problem(kind, c=c, activation="prelu") for kind in (SINGLE, HALF, CODES) for c in (24, 13)),
+    *(
+        problem(kind, residual=channels_last((2, 24, 9, 11), kind), residual_activation="prelu")
+        for kind in (SINGLE, HALF, CODES)
+    ),
     problem(c=24, x=Format((2, 24, 9, 11), HALF, 40), y=Format((2, 24, 9, 11), HALF, 64), to=HALF),
     problem(c=960, n=1, size=(7, 7), kernel=(5, 5), activation="hard_sigmoid", bounds=(1 / 6, 0.5)),
 ]

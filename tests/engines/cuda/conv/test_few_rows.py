@@ -38,7 +38,11 @@ def run(provider, case, whole=False):
     weights = values(k, c, 1, 1).astype(np.int8 if codes else np.float32)
     scale = np.full(k, 1e-4, np.float32) if codes else None
     operands = Operands(
-        load=lambda: weights, bias=random.standard_normal(k).astype(np.float32), scale=scale, y_scale=0.05
+        load=lambda: weights,
+        bias=random.standard_normal(k).astype(np.float32),
+        scale=scale,
+        slopes=np.random.default_rng(2).uniform(-0.5, 1.5, k).astype(np.float32),
+        y_scale=0.05,
     )
     x, y = tensor(case.x), tensor(case.y)
     y.flat[...] = 77
@@ -62,6 +66,8 @@ def test_its_numbers_are_the_plain_kernels(rows, c, k, kind):
         {"activation": "gelu"},
         {"activation": "leaky", "bounds": (0.1, 0.0)},
         {"residual": channels_last((1, 9, 2, 1), HALF), "residual_activation": "leaky"},
+        {"activation": "prelu", "residual": channels_last((1, 9, 2, 1), HALF)},
+        {"residual": channels_last((1, 9, 2, 1), HALF), "residual_activation": "prelu"},
         {"to": SINGLE},
     ],
 )

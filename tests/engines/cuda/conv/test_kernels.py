@@ -66,7 +66,7 @@ def test_kernels_of_groups_compile(family, x_type, compile_with):
     assert compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize("gate", range(1, 8))
+@pytest.mark.parametrize("gate", range(1, 9))
 @pytest.mark.parametrize(("family", "x_type"), [("hopper", HALF), ("mma", INT8), ("simt", SINGLE)])
 def test_kernels_of_each_activation_compile(family, x_type, gate, compile_with):
     compile_with("NVRTC")
@@ -74,6 +74,27 @@ def test_kernels_of_each_activation_compile(family, x_type, gate, compile_with):
     tactic = tactics_of(family, shape, capability=90)[0]
     cubin = compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90)
     assert cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize(
+    ("family", "x_type"),
+    [("hopper", HALF), ("hopper", INT8), ("mma", HALF), ("mma", INT8), ("simt", SINGLE)],
+)
+def test_kernels_with_slopes_behind_a_residual_compile(family, x_type, compile_with):
+    compile_with("NVRTC")
+    shape = square(1, 13, 64, 33, 3, x_type, residual_type=x_type, residual_pitch=48, residual_gate=8)
+    tactic = tactics_of(family, shape, capability=90)[0]
+    assert compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("element", [HALF, INT8])
+def test_the_stem_with_slopes_compiles(element, compile_with):
+    compile_with("NVRTC")
+    shape = StemShape(
+        n=1, c=3, h=4, w=4, k=64, x_strides=(48, 16, 4, 1), x_type=SINGLE, element=element, y_pitch=64, y_type=element,
+        prelu=True,
+    )  # fmt: skip
+    assert compile_kernel("stem.cu", shape.definitions(), 90).startswith(b"\x7fELF")
 
 
 @pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])

@@ -11,7 +11,7 @@ import pytest
 
 from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvKernel
-from pytrtplugins.engines.cuda.conv.packing import pack_filters
+from pytrtplugins.engines.cuda.conv.packing import pack_biases, pack_filters
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemKernel, StemShape, pack_stem
 from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY, hopper_tactics, mma_tactics
 from pytrtplugins.engines.cuda.device.elements import decoded, encoded, stored, to_stored
@@ -66,6 +66,18 @@ SHAPES = [
     dataclasses.replace(square(2, 13, 96, 33, 1, FP8, linear=True), y_type=DType.FLOAT32),
     dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True), y_type=DType.FLOAT32),
     dataclasses.replace(square(2, 16, 64, 40, 3, INT8, linear=True, pool=True, slope=0.1), y_type=DType.FLOAT32),
+    *(square(2, 13, 64, 33, 3, kind, gate=8) for kind in (HALF, INT8, FP8)),
+    *(square(1, 13, 1024, 128, 3, kind, gate=8) for kind in (HALF, INT8)),  # K is split over a cluster
+    *(square(2, 16, 64, 72, 3, kind, gate=8, pool=True) for kind in (HALF, INT8, FP8)),
+    *(
+        square(2, 14, 64, 40, 3, kind, **gates, residual_type=kind, residual_pitch=48)
+        for kind in (HALF, INT8, FP8)
+        for gates in ({"gate": 8, "residual_slope": 0.1}, {"residual_gate": 8})
+    ),
+    square(1, 13, 1024, 128, 3, HALF, residual_type=HALF, residual_pitch=128, residual_gate=8),
+    dataclasses.replace(square(2, 13, 64, 128, 1, HALF, blocks=2, gate=8), y_pitch=48),
+    dataclasses.replace(square(3, 14, 48, 40, 3, INT8, reorg=2, gate=8), y_pitch=176),
+    dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True, gate=8), y_type=DType.FLOAT32),
 ]
 SHAPES_OF_SINGLES = [
     *SINGLES,
@@ -81,6 +93,11 @@ SHAPES_OF_SINGLES = [
     square(1, 13, 96, 40, 1, SINGLE, gate=2),
     square(1, 13, 96, 40, 1, SINGLE, gate=3, residual_type=SINGLE, residual_pitch=40),
     square(2, 16, 64, 40, 3, SINGLE, linear=True, pool=True, slope=0.1),
+    square(2, 13, 64, 33, 3, SINGLE, gate=8),
+    square(1, 13, 1024, 128, 3, SINGLE, gate=8),
+    square(2, 16, 64, 72, 3, SINGLE, gate=8, pool=True),
+    square(2, 14, 64, 40, 3, SINGLE, gate=8, residual_type=SINGLE, residual_pitch=48, residual_slope=0.1),
+    square(1, 13, 1024, 128, 3, SINGLE, residual_type=SINGLE, residual_pitch=128, residual_gate=8),
 ]
 
 
@@ -111,7 +128,20 @@ GATES = {
 }
 
 
+def slopes_of(shape):
+    """Of each filter, if it has one; a pool behind them wants none below 0."""
+    low = 0.0 if shape.pool else -0.5
+    return np.random.default_rng(4).uniform(low, 1.5, shape.k).astype(np.float32)
+
+
+def biases_of(shape, tactic, bias):
+    """As a kernel reads them."""
+    return pack_biases([bias, *([slopes_of(shape)] if shape.has_slopes else [])], tactic, shape)
+
+
 def activated(shape, y):
+    if shape.gate == 8:
+        return np.where(y < 0, y * slopes_of(shape), y)
     if not shape.gate:
         return np.maximum(y, y * shape.slope)
     step = STEP if shape.y_type in (INT8, FP8) else 1.0
@@ -164,7 +194,7 @@ def problem(shape):
         residual = np.zeros((*y.shape[:3], shape.residual_pitch), shape.residual_type.numpy)
         residual[..., : shape.k] = random.integers(-90, 90, y.shape)
         y = y + 0.37 * residual[..., : shape.k].astype(np.float64)
-        y = np.maximum(y, y * shape.residual_slope)
+        y = np.where(y < 0, y * (slopes_of(shape) if shape.residual_gate else shape.residual_slope), y)
     if shape.pool:
         y = pooled(y)
     if shape.reorg:
@@ -205,7 +235,8 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
     assert tactics
     for tactic in tactics:
         packed = cupy.asarray(packed_weights(shape, tactic, weights))
-        factors, offsets = (cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias))
+        numbers = pack_filters(scale, tactic, shape, 1.0), biases_of(shape, tactic, bias)
+        factors, offsets = map(cupy.asarray, numbers)
         room = expected.shape[3] if shape.linear else shape.y_pitch
         y = cupy.full((*expected.shape[:3], room), 77, stored(shape.y_type))
         cupy.cuda.get_current_stream().synchronize()
@@ -288,9 +319,10 @@ def test_float32_sums_are_the_same_every_time(gpu):
         np.testing.assert_array_equal(found[2], found[0])
 
 
+@pytest.mark.parametrize("prelu", [False, True])
 @pytest.mark.parametrize("pool", [True, False])
 @pytest.mark.parametrize("element", [HALF, INT8, FP8])
-def test_the_stem_takes_the_image_as_it_is(gpu, element, pool):
+def test_the_stem_takes_the_image_as_it_is(gpu, element, pool, prelu):
     cupy, capability = gpu
     random = np.random.default_rng(5)
     if element is FP8 and capability < FP8_CAPABILITY:
@@ -310,13 +342,15 @@ def test_the_stem_takes_the_image_as_it_is(gpu, element, pool):
     plain = square(n, h, 3, k, 3, element)
     plain = dataclasses.replace(plain, w=w, ow=w)
     y = convolution(plain, taken.transpose(0, 2, 3, 1).astype(np.float64), weights).reshape(n, h, w, k) * scale + bias
-    expected = np.maximum(y, y * 0.1)
+    slopes = random.uniform(0.0, 1.5, k).astype(np.float32) if prelu else np.full(k, 0.1, np.float32)
+    expected = np.where(y < 0, y * slopes, y)
     expected = pooled(expected) if pool else expected
+    offsets = np.concatenate([bias, slopes]) if prelu else bias
     shape = StemShape(
         n=n, c=3, h=h, w=w, k=k, x_strides=(3 * h * w, h * w, w, 1), x_type=DType.FLOAT32, element=element,
-        y_pitch=k, y_type=element, pool=pool, slope=0.1, x_scale=float(step),
+        y_pitch=k, y_type=element, pool=pool, slope=0.1, prelu=prelu, x_scale=float(step),
     )  # fmt: skip
-    given = [cupy.asarray(array) for array in (image, pack_stem(shape, weights), scale, bias)]
+    given = [cupy.asarray(array) for array in (image, pack_stem(shape, weights), scale, offsets)]
     found = cupy.full(expected.shape, 77, stored(element))
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()

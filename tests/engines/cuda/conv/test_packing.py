@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytrtplugins.engines.cuda.conv import handwritten
+from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
 from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, swizzled
+from pytrtplugins.engines.cuda.conv.problem import ConvProblem, Operands, Scratch
 from pytrtplugins.engines.cuda.conv.tactics import Tactic, simt_tactics
+from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.engines.cuda.operators import OPS
 from pytrtplugins.layers import Reorg
 from tests.engines.cuda.conv.shapes import (
     GROUPED,
     HALF,
+    INT8,
     ODD,
     SINGLES,
     convolution,
@@ -194,3 +201,27 @@ def test_numbers_of_filters_are_padded_to_tiles():
     padded = pack_filters(np.arange(40, dtype=np.float32), tactic, shape, 1.0)
     np.testing.assert_array_equal(padded, [*range(40), *[0] * 24])
     np.testing.assert_array_equal(pack_filters(None, tactic, shape, 0.5), [0.5] * 64)
+
+
+def test_slopes_stand_behind_the_biases_of_all_tiles():
+    bias, slopes, weights = (np.arange(40, dtype=np.float32) + 100 * index for index in (1, 2, 3))
+    ones = np.ones((40, 32, 1, 1), np.float32) * weights[:, None, None, None]
+    x, y = channels_last((1, 32, 8, 8), HALF), channels_last((1, 40, 8, 8), INT8)
+    problem = ConvProblem(x=x, y=y, kernel=(1, 1), activation="prelu")
+    operands = Operands(load=lambda: ones, bias=bias, slopes=slopes, y_scale=0.5)
+    provider = HandwrittenProvider(SimpleNamespace(capability=90, upload=lambda array: array), "mma")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(handwritten, "ConvKernel", lambda *_: None)
+        tactic = next(name for name in provider.tactics(problem) if "n32" in name)
+        provider.prepare(problem, tactic, operands, Scratch())
+    room = [0] * 24
+    np.testing.assert_array_equal(operands.packed["bias / y_scale 64"], [*(bias * 2), *room, *slopes, *room])
+
+
+@pytest.mark.parametrize("slopes", [None, np.zeros(39, np.float32)])
+def test_slopes_that_a_file_lacks_are_an_error(slopes):
+    x, y = channels_last((1, 32, 8, 8), HALF), channels_last((1, 40, 8, 8), HALF)
+    operands = Operands(load=lambda: np.zeros(0), bias=np.zeros(40, np.float32), slopes=slopes)
+    with pytest.raises(ValueError, match="slope for each filter"):
+        operands.slopes_of(ConvProblem(x=x, y=y, kernel=(1, 1), activation="prelu"))
+    assert operands.slopes_of(ConvProblem(x=x, y=y, kernel=(1, 1))) == []

@@ -34,6 +34,7 @@ from tests.engines.cuda.conv.shapes import (
     between,
     grouped,
     square,
+    tactics_of,
 )
 
 
@@ -97,13 +98,36 @@ def test_bounds_make_another_problem():
     assert key("leaky", 0.1, 0.0) == key("leaky", 0.1, 1.0)
 
 
-@pytest.mark.parametrize("activation", ["logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "hard_sigmoid", "clip"])
+@pytest.mark.parametrize(
+    "activation", ["logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "hard_sigmoid", "clip", "prelu"]
+)
 def test_activations_that_are_no_slopes_are_compiled_into_a_kernel(activation):
     sloped, other = (ConvShape.of(problem(activation=name)) for name in ("leaky", activation))
     assert hopper_tactics(other) == hopper_tactics(sloped)
     tactic = hopper_tactics(other)[0]
     assert (tactic.definitions(sloped)["GATE"], tactic.definitions(other)["GATE"]) == (0, other.gate)
     assert other.gate > 0
+
+
+def test_slopes_of_filters_are_compiled_in_before_a_residual_or_behind_it():
+    residual = channels_last((2, 64, 16, 16), HALF)
+    plain = ConvShape.of(problem())
+    before = ConvShape.of(problem(activation="prelu", residual=residual, residual_activation="leaky"))
+    behind = ConvShape.of(problem(residual=residual, residual_activation="prelu"))
+    gates = [(shape.gate, shape.residual_gate, shape.has_slopes) for shape in (plain, before, behind)]
+    assert gates == [(0, 0, False), (8, 0, True), (0, 8, True)]
+    assert (plain.filter_bytes, behind.filter_bytes) == (8, 12)
+    assert hopper_tactics(behind)[0].definitions(behind)["RESIDUAL_GATE"] == 8
+
+
+@pytest.mark.parametrize("family", ["hopper", "mma", "simt"])
+def test_slopes_have_room_in_shared_memory_beside_the_largest_rings(family):
+    kind = SINGLE if family == "simt" else INT8
+    shape = square(1, 64, 512, 512, 3, kind, gate=8)
+    tactics = tactics_of(family, shape, 1000)
+    assert tactics
+    room = SHARED_BYTES[90] * 1024
+    assert all(each.shared_bytes + 12 * each.tile_n + 16 * each.stages <= room for each in tactics)
 
 
 @pytest.mark.parametrize(
