@@ -54,6 +54,7 @@ PURPOSES = {
     "otel": "pytrt serve --trace-endpoint",
     "grpc": "pytrt serve --grpc-port",
     "evaluate": "average precision",
+    "pipeline": "pipelines, their export for Argo Workflows",
     "native": "building plugins in C++",
     "samples": "the samples' images",
     "torch": "exporting from PyTorch",

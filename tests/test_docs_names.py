@@ -39,10 +39,10 @@ OF_USERS = {
     "docs/index.md": {"pytrt.toml"},
     "docs/models.md": {"models/NAME/3.json", "models/NAME/history.json", "pytrt.toml"},
     "docs/mxnet.md": {"model-symbol.json"},
+    "docs/pipeline_argo.md": {".pytrt/pipelines/NAME/runs/ID.json"},
     "docs/security.md": {"pytrt.toml"},
     "docs/serving_config.md": {"pytrt.toml"},
     "docs/shell.md": {"pytrt.toml"},
-    "docs/shards.md": {"KEY.json", "classes.txt", "labels/NAME.txt", "shards.json"},
     "docs/testing.md": {"pytrt.toml"},
     "samples/models/README.md": {"voc12_trainval.txt"},
 }

@@ -45,6 +45,8 @@ def command() -> Any:
         imports,
         models,
         pipeline,
+        pipeline_export,
+        pipeline_report,
         precision,
         profile,
         repair,

@@ -29,11 +29,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.add_argument("gate")
         parser.add_argument("files", nargs="+", type=Path)
         parser.add_argument("--output", type=Path, required=True)
+        parser.add_argument(
+            "--passes", type=Path, help="where to write true or false; then a gate that stops ends with 0"
+        )
         given = parser.parse_args(arguments)
-        sys.exit(_main(given.gate, given.files, given.output))
+        passes = _main(given.gate, given.files, given.output)
+        if given.passes is not None:
+            write_atomic(given.passes, b"true" if passes else b"false")
+        sys.exit(0 if passes or given.passes is not None else 1)
 
 
-def _main(gate: str, files: Sequence[Path], output: Path) -> int:
+def _main(gate: str, files: Sequence[Path], output: Path) -> bool:
     figures = {}
     for path in files:
         if path.stem in figures:
@@ -49,7 +55,7 @@ def _main(gate: str, files: Sequence[Path], output: Path) -> int:
         write_atomic(output, json.dumps(asdict(verdict), indent=1).encode())
     else:
         print(f"The gate stops the pipeline: {gate}")
-    return 0 if verdict.passes else 1
+    return verdict.passes
 
 
 if __name__ == "__main__":

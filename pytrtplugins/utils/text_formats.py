@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -27,6 +27,7 @@ __all__ = [
     "read_json",
     "read_yaml",
     "shorten",
+    "yaml_text",
 ]
 
 MAX_BYTES = 16 << 20
@@ -136,6 +137,17 @@ def _composed(data: str | bytes, path: str | Path, error: Failure, made: Callabl
         ValueError,
     ) as problem:  # such as characters that do not exist
         raise error(f"{path}: not usable YAML: {' '.join(str(problem).split())[:200]}", path=path) from problem
+
+
+def yaml_text(*documents: Mapping[str, Any], about: str, width: int = 140) -> str:
+    """Documents of YAML, below a comment; texts with spaces are broken at a width, which YAML takes for a space.
+
+    Raises:
+        MissingExtraError: PyYAML is missing.
+    """
+    yaml = require("yaml", extra="onnx", package="pyyaml", feature="YAML files")
+    head = "".join(f"# {line}".rstrip() + "\n" for line in about.splitlines())
+    return head + "---\n".join(yaml.safe_dump(each, sort_keys=False, width=width) for each in documents)
 
 
 def shorten(value: object, max_characters: int = 80) -> str:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 from ...errors import UsageError
-from ...utils.optional import require
 from ...version import __version__
 from ..batching.replica import names_code
 from ..model.spec import ModelSpec
 from .deployment import Deployment
 
-__all__ = ["KEYS_FOLDER", "OPTIONS_OF_LIMITS", "READY", "USER", "Files", "command", "image_files", "yaml_text"]
+__all__ = ["KEYS_FOLDER", "OPTIONS_OF_LIMITS", "READY", "USER", "Files", "command", "image_files"]
 
 Files: TypeAlias = dict[str, "str | Path | Callable[[Path], object]"]
 """Paths within the exported folder: each with its text, a file to copy, or what writes it."""
@@ -50,13 +49,6 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 CMD ["python", "-c", {health}]
 CMD {command}
 """
-
-
-def yaml_text(*documents: Mapping[str, Any], about: str) -> str:
-    """Documents of YAML, below a comment."""
-    yaml = require("yaml", extra="serve", package="pyyaml", feature="pytrt serve-export")
-    head = "".join(f"# {line}\n" for line in about.splitlines())
-    return head + "---\n".join(yaml.safe_dump(each, sort_keys=False, width=140) for each in documents)
 
 
 def image_files(deployment: Deployment) -> Files:

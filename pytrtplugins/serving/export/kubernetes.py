@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .content import KEYS_FOLDER, READY, USER, Files, command, image_files, yaml_text
+from ...utils.text_formats import yaml_text
+from .content import KEYS_FOLDER, READY, USER, Files, command, image_files
 from .deployment import Deployment
 
 __all__ = ["container", "files", "labels", "metadata", "volumes"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict
 
+from ...utils.text_formats import yaml_text
 from ..ray import INGRESS
 from ..ray.run import absolute
-from .content import Files, yaml_text
+from .content import Files
 from .deployment import Deployment
 
 __all__ = ["files"]

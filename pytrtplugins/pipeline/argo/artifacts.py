@@ -1,0 +1,140 @@
+"""Files of a pipeline as Argo's artifacts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Any
+
+from ..pipeline import Pipeline
+from ..step import Step, is_inside
+from .resource import make
+from .target import ArgoTarget
+
+__all__ = ["Artifacts"]
+
+_SHOWN = {".json", ".yaml", ".txt", ".md", ".html", ".csv", ".png", ".svg"}
+"""Suffixes of files that Argo's page shows, if they are not in an archive."""
+
+
+class Artifacts:
+    """The names and places of a pipeline's files.
+
+    Args:
+        pipeline: Whose files they are.
+        target: Where they are kept.
+    """
+
+    def __init__(self, pipeline: Pipeline, target: ArgoTarget) -> None:
+        self._pipeline, self._target = pipeline, target
+        steps = [*pipeline.steps, *([pipeline.on_exit] if pipeline.on_exit else [])]
+        self._names = _named(path for step in steps for path in (*step.outputs, *step.inputs))
+        paths = dict.fromkeys(path for step in steps for path in step.inputs)
+        self.given = tuple(path for path in paths if not pipeline.maker(path) and not self._is_in_image(path))
+        """The user's files and folders, which are in the bucket before a run."""
+
+    def arguments(self) -> list[Any]:
+        """The user's files, as a workflow's arguments."""
+        return [self._stored(path, self.given_key(path)) for path in self.given]
+
+    def parameters(self) -> list[Any]:
+        """The same as inputs of the template that has the steps."""
+        return [make("Artifact", name=self._names[path]) for path in self.given]
+
+    def given_key(self, path: str) -> str:
+        """Where in the bucket a user's file is."""
+        return f"{self._prefix}/inputs/{path.strip('/')}"
+
+    def sources(self, step: Step) -> list[Any]:
+        """What a task gives to a step's template: outputs of other steps, and the user's files."""
+        found: dict[str, str] = {}
+        for path in step.inputs:
+            if maker := self._pipeline.maker(path):
+                path = next(each for each in maker.outputs if is_inside(path, each))
+                found[path] = f"{{{{tasks.{maker.name}.outputs.artifacts.{self._names[path]}}}}}"
+            elif path in self.given:
+                found[path] = f"{{{{inputs.artifacts.{self._names[path]}}}}}"
+        return [make("Artifact", name=self._names[path], from_=source) for path, source in found.items()]
+
+    def inputs(self, step: Step) -> list[Any]:
+        """A step's inputs: each artifact with its path in the container."""
+        paths = dict.fromkeys(
+            next((each for each in maker.outputs if is_inside(path, each)), path)
+            if (maker := self._pipeline.maker(path))
+            else path
+            for path in step.inputs
+        )
+        return [
+            make("Artifact", name=self._names[path], path=self.place(path))
+            for path in paths
+            if path in self.given or self._pipeline.maker(path)
+        ]
+
+    def outputs(self, step: Step) -> list[Any]:
+        """A step's outputs; of a gate, which writes one only where it holds, they may be missing."""
+        return [self._output(path, optional=bool(step.gate)) for path in step.outputs]
+
+    def place(self, path: str) -> str:
+        """A path in the container."""
+        return str(PurePosixPath(self._target.folder) / path)
+
+    @property
+    def _prefix(self) -> str:
+        return self._target.prefix or self._pipeline.name
+
+    def _is_in_image(self, path: str) -> bool:
+        return path.endswith(".py") or any(is_inside(path, each) for each in self._target.in_image)
+
+    def _output(self, path: str, optional: bool) -> Any:
+        shown = PurePosixPath(path).suffix in _SHOWN
+        archive = (
+            make("ArchiveStrategy", none=make("NoneStrategy"))
+            if shown
+            else make(
+                "ArchiveStrategy", tar=make("TarStrategy", compression_level=0)
+            )  # photos and weights do not shrink
+        )
+        name = f"{self._names[path]}{PurePosixPath(path).suffix if shown else '.tgz'}"
+        key = f"{self._prefix}/runs/{{{{workflow.name}}}}/{{{{pod.name}}}}/{name}" if self._target.bucket else ""
+        return self._stored(path, key, path=self.place(path), archive=archive, optional=optional or None)
+
+    def _stored(self, file: str, key: str, **facts: Any) -> Any:
+        """An artifact at a key of the store; without one, where the cluster's repository puts it."""
+        store = {self._target.store: self._location(key)} if key else {}
+        return make("Artifact", name=self._names[file], **facts, **store)
+
+    def _location(self, key: str) -> Any:
+        target = self._target
+        bucket = target.bucket or None
+        if target.store == "gcs":
+            account = self._credential("serviceAccountKey")
+            return make("GCSArtifact", bucket=bucket, key=key, service_account_key_secret=account)
+        keys = {
+            "access_key_secret": self._credential("accessKey"),
+            "secret_key_secret": self._credential("secretKey"),
+            "use_sdk_creds": True if bucket and not target.store_secret else None,
+        }
+        if target.store == "oss":
+            return make("OSSArtifact", bucket=bucket, endpoint=target.endpoint or None, key=key, **keys)
+        endpoint = (target.endpoint or "s3.amazonaws.com") if bucket else None
+        return make("S3Artifact", bucket=bucket, endpoint=endpoint, insecure=target.insecure or None, key=key, **keys)
+
+    def _credential(self, key: str) -> Any:
+        return make("SecretKeySelector", name=self._target.store_secret, key=key) if self._target.store_secret else None
+
+
+def _named(paths: Iterable[str]) -> dict[str, str]:
+    """A name for each path, which Argo takes: letters, digits and dashes; no two have the same."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for path in paths:
+        if path not in names:
+            base = name = re.sub(r"[^A-Za-z0-9]+", "-", path).strip("-") or "file"
+            number = 1
+            while name in taken:
+                number += 1
+                name = f"{base}-{number}"
+            taken.add(name)
+            names[path] = name
+    return names

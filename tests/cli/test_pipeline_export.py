@@ -1,0 +1,113 @@
+"""The commands ``pytrt pipeline export`` and ``pytrt pipeline report``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytrtplugins.pipeline.record import RunRecord, StepRecord
+
+yaml = pytest.importorskip("yaml")
+pytest.importorskip("onnx")
+pytest.importorskip("typer")
+
+from pytrtplugins.cli import main  # noqa: E402
+
+PIPELINE = """
+name: demo
+parameters: {words: hello, size: smoke, limit: 60}
+steps:
+  say: {command: "echo ${words}", stdout: said.txt, time_limit: "${limit}"}
+"""
+IDS = ["20261121T100000.000Z-00000a", "20261122T100000.000Z-00000b", "20261122T110000.000Z-00000c"]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+
+    def run(*words):
+        with pytest.raises(SystemExit) as caught:
+            main(["pipeline", *words])
+        return caught.value.code, capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def records(tmp_path):
+    for number, (name, pipeline) in enumerate(zip(IDS, ("demo", "demo", "other"), strict=True)):
+        step = StepRecord("say", figures={"letters": float(number)})
+        RunRecord(name, pipeline, "done", 1e9 + number, 1e9 + number + 1, (step,)).save(
+            tmp_path / ".pytrt/pipelines" / pipeline
+        )
+
+
+def test_a_pipeline_becomes_a_file(run, tmp_path):
+    pytest.importorskip("hera.workflows.models", reason='pip install "pytrtplugins[pipeline]"')
+    words = ("--image", "r.example.com/a:1", "--set", "words=bye", "--kind", "template", "--service-account", "runner")
+    code, said = run("export", "argo", "pipeline.yaml", "-o", "w.yaml", *words, "--json")
+    assert code == 0, said.err
+    assert json.loads(said.out)["result"] == {
+        "file": "w.yaml",
+        "kind": "template",
+        "steps": 1,
+        "parameters": {"words": "bye"},
+        "fixed": ["size", "limit"],
+    }
+    found = yaml.safe_load((tmp_path / "w.yaml").read_text())
+    assert (found["kind"], found["spec"]["serviceAccountName"]) == ("WorkflowTemplate", "runner")
+    assert found["spec"]["arguments"]["parameters"] == [{"name": "words", "value": "bye"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("argo", "pipeline.yaml", "--image", "a:1"), "--output is missing"),
+        (("argo", "pipeline.yaml", "-o", "w.yaml"), "--image is missing"),
+        (("argo", "pipeline.yaml", "-o", "w.json", "--image", "a:1"), "unknown suffix '.json'"),
+        (("argo", "pipeline.yaml", "-o", "w.yaml", "--image", "a b"), "image: 'a b'"),
+        (("argo", "pipeline.yaml", "-o", "w.yaml", "--image", "a:1", "--set", "colour=red"), "no such parameter"),
+        (("kubeflow", "pipeline.yaml", "-o", "w.yaml", "--image", "a:1"), "kubeflow"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_said_and_nothing_is_written(run, tmp_path, words, said):
+    code, printed = run("export", *words)
+    assert code == 2
+    assert said in " ".join(printed.err.split())
+    assert not list(tmp_path.glob("w.*"))
+
+
+def test_the_last_run_is_reported(run, records, tmp_path):
+    code, said = run("report")
+    assert (code, said.out) == (0, f"report.html: run {IDS[2]} of other, done\n")
+    assert IDS[2] in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("words", [("--pipeline", "demo"), (IDS[1],), ("20261122T10",)])
+def test_a_run_is_found_by_its_pipeline_or_the_beginning_of_its_id(run, records, tmp_path, words):
+    code, said = run("report", *words, "-o", "r.html", "--json")
+    assert (code, json.loads(said.out)["result"]["run"]) == (0, IDS[1])
+    assert f"beside run {IDS[0]}" in (tmp_path / "r.html").read_text()
+
+
+def test_a_run_is_compared_with_the_one_that_is_named(run, records, tmp_path):
+    code, _ = run("report", "20261121", "--against", "20261122T10")
+    assert code == 0
+    assert f"beside run {IDS[1]}" in (tmp_path / "report.html").read_text()
+
+
+def test_a_run_that_is_not_there_is_said_with_the_last_ones(run, records, tmp_path):
+    code, said = run("report", "2025")
+    assert code == 2
+    assert f"has no run '2025'. The last ones: {', '.join(IDS)}." in " ".join(said.err.split())
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_without_runs_the_next_command_is_said(run):
+    code, said = run("report", "--pipeline", "demo")
+    assert code == 2
+    assert "has no run of pipeline 'demo'" in said.err
+    assert "Do: pytrt pipeline run pipeline.yaml" in said.err
