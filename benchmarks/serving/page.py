@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from math import isnan
@@ -17,10 +18,10 @@ PAGE = "serving_benchmarks.md"
 _PACKAGES = ("pytrtplugins", "uvicorn", "uvloop", "httptools", "openvino", "numpy")
 
 
-def about(command: str, note: str) -> dict[str, Any]:
+def about(command: str, note: str, packages: Sequence[str] = _PACKAGES) -> dict[str, Any]:
     """What a record says beside its rows."""
     versions = {}
-    for name in _PACKAGES:
+    for name in packages:
         try:
             versions[name] = version(name)
         except PackageNotFoundError:

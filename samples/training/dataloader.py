@@ -62,7 +62,7 @@ class _Steps(Dataset):
         slot, error = Slot(count, photos.side, self._most), None
         try:
             begin = time.perf_counter()
-            records = [photos.read(step, row) for row in range(count)]
+            records = [photos.data.read(number) for number in photos.numbers(step)]
             between = time.perf_counter()
             for row, record in enumerate(records):
                 good, pixels = photos.decode(step, row, record)

@@ -12,13 +12,16 @@ from torch.nn import functional
 
 from pytrtplugins.errors import MissingExtraError, UsageError
 from pytrtplugins.utils.optional import require
+from pytrtplugins.vision.jpeg import read_header
 
 from .batch import GREY
 from .clock import Clock
 from .photos import Photos, fitted_size
 from .staging import Copies, Slot
 
-__all__ = ["DECODERS", "GpuDecoder", "GpuDecoding"]
+__all__ = ["DECODERS", "GpuDecoder", "GpuDecoding", "shrink"]
+
+_MOST_PIXELS = 1 << 26  # of a photo that is decoded on the GPU
 
 
 class GpuDecoder(Protocol):
@@ -113,7 +116,7 @@ class GpuDecoding:
         """
         side, device = self._photos.side, self._copies.device
         with self._clock.stage("decode", len(records)), self._copies.stream():
-            images = self._decoder.decode([record.image for record in records])
+            images = self._decode([record.image for record in records])
             pixels = torch.full((len(records), side, side, 3), GREY, dtype=torch.uint8, device=device)
             for row, (record, image) in enumerate(zip(records, images, strict=True)):
                 if image is None:
@@ -126,6 +129,17 @@ class GpuDecoding:
             if device.type == "cuda":  # the images are freed outside of this stream's order
                 torch.cuda.current_stream(device).synchronize()
         return pixels
+
+    def _decode(self, files: Sequence[bytes]) -> list[Tensor | None]:
+        """What the decoder makes of usual JPEG files of usual size; None for all others."""
+        headers = [read_header(file) for file in files]
+        usual = [
+            i for i, header in enumerate(headers) if header is not None and header.width * header.height <= _MOST_PIXELS
+        ]
+        images: list[Tensor | None] = [None] * len(files)
+        for i, image in zip(usual, self._decoder.decode([files[i] for i in usual]) if usual else (), strict=True):
+            images[i] = image
+        return images
 
 
 def shrink(image: Tensor, side: int) -> Tensor:

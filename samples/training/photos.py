@@ -84,9 +84,9 @@ class Photos:
         self.skipped: dict[int, str] = {}
         """Photos that did not decode: their numbers, and why."""
 
-    def read(self, step: int, row: int) -> Any:
-        """The record of a row, which is not decoded."""
-        return self.data.read(self.sampler.after(step, row, 0))
+    def numbers(self, step: int) -> list[int]:
+        """The numbers of a step's photos, row by row."""
+        return self.sampler.indices(step).tolist()
 
     def decode(self, step: int, row: int, record: Any) -> tuple[Any, Pixels]:
         """The pixels of a row; with ``skip_bad`` of the first photo from there on that decodes, and its record.

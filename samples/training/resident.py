@@ -80,10 +80,12 @@ class Resident(Loader):
             return self.photos.first_good(record, lambda tries: (number + tries) % len(self.photos.data))
 
     def _take(self, step: int) -> Batch:
-        rows = [self._good(step, row) for row in range(self.photos.sampler.share)]
+        rows = self.photos.numbers(step)
+        if self.photos.skipped:
+            rows = [self._good(step, row) for row in range(len(rows))]
         with self.clock.stage("staging", len(rows)):
             index, found = torch.tensor(rows).to(self.device), self._all
-            pixels = found.pixels.permute(0, 2, 3, 1)[index].permute(0, 3, 1, 2)
+            pixels = found.pixels.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
             rest = (tensor[index] for tensor in (found.size, found.boxes, found.valid))
             return Batch(step, pixels, *rest, tuple(found.keys[row] for row in rows))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,7 @@ class _Part:
     step: int
     slot: Slot
     rows: range
+    numbers: list[int]
     records: list[Any] = field(default_factory=list)
     error: Exception | None = None
 
@@ -62,7 +64,7 @@ class Stream(Loader):
         side = 0 if on_gpu else photos.side
         pinned = device.type == "cuda"
         self._ring = Ring([Slot(share, side, options.boxes, pinned=pinned) for _ in range(options.ahead)])
-        self._begun = threading.Event()
+        self._begun, self._executors = threading.Event(), list[ThreadPoolExecutor]()
         self._pipeline = self._build(options)
         self._pipeline.start()
         threading.Thread(target=self._close_with_main, name="training-loader-watch", daemon=True).start()
@@ -70,21 +72,22 @@ class Stream(Loader):
     def _build(self, options: Options) -> Any:
         spdl = require("spdl.pipeline", extra="train", package="spdl-core", feature="this loader")
         builder = spdl.PipelineBuilder().add_source(self._parts(range(self.step, self.stop)))
-        self.clock.declare("read", options.readers)
-        builder.pipe(self._guarded(self._read), concurrency=options.readers, output_order="input", name="read")
-        threads = options.readers + 2
+        self._add_stage(builder, "read", options.readers, self._guarded(self._read))
         if self._decoding is None:
-            count = options.decoding_threads
-            self.clock.declare("decode", count)
-            builder.pipe(self._guarded(self._decode), concurrency=count, output_order="input", name="decode")
-            threads += count
+            self._add_stage(builder, "decode", options.decoding_threads, self._guarded(self._decode))
         else:
             self.clock.declare("decode")
-        self.clock.declare("staging")
         builder.aggregate(-(-self.photos.sampler.share // self._part))
-        builder.pipe(self._stage, concurrency=1, name="staging")
+        self._add_stage(builder, "staging", 1, self._stage)
         builder.add_sink(options.ahead)
-        return builder.build(num_threads=threads, use_thread_output_queue=True, task_hook_factory=lambda _: [])
+        return builder.build(num_threads=1, use_thread_output_queue=True, task_hook_factory=lambda _: [])
+
+    def _add_stage(self, builder: Any, name: str, threads: int, work: Callable[[Any], Any]) -> None:
+        """A stage with threads of its own: SPDL alone would run some more at a time than it is told."""
+        self.clock.declare(name, threads)
+        executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._executors.append(executor)
+        builder.pipe(work, concurrency=threads, executor=executor, output_order="input", name=name)
 
     def _parts(self, steps: range) -> Iterator[_Part]:
         self._begun.set()
@@ -92,8 +95,10 @@ class Stream(Loader):
             slot = self._ring.take()
             if slot is None:
                 return
-            for begin in range(0, self.photos.sampler.share, self._part):
-                yield _Part(step, slot, range(begin, min(begin + self._part, self.photos.sampler.share)))
+            numbers = self.photos.numbers(step)
+            for begin in range(0, len(numbers), self._part):
+                some = numbers[begin : begin + self._part]
+                yield _Part(step, slot, range(begin, begin + len(some)), some)
 
     def _guarded(self, work: Callable[[_Part], None]) -> Callable[[_Part], _Part]:
         def run(part: _Part) -> _Part:
@@ -108,7 +113,7 @@ class Stream(Loader):
 
     def _read(self, part: _Part) -> None:
         with self.clock.stage("read", len(part.rows)):
-            part.records = [self.photos.read(part.step, row) for row in part.rows]
+            part.records = [self.photos.data.read(number) for number in part.numbers]
 
     def _decode(self, part: _Part) -> None:
         with self.clock.stage("decode", len(part.rows)):
@@ -150,6 +155,8 @@ class Stream(Loader):
         if first:
             self._begun.wait(1)  # stages that never began would warn of it
             self._pipeline.stop()
+            for executor in self._executors:
+                executor.shutdown(cancel_futures=True)
 
     def _close_with_main(self) -> None:
         """Python waits for threads at its end, so they have to end by themselves where nobody closed the loader."""

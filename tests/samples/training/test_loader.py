@@ -41,10 +41,15 @@ LIMIT = 60  # seconds until a test that waits for a thread fails
 
 
 class HostDecoder:
-    """In the place of a GPU's decoder: the photos in full size, and None for what is no JPEG."""
+    """In the place of a GPU's decoder: the photos in full size; None for one in three, which it cannot decode."""
+
+    def __init__(self) -> None:
+        self.seen = 0
 
     def decode(self, files):
-        return [torch.tensor(decode(file, "", 10_000)) if file[:2] == b"\xff\xd8" else None for file in files]
+        assert all(file[:2] == b"\xff\xd8" for file in files), "only JPEG files go to the GPU"
+        self.seen += len(files)
+        return [torch.tensor(decode(file, "", 10_000)) if i % 3 else None for i, file in enumerate(files)]
 
 
 KINDS = {
@@ -209,6 +214,31 @@ def test_decoding_threads_work_at_once_and_keep_the_order(monkeypatch: pytest.Mo
     monkeypatch.setattr(photos, "decode", decode_backwards)
     with make("spdl-cpu", data, stop=2, options=Options(decoders=4)) as loader:
         assert loader.next().keys == tuple(f"photo{number}" for number in order)
+
+
+def test_no_stage_has_more_threads_than_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two photos stay in the decoder for a while, in which a third must not come."""
+    lock, third, inside, first = threading.Lock(), threading.Event(), [0], [2]
+
+    def decode_counted(image: bytes, key: str, side: int):
+        with lock:
+            inside[0] += 1
+            if inside[0] > 2:
+                third.set()
+            first[0] -= 1
+            wait = first[0] >= 0
+        if wait:
+            third.wait(0.2)
+        found = decode(image, key, side)
+        with lock:
+            inside[0] -= 1
+        return found
+
+    monkeypatch.setattr(photos, "decode", decode_counted)
+    with make("spdl-cpu", PhotoSet(20), batch=20, options=Options(decoders=2)) as loader:
+        for _ in loader:
+            pass
+    assert not third.is_set()
 
 
 def test_a_slow_step_bounds_what_is_read_ahead() -> None:

@@ -1,0 +1,98 @@
+"""What the programs of this folder share: their common options, their record, and its section of docs/training.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytrtplugins.utils.figures import MUTED, drawing, save
+from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.numbers import Real
+
+from .. import report
+from ..serving import page as serving
+
+ROOT = Path(__file__).parents[2]
+PAGE = "training.md"
+_PACKAGES = ("pytrtplugins", "torch", "torchvision", "spdl-core", "nvidia-nvimgcodec-cu13", "simplejpeg", "numpy")
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A row of a chart: its name, its figure, what stands beside it, and whether it is this project's own."""
+
+    name: str
+    value: float
+    text: str
+    own: bool
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The options that each of the programs has."""
+    add = parser.add_argument
+    add("--device", default="", help="such as cuda or cpu (default: cuda, where there is one)")
+    add("--seconds", type=Real(0.01, 3600), default=10.0, help="that each figure is measured (default: %(default)s)")
+    add("--until", type=Real(0, 1_000_000), default=1_000_000, help="begin no row after so many seconds")
+    add("-k", default="", metavar="WORDS", help="only rows whose name has this")
+    add("--name", default="this-machine", help="heading on the page (default: %(default)s)")
+    add("--note", default="", metavar="TEXT", help="a sentence for the page, such as what else ran on the machine")
+    add("--docs", type=Path, default=ROOT / "docs", help=f"folder of {PAGE} (default: %(default)s)")
+    add("--json", type=Path, metavar="FILE", help="keep the record in this file, after each row")
+    add("--record", type=Path, metavar="FILE", help="measure nothing: write the page of such a file")
+
+
+def about(subject: str, device: Any, note: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """What a record says beside its rows."""
+    import torch
+
+    record = serving.about(" ".join(["python -m benchmarks.training", subject, *arguments]), note, _PACKAGES)
+    if device.type == "cuda":
+        record["processor"] = f"{torch.cuda.get_device_name(device)}, {record['processor']}"
+    return {**record, "subject": subject, "rows": []}
+
+
+def keep(given: argparse.Namespace, record: dict[str, Any], row: dict[str, Any]) -> None:
+    """Add a row to the record, and to its file."""
+    record["rows"].append(row)
+    if given.json:
+        write_atomic(given.json, json.dumps(record, indent=1).encode())
+
+
+def write(
+    given: argparse.Namespace, record: dict[str, Any], table: Callable[[Rows], str], bars: list[Bar], unit: str
+) -> int:
+    """Put the table and the chart of a record between the markers of its section; the exit status."""
+    if not record["rows"]:
+        print("no row was finished, so nothing is written", file=sys.stderr)
+        return 1
+    name = f"{record['subject']}-{given.name}"
+    parts = [serving.machine(record), table(record["rows"])]
+    if len(bars) > 1:
+        images = report.image_paths(given.docs, f"training-{name}")
+        chart(f"{record['subject']}; {record['processor']}", bars, unit, *images)
+        parts.append(report.image_link(f"{record['subject']}, {unit}", images[0]))
+    page = given.docs / PAGE
+    report.put_section(page, name, "\n\n".join(parts))
+    print(f"written: {page}")
+    return 0
+
+
+def chart(title: str, bars: Sequence[Bar], unit: str, *paths: Path) -> None:
+    """The figures as dots on a logarithmic axis."""
+    found = sorted(bars, key=lambda bar: bar.value)
+    with drawing(9, 0.32 * len(found) + 1.3) as figure:
+        axes = figure.subplots()
+        for place, bar in enumerate(found):
+            axes.plot(bar.value, place, "o", color="C0" if bar.own else MUTED, markersize=8)
+            axes.annotate(bar.text, (1.02, place), xycoords=("axes fraction", "data"), va="center", fontsize=8)
+        report.name_rows(axes, [bar.name for bar in found])
+        axes.set_xlabel(f"{unit}; logarithmic axis; blue: this project's")
+        figure.suptitle(title, fontsize=10)
+        save(figure, *paths)
