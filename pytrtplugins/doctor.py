@@ -53,6 +53,7 @@ PURPOSES = {
     "serve-ray": "pytrt serve --ray",
     "otel": "pytrt serve --trace-endpoint",
     "grpc": "pytrt serve --grpc-port",
+    "pipeline": "pytrt pipeline",
     "evaluate": "average precision",
     "pipeline": "pipelines, their export for Argo Workflows",
     "native": "building plugins in C++",

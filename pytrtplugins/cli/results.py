@@ -72,21 +72,23 @@ class Result(Generic[Found]):
     Attributes:
         found: A dataclass: its fields are the keys of ``result``.
         text: Prints the same for people.
-        ok: Whether what was checked holds; if not, the exit code is 1.
+        ok: Whether what was checked holds; if not, the exit code is not 0.
         problem: What does not hold, for those who want to see errors only.
+        code: The exit code where it does not hold.
     """
 
     found: Found
     text: Callable[[Found], object]
     ok: bool = True
     problem: str = ""
+    code: int = 1
 
 
 def show(result: Result[Any] | None, **_: object) -> None:
     """Print what a command gave back: the one place that does. Groups of commands call it (click's result callback).
 
     Raises:
-        typer.Exit: with code 1, where the result is not ok.
+        typer.Exit: with the result's code, where it is not ok.
     """
     if result is None:
         return
@@ -106,7 +108,7 @@ def show(result: Result[Any] | None, **_: object) -> None:
     if not result.ok:
         if out.quiet and out.command is None and result.problem:
             print(result.problem, file=sys.stderr)
-        raise typer.Exit(1)
+        raise typer.Exit(result.code)
 
 
 def option_name(parameter: Any) -> str:

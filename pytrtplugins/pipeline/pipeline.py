@@ -13,7 +13,8 @@ from ..errors import PipelineError, UsageError
 from ..utils.declared import nearest
 from ..utils.text_formats import shorten
 from ..utils.user_module import import_user_module
-from .reader import Problem, read_description
+from .description import Problem
+from .reader import read_description
 from .record import Scalar
 from .step import NAME, Step, is_inside
 

@@ -6,24 +6,22 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, cast
 
 from ..errors import PipelineError, UsageError
 from ..utils.declared import nearest
 from ..utils.placed_file import Names
 from ..utils.text_formats import shorten
 from ..utils.yaml_file import YamlFile
+from .description import Description, check_keys, is_scalar, read_mapping
 from .places import Scope, fill, fill_words, written
 from .record import Scalar
 from .step import Resources, Retry, Step
 from .units import read_bytes, read_cores, read_seconds
 
-__all__ = ["Description", "Problem", "read_description"]
-
-Problem: TypeAlias = tuple[Names, str]
-"""Where in a description something is wrong, and what."""
+__all__ = ["read_description"]
 
 _KEYS = ("name", "folder", "parameters", "schedule", "remote", "on_exit", "steps")
 _STEP_KEYS = ("command", "function", "gate", "inputs", "outputs", "metrics", "stdout", "parameters", "environment", "secrets",
@@ -31,74 +29,7 @@ _STEP_KEYS = ("command", "function", "gate", "inputs", "outputs", "metrics", "st
 _LISTS = ("inputs", "outputs", "metrics", "environment", "secrets")
 _TEXTS = ("function", "gate", "stdout")
 _BY = "by"
-_MOST_STEPS, _MOST_PROBLEMS = 1000, 100
-
-
-@dataclass
-class Description:
-    """What a file says, as far as it could be read.
-
-    Attributes:
-        file: The file.
-        name: Of the pipeline.
-        folder: What paths are relative to.
-        steps: In the order of the file, with those of a matrix one by one.
-        parameters: With the user's values.
-        schedule: Fields of cron.
-        on_exit: What runs at the end.
-        remote: Where results are shared.
-        problems: Everything that is wrong.
-        families: For steps of a matrix the name that they have in the file.
-    """
-
-    file: YamlFile
-    name: str = ""
-    folder: Path = Path()
-    steps: tuple[Step, ...] = ()
-    parameters: dict[str, Scalar] = field(default_factory=dict)
-    schedule: str | None = None
-    on_exit: Step | None = None
-    remote: str = ""
-    problems: dict[Problem, None] = field(default_factory=dict)
-    families: dict[str, str] = field(default_factory=dict)
-
-    def refuse(self, where: Names, what: str) -> None:
-        """Note what is wrong."""
-        self.problems[where, what.replace("\nDo: write ", " Write ")] = None
-
-    def error(self, more: Sequence[Problem]) -> PipelineError:
-        """All that is wrong, line by line of the file."""
-        found = [
-            *self.problems,
-            *((self._place(names), what) for names, what in more if not (names == ("steps",) and self.problems)),
-        ]
-        placed = sorted(
-            dict.fromkeys((self._line(names), names, what) for names, what in found), key=lambda each: each[0]
-        )
-        lines = [f"{self.file.path}, line {line}: {'.'.join(map(str, names))}: {what}" for line, names, what in placed]
-        shown = [
-            *lines[:_MOST_PROBLEMS],
-            *([f"and {len(lines) - _MOST_PROBLEMS} more"] if lines[_MOST_PROBLEMS:] else []),
-        ]
-        text = "\n".join([*shown, f"Do: pytrt pipeline check {self.file.path}"])
-        return PipelineError(
-            text,
-            path=self.file.path,
-            line=placed[0][0] or None,
-            problems=tuple((line, what) for line, _, what in placed),
-        )
-
-    def _place(self, names: Names) -> Names:
-        """Where the file has what is called so in the pipeline."""
-        return (
-            (names[0], self.families.get(str(names[1]), names[1]), *names[2:])
-            if names[:1] == ("steps",) and names[1:]
-            else names
-        )
-
-    def _line(self, names: Names) -> int:
-        """The line of a place, or of the nearest one around it that the file has."""
-        return next((line for end in range(len(names), 0, -1) if (line := self.file.line(names[:end]))), 1)
+_MOST_STEPS = 1000
 
 
 def read_description(path: Path, values: Mapping[str, str]) -> Description:
@@ -115,7 +46,7 @@ def read_description(path: Path, values: Mapping[str, str]) -> Description:
     """
     found = Description(YamlFile.read(path))
     data = found.file.data
-    _check_keys(found, (), data, _KEYS)
+    check_keys(found, (), data, _KEYS)
     for key in ("name", "folder", "schedule", "remote"):
         if key in data and not isinstance(data[key], str):
             found.refuse((key,), f"expected a text, found {shorten(data[key])}")
@@ -143,7 +74,7 @@ def read_description(path: Path, values: Mapping[str, str]) -> Description:
 
 
 def _parameters(found: Description, values: Mapping[str, str]) -> dict[str, Scalar]:
-    declared = _mapping(found, ("parameters",), found.file.data.get("parameters", {}))
+    declared = read_mapping(found, ("parameters",), found.file.data.get("parameters", {}))
     for name in values:
         if name not in declared:
             raise UsageError(
@@ -155,7 +86,7 @@ def _parameters(found: Description, values: Mapping[str, str]) -> dict[str, Scal
             found.refuse(("parameters",), f"{shorten(name)}: expected a name of letters, digits and _")
             continue
         chosen = _chosen(found, ("parameters", name), value, made)
-        if chosen is not None and not _is_scalar(chosen):
+        if chosen is not None and not is_scalar(chosen):
             found.refuse(("parameters", name), f"expected a text, a number or a truth value, found {shorten(chosen)}")
         elif chosen is not None:
             made[name] = _typed(name, values[name], chosen) if name in values else chosen
@@ -214,7 +145,7 @@ def _read_steps(found: Description, steps: Mapping[Any, Any]) -> None:
 def _wanted(found: Description, where: Names, raw: Mapping[str, Any]) -> bool:
     """Whether ``when`` keeps a step: each parameter has the value, or one of the values, that it names."""
     wanted = True
-    for name, values in _mapping(found, (*where, "when"), raw.get("when", {})).items():
+    for name, values in read_mapping(found, (*where, "when"), raw.get("when", {})).items():
         if name not in found.parameters:
             found.refuse(
                 (*where, "when"), f"there is no parameter {shorten(name)}.{nearest(str(name), found.parameters)}"
@@ -227,9 +158,9 @@ def _wanted(found: Description, where: Names, raw: Mapping[str, Any]) -> bool:
 def _grid(found: Description, where: Names, raw: Mapping[str, Any]) -> list[dict[str, Scalar]]:
     """The values of each step of a matrix; of a step without one, none."""
     axes = {}
-    for name, values in _mapping(found, (*where, "matrix"), raw.get("matrix", {})).items():
+    for name, values in read_mapping(found, (*where, "matrix"), raw.get("matrix", {})).items():
         values = _chosen(found, (*where, "matrix", name), values, found.parameters)
-        if not isinstance(values, list) or not values or not all(map(_is_scalar, values)):
+        if not isinstance(values, list) or not values or not all(map(is_scalar, values)):
             found.refuse((*where, "matrix", name), f"expected a list of values, found {shorten(values)}")
             return []
         axes[str(name)] = values
@@ -247,7 +178,7 @@ def _product(axes: Mapping[str, Sequence[Any]]) -> int:
 
 
 def _outputs(found: Description, family: str, raw: Mapping[str, Any], matrix: Mapping[str, Scalar]) -> Iterator[str]:
-    scope = {**found.parameters, **_own(raw), **matrix}
+    scope = {**found.parameters, **_own(found, ("steps", family), raw, {**found.parameters, **matrix}), **matrix}
     for key in ("outputs", "metrics", "stdout"):
         for number, text in enumerate([raw[key]] if key == "stdout" and key in raw else raw.get(key, ()) or ()):
             if isinstance(text, str):
@@ -257,9 +188,19 @@ def _outputs(found: Description, family: str, raw: Mapping[str, Any], matrix: Ma
                     found.refuse(("steps", family, key, number), str(error))
 
 
-def _own(raw: Mapping[str, Any]) -> dict[str, Scalar]:
-    own = raw.get("parameters")
-    return {str(name): value for name, value in own.items() if _is_scalar(value)} if isinstance(own, dict) else {}
+def _own(found: Description, where: Names, raw: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    """A step's own parameters; a text that is one place takes the value with its type."""
+    made: dict[str, Any] = {}
+    for name, value in read_mapping(found, (*where, "parameters"), raw.get("parameters", {})).items():
+        whole = re.fullmatch(r"\$\{(\w+)\}", value) if isinstance(value, str) else None
+        try:
+            if whole and whole[1] in scope:
+                made[str(name)] = scope[whole[1]]
+            else:
+                made[str(name)] = fill(value, scope) if isinstance(value, str) else value
+        except PipelineError as error:
+            found.refuse((*where, "parameters", name), str(error))
+    return made
 
 
 def _steps(found: Description, where: Names, family: str, raw: Any, scope: Scope) -> Iterator[Step]:
@@ -267,14 +208,14 @@ def _steps(found: Description, where: Names, family: str, raw: Any, scope: Scope
     if not isinstance(raw, dict):
         found.refuse(where, f"expected the keys of a step, found {shorten(raw)}")
         return
-    _check_keys(found, where, raw, _STEP_KEYS)
+    check_keys(found, where, raw, _STEP_KEYS)
     for matrix in _grid(found, where, raw):
+        own = _own(found, where, raw, {**(scope or found.parameters), **matrix})
+        values = {**(scope or found.parameters), **own, **matrix}
         try:
-            yield _StepReader(found, where, raw, {**(scope or found.parameters), **_own(raw), **matrix}).read(
-                family, matrix
-            )
+            yield _StepReader(found, where, raw, values, own).read(family, matrix)
         except PipelineError as error:
-            for key, what in error.facts.get("problems", ((), str(error))):  # type: ignore[attr-defined]
+            for key, what in cast("tuple[tuple[str, str], ...]", error.problems):
                 found.refuse((*where, key), what)
 
 
@@ -286,6 +227,7 @@ class _StepReader:
     where: Names
     raw: Mapping[str, Any]
     scope: dict[str, Scalar | tuple[str, ...]]
+    own: dict[str, Any]
 
     def read(self, family: str, matrix: dict[str, Scalar]) -> Step:
         lists = {key: tuple(self._words(key)) for key in _LISTS if key in self.raw}
@@ -303,7 +245,7 @@ class _StepReader:
             family=family,
             matrix=matrix,
             command=self._command(),
-            parameters=self._parameters(),
+            parameters=self.own,
             resources=self._resources(),
             retry=self._retry(),
             time_limit=self._read(("time_limit",), self.raw.get("time_limit"), read_seconds, None),
@@ -351,21 +293,11 @@ class _StepReader:
         except ValueError as error:
             self._refuse(("command",), f"{error}: quotes do not match")
             return ("?",)
-        if not isinstance(words, list) or not all(map(_is_scalar, words)):
+        if not isinstance(words, list) or not all(map(is_scalar, words)):
             self._refuse(("command",), f"expected a text, or a list of words, found {shorten(value)}")
             return ("?",)
         filled = [self._filled(("command",), written(word)) for word in words]
         return tuple(word for each in filled for word in each) or (("?",) if "command" in self.raw else ())
-
-    def _parameters(self) -> dict[str, Scalar]:
-        made = {}
-        for name, value in _mapping(self.found, (*self.where, "parameters"), self.raw.get("parameters", {})).items():
-            whole = re.fullmatch(r"\$\{(\w+)\}", value) if isinstance(value, str) else None
-            if whole and _is_scalar(self.found.parameters.get(whole[1])):
-                made[str(name)] = self.found.parameters[whole[1]]  # with its type
-            else:
-                made[str(name)] = self._text(("parameters", name), value) if isinstance(value, str) else value
-        return made
 
     def _resources(self) -> Resources:
         found = self._part("resources", ("cpu", "memory", "gpu"))
@@ -384,8 +316,8 @@ class _StepReader:
         return Retry(found.get("limit", 0), Retry.backoff if backoff is None else backoff)
 
     def _part(self, key: str, known: Sequence[str]) -> dict[str, Any]:
-        found = _mapping(self.found, (*self.where, key), self.raw.get(key, {}))
-        _check_keys(self.found, (*self.where, key), found, known)
+        found = read_mapping(self.found, (*self.where, key), self.raw.get(key, {}))
+        check_keys(self.found, (*self.where, key), found, known)
         return found
 
     def _read(self, keys: Names, value: Any, read: Any, default: Any) -> Any:
@@ -402,23 +334,3 @@ class _StepReader:
         if not isinstance(value, bool):
             self._refuse((key,), f"expected true or false, found {shorten(value)}")
         return value is True
-
-
-# --- values ------------------------------------------------------------------------------------------------------------
-
-
-def _check_keys(found: Description, where: Names, data: Mapping[Any, Any], known: Sequence[str]) -> None:
-    for key in data:
-        if key not in known:
-            found.refuse((*where, str(key)), f"is not known.{nearest(str(key), known)}")
-
-
-def _mapping(found: Description, where: Names, value: Any) -> dict[Any, Any]:
-    if isinstance(value, dict):
-        return value
-    found.refuse(where, f"expected keys and values, found {shorten(value)}")
-    return {}
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, str))

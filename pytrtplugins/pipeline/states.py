@@ -1,0 +1,55 @@
+"""How far the steps of a pipeline are, without running anything."""
+
+from __future__ import annotations
+
+from .dvc_store import DvcStore
+from .folder import PipelineFolder
+from .pipeline import Pipeline
+from .run import Opener, step_figures
+from .state import State, StepState
+from .store import Store
+
+__all__ = ["step_states"]
+
+
+def step_states(pipeline: Pipeline, *, store: Opener = DvcStore.opened) -> tuple[StepState, ...]:
+    """The state of each step, in the order in which they run.
+
+    Raises:
+        StepError: the pipeline runs at the moment.
+        MissingExtraError: DVC is missing.
+        OSError: the folder cannot be written.
+    """
+    folder = PipelineFolder.of(pipeline)
+    if not folder.path.is_dir():
+        return tuple(StepState(step.name, "never run") for step in pipeline.steps)
+    with folder.locked():
+        folder.write_plan(pipeline)
+        with store(pipeline, folder) as opened:
+            return _states(pipeline, folder, opened)
+
+
+def _states(pipeline: Pipeline, folder: PipelineFolder, store: Store) -> tuple[StepState, ...]:
+    found: dict[str, StepState] = {}
+    graph = pipeline.graph()
+    for step in pipeline.steps:
+        changes, attempt = store.changes(step), folder.attempt(step.name)
+        before = [name for name in graph[step.name] if found[name].state != "done"]
+        state: State
+        reason = ", ".join([*(changes or ()), *(f"step {name}" for name in before)]) if changes is not None else ""
+        if (changes is None or changes) and attempt is not None and attempt.state in ("failed", "waiting for approval"):
+            state, reason = ("failed" if attempt.state == "failed" else "waiting for approval"), attempt.message
+        elif changes is None:
+            state = "never run"
+        else:
+            state = "stale" if reason else "done"
+        found[step.name] = StepState(
+            step.name,
+            state,
+            reason,
+            seconds=attempt.end - attempt.begin if attempt and attempt.state == "done" else 0.0,
+            digest=store.digest(step),
+            figures=step_figures(step, folder) if state in ("done", "stale") else {},
+            log=str(folder.path / attempt.log) if attempt and attempt.log else "",
+        )
+    return tuple(found.values())
