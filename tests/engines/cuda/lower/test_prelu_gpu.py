@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,8 @@ KERNELS = {
     "libraries": ("handwritten-kernels",),
     "plain": ("handwritten-kernels", "cudnn-kernels", "cublaslt-kernels"),
 }
+TACTICS = 2
+"""Of each family that are tried: kernels compile longer than they run."""
 
 
 def engine_of(precision, disable=(), model=None):
@@ -43,7 +47,7 @@ def test_every_layer_is_right_by_itself(precision, disable):
         execution = next(iter(context._ready.values())).execution
         layers = list(layers_of(execution, precision == "tf32", engine._weights.__getitem__, of_cublaslt(engine)))
     if precision in BOUNDS:
-        assert [step.op for step in execution.plan.steps if step.kind == "pointwise"] == []
+        assert {step.op for step in execution.plan.steps if step.kind == "pointwise"} <= {"Move"}
     assert len(layers) == 8
     for layer in layers:
         assert_right(layer, precision, HOPPER_FP8)
@@ -68,10 +72,8 @@ def test_a_file_keeps_the_slopes(precision, tmp_path):
         np.testing.assert_array_equal(np.asarray(loaded.run(X)["last"]), np.asarray(context.run(X)["last"]))
 
 
-@pytest.mark.parametrize("residual", ["none", "before", "behind"])
-@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "int8"])
-@pytest.mark.parametrize(("kernel", "group", "channels"), [(3, 1, 33), (3, 1, 64), (1, 1, 64), (3, 4, 64), (3, 64, 64)])
-def test_each_tactic_of_each_family_is_the_plain_kernel(precision, kernel, group, channels, residual):
+def bent(kernel, group, channels, residual):
+    """A convolution with PRelu, without a residual, before one or behind it; and an input."""
     net = Faces(channels=64)
     x = net.bent("data", "first", 64, kernel=1)
     added = net.conv(x, "side", channels, kernel=1)
@@ -82,8 +84,16 @@ def test_each_tactic_of_each_family_is_the_plain_kernel(precision, kernel, group
         y = net.add("Add", [net.prelu(y, "bent"), added], "joined")
     else:
         y = net.prelu(net.add("Add", [y, added], "joined"), "bent")
-    inputs = {"data": np.random.default_rng(3).standard_normal((2, 64, 8, 8), dtype=np.float32)}
-    model = in_codes(prepare(net.model(net.conv(y, "last", 16, kernel=1, leaky=False))), inputs, precision)
+    last = net.conv(y, "last", 16, kernel=1, leaky=False)
+    return net.model(last), {"data": np.random.default_rng(3).standard_normal((2, 64, 8, 8), dtype=np.float32)}
+
+
+@pytest.mark.parametrize("residual", ["none", "before", "behind"])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "int8"])
+@pytest.mark.parametrize(("kernel", "group", "channels"), [(3, 1, 33), (1, 1, 64), (3, 4, 64), (3, 64, 64)])
+def test_the_first_tactics_of_each_family_are_the_plain_kernel(precision, kernel, group, channels, residual):
+    model, inputs = bent(kernel, group, channels, residual)
+    model = in_codes(prepare(model), inputs, precision)
     settings = {"disable": ["tactics"], "batch": 2}
     engine = ptp.build(model, engine="cuda", precision=precision, settings=settings, progress=False)
     execution = engine.execution({"N": 2})
@@ -92,14 +102,16 @@ def test_each_tactic_of_each_family_is_the_plain_kernel(precision, kernel, group
     tried = 0
     with device.current():
         for step in plan.steps:
-            problem = engine.selector.problem(step, plan) if step.kind == "conv" else None
-            if problem is None or problem.fused or "prelu" not in (problem.activation, problem.residual_activation):
+            if step.name != "sum" or step.kind != "conv":
                 continue
+            problem = engine.selector.problem(step, plan)
+            assert "prelu" in (problem.activation, problem.residual_activation)
             operands = engine.selector._operands_of(step, plan)
             for provider in engine.selector.providers:
-                right = {name: timer.is_right(problem, operands, provider, name) for name in provider.tactics(problem)}
+                names = itertools.islice(provider.tactics(problem), TACTICS)
+                right = {name: timer.is_right(problem, operands, provider, name) for name in names}
                 check = any if provider.name in LIBRARIES else all  # some plans of libraries are wrong by themselves
                 assert not right or check(right.values()), (step.name, provider.name, right)
                 tried += len(right)
     execution.close()
-    assert tried >= 2
+    assert tried
