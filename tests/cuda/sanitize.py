@@ -3,9 +3,8 @@
     python -m tests.cuda.sanitize [SUBJECT ...] [memcheck] [racecheck] [initcheck] [synccheck]
 
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the subjects, which are
-groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, by themselves those for float32, of groups and
-depthwise ones,
-generated kernels and means, attention, products with few rows, copies, from images to boxes, and whole networks.
+groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, by themselves those for float32, of groups,
+depthwise ones and those with PReLU, generated kernels and means, attention, products with few rows, copies, from images to boxes, and whole networks.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.
 """
@@ -51,6 +50,7 @@ SUBJECTS = {
     "products": [f"{_ENGINE}/lower/test_matmul_gpu.py", "-k", "two_layers or computed"],
     "patches": [f"{_ENGINE}/lower/test_patches_gpu.py", "-k", "columns_become or on_the_way"],
     "transposed": [f"{_ENGINE}/lower/test_phases_gpu.py", "-k", "windows or resized"],
+    "prelu": [f"{_ENGINE}/lower/test_prelu_gpu.py", "-k", "onnxruntimes and not libraries"],
     "copies": [f"{_ENGINE}/device/test_copier_gpu.py", "-k", "each_array and not sizes6"],
     "images": [f"{_ENGINE}/run/test_detection_gpu.py", "-k", "several_layers or room_for or of_a_batch"],
     "engine": [f"{_ENGINE}/test_gpu.py", "-k", "left_out and tactics"],  # kernels of ours where there are any
