@@ -59,8 +59,7 @@ class Augmenter:
     """
 
     def __init__(self, pool: Pool, balance: float = 0.0) -> None:
-        halves = [_halve(chunk) for chunk in pool.pixels.split(256)]
-        self.pixels = torch.cat([pool.pixels.reshape(-1, 3), torch.cat(halves).reshape(-1, 3)])
+        self.pixels = _with_halves(pool)
         self.count, self.side = pool.pixels.shape[:2]
         self.size, self.boxes, self.device = pool.size, pool.boxes, pool.pixels.device
         self._cumulative = _shares(pool, balance).cumsum(0)
@@ -155,9 +154,14 @@ class Augmenter:
         return torch.cat([matrix, offset[:, None, None].expand(-1, 3, 1)], 2)
 
 
-def _halve(pixels: Tensor) -> Tensor:
-    """Photos of half the width and height."""
-    return functional.avg_pool2d(pixels.permute(0, 3, 1, 2).float(), 2).permute(0, 2, 3, 1).round().byte()
+def _with_halves(pool: Pool) -> Tensor:
+    """The pixels of all photos, (..., 3), and behind them those of their copies of half the width and height."""
+    pixels, half = pool.pixels.reshape(-1, 3), pool.pixels.shape[1] // 2
+    storage = torch.cat([pixels, pixels.new_empty(len(pool) * half**2, 3)]) if pool.storage is None else pool.storage
+    halves = storage[len(pixels) :].view(len(pool), half, half, 3)
+    for source, target in zip(pool.pixels.split(256), halves.split(256), strict=True):
+        target[:] = functional.avg_pool2d(source.permute(0, 3, 1, 2).float(), 2).permute(0, 2, 3, 1).round().byte()
+    return storage
 
 
 def _area(boxes: Tensor) -> Tensor:

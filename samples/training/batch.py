@@ -21,11 +21,14 @@ class Pool:
         pixels: (N, side, side, 3) uint8, each photo in the upper left corner, grey around.
         size: (N, 2) float32, width and height of the photo in pixels.
         boxes: (N, most, 5) float32: class, x1, y1, x2, y2 in pixels; class -1 where there is no box.
+        storage: (N * (side² + (side // 2)²), 3) uint8: memory whose beginning the pixels are, with room behind them for copies of
+            half the size; None: there is no such room.
     """
 
     pixels: Tensor
     size: Tensor
     boxes: Tensor
+    storage: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.pixels)

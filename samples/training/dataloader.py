@@ -106,7 +106,7 @@ class TorchLoader(Loader):
         if host.error is not None:
             raise host.error
         with self.clock.stage("staging", self.photos.sampler.share):
-            return self._copies.send(step, host.slot).arrive()
+            return self._copies.send(step, host.slot, wait=False).arrive()  # nobody fills this slot again
 
     def close(self) -> None:
         """End the worker processes."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pytrtplugins.errors import UnavailableError
 from pytrtplugins.utils.prefetch import map_ahead
@@ -33,13 +36,15 @@ class Resident(Loader):
         super().__init__(photos, device, start, stop, clock)
         self._options = options
         count, side = len(photos.data), photos.side
-        self._check_memory(count * side * side * 3)
+        rows = count * (side**2 + (side // 2) ** 2)  # the augmentation writes copies of half the size behind the photos
+        self._check_memory(3 * rows)
         clock.declare("read", options.decoding_threads)
         clock.declare("decode", options.decoding_threads)
         clock.declare("staging")
-        self._all = self._load(count)
+        storage = torch.empty((rows, 3), dtype=torch.uint8, device=device)
+        self._all = self._load(storage[: count * side**2].view(count, side, side, 3))
         clock.lap()  # of loading, which is no part of any step
-        self.pool = self._all.pool()
+        self.pool = replace(self._all.pool(), storage=storage)
 
     def _check_memory(self, needed: int) -> None:
         if self.device.type != "cuda":
@@ -53,24 +58,21 @@ class Resident(Loader):
                 free=free,
             )
 
-    def _load(self, count: int) -> Batch:
-        side, most = self.photos.side, self._options.boxes
+    def _load(self, pixels: Tensor) -> Batch:
+        count, side, most = *pixels.shape[:2], self._options.boxes
         copies, slot = Copies(self.device), Slot(min(_PART, count), side, most, pinned=self.device.type == "cuda")
-        pixels = torch.empty((count, side, side, 3), dtype=torch.uint8, device=self.device)
-        parts = list[Batch]()
-        threads = self._options.decoding_threads
-        decoded = map_ahead(self._decode, range(count), threads=threads, ahead=2 * threads)
-        for begin in range(0, count, _PART):
-            end = min(begin + _PART, count)
-            for row, (record, photo) in zip(range(end - begin), decoded, strict=False):
-                slot.put(row, record.key, photo, record.boxes)
-            with self.clock.stage("staging", end - begin):
-                part = copies.send(0, slot).arrive()
-                pixels[begin:end] = part.pixels[: end - begin].permute(0, 2, 3, 1)
-                parts.append(part)
-        keys = tuple(key for part in parts for key in part.keys)[:count]
-        size, boxes, valid = (torch.cat([getattr(p, n) for p in parts])[:count] for n in ("size", "boxes", "valid"))
-        return Batch(-1, pixels.permute(0, 3, 1, 2), size, boxes, valid, keys)
+        threads, parts, keys = self._options.decoding_threads, list[tuple[Tensor, ...]](), list[str]()
+        with closing(map_ahead(self._decode, range(count), threads=threads, ahead=2 * threads)) as decoded:
+            for begin in range(0, count, _PART):
+                rows = min(_PART, count - begin)
+                for row, (record, photo) in zip(range(rows), decoded, strict=False):
+                    slot.put(row, record.key, photo, record.boxes)
+                with self.clock.stage("staging", rows):
+                    part = copies.send(0, slot).arrive()
+                    pixels[begin : begin + rows] = part.pixels[:rows].permute(0, 2, 3, 1)
+                    parts.append((part.size[:rows], part.boxes[:rows], part.valid[:rows]))
+                    keys += part.keys[:rows]
+        return Batch(-1, pixels.permute(0, 3, 1, 2), *map(torch.cat, zip(*parts, strict=True)), tuple(keys))
 
     def _decode(self, number: int) -> tuple[Any, Pixels]:
         """A photo, or the next that decodes; the pool then has that one twice."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,10 @@ class StepSampler:
             )
         self.share = self.batch // self.world
         self._order = lru_cache(maxsize=2)(self._permute)  # the end of an epoch and the beginning of the next
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What a worker process makes its own of."""
+        return partial(StepSampler, seed=self.seed, rank=self.rank, world=self.world), (self.length, self.batch)
 
     def indices(self, step: int) -> Indices:
         """The photos of a step that are this rank's: ``share`` indices, int64."""

@@ -114,22 +114,24 @@ class Copies:
         """A context in which this stream is the current one."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
-    def send(self, step: int, slot: Slot, pixels: Tensor | None = None) -> Staged:
-        """Copy a slot, and wait in this thread until it can be filled again.
+    def send(self, step: int, slot: Slot, pixels: Tensor | None = None, *, wait: bool = True) -> Staged:
+        """Copy a slot.
 
         Args:
             step: Which the batch is for.
             slot: What is copied.
             pixels: (N, side, side, 3) uint8, if they are on the device already.
+            wait: Wait in this thread until the slot can be filled again; the device's other work goes on.
         """
         with self.stream():
             pixels = self._copied(slot.pixels) if pixels is None else pixels
             rest = [self._copied(tensor) for tensor in (slot.size, slot.boxes, slot.valid)]
             event = None
             if self._stream is not None:
-                event = torch.cuda.Event()
+                event = torch.cuda.Event(blocking=True)
                 event.record(self._stream)
-                event.synchronize()
+                if wait:
+                    event.synchronize()
         return Staged(Batch(step, pixels.permute(0, 3, 1, 2), *rest, tuple(slot.keys)), event)
 
     def _copied(self, tensor: Tensor) -> Tensor:

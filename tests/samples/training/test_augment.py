@@ -86,6 +86,17 @@ def test_each_photo_of_a_loaded_batch_is_drawn() -> None:
     assert valid.any(1).all()
 
 
+def test_room_behind_the_photos_is_used_for_their_copies() -> None:
+    """A set that fills most of a GPU is not copied."""
+    pool = make_pool()
+    storage = torch.zeros(6 * (32 * 32 + 16 * 16), 3, dtype=torch.uint8)
+    storage[: 6 * 32 * 32] = pool.pixels.view(-1, 3)
+    roomy = Pool(storage[: 6 * 32 * 32].view(6, 32, 32, 3), pool.size, pool.boxes, storage)
+    augmenter = Augmenter(roomy)
+    assert augmenter.pixels.data_ptr() == storage.data_ptr()
+    assert torch.equal(augmenter.pixels, Augmenter(pool).pixels)
+
+
 def test_photos_without_boxes_are_drawn_too() -> None:
     pool = make_pool()
     pool.boxes.fill_(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from pathlib import Path
 
@@ -63,6 +64,13 @@ def test_orders_differ_by_epoch_and_seed_and_stay_the_same_for_ever() -> None:
     assert StepSampler(8, 8, seed=3).indices(0).tolist() == [0, 4, 7, 1, 5, 6, 3, 2]
     orders = {tuple(StepSampler(8, 8, seed=seed).indices(step)) for seed in range(5) for step in range(5)}
     assert len(orders) > 20
+
+
+def test_worker_processes_draw_the_same() -> None:
+    sampler = StepSampler(9, 4, seed=5, rank=1, world=2)
+    sampler.indices(0)
+    copy = pickle.loads(pickle.dumps(sampler))
+    assert [copy.indices(step).tolist() for step in range(9)] == [sampler.indices(step).tolist() for step in range(9)]
 
 
 def test_wrong_numbers_are_refused() -> None:
