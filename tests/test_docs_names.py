@@ -43,6 +43,7 @@ OF_USERS = {
     "docs/security.md": {"pytrt.toml"},
     "docs/serving_config.md": {"pytrt.toml"},
     "docs/shell.md": {"pytrt.toml"},
+    "docs/shards.md": {"KEY.json", "classes.txt", "labels/NAME.txt", "shards.json"},
     "docs/testing.md": {"pytrt.toml"},
     "samples/models/README.md": {"voc12_trainval.txt"},
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..errors import UsageError
-from ..shards import FORMATS, Made, make_shards
+from ..shards import FORMATS, CheckedShards, Made, check_shards, make_shards
 from ..shards.make import MAX_WORKERS, SHARD_BYTES, SIDES
 from ..utils.numbers import Real, Whole
 from ..utils.optional import require
@@ -15,6 +15,7 @@ from ..utils.terminal import COMMAND
 from .app import app
 from .options import number
 from .results import Result, show
+from .tables import print_texts
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -39,6 +40,13 @@ def make(
         Path | None,
         typer.Option(metavar="FILE", help="Class names, one a line, in their order; default: as the labels have them."),
     ] = None,
+    drop_others: Annotated[
+        bool,
+        typer.Option(
+            "--drop-others",
+            help="Leave out boxes of classes that --classes does not name, which are refused otherwise.",
+        ),
+    ] = False,
     listed: Annotated[
         Path | None,
         typer.Option(
@@ -88,6 +96,7 @@ def make(
         output,
         labels=labels,
         classes=classes,
+        drop_others=drop_others,
         listed=listed,
         size=_bytes(size),
         longest_side=longest_side,
@@ -98,6 +107,31 @@ def make(
         workers=workers,
     )
     return Result(made, _print_made)
+
+
+@command.command("check")  # type: ignore[untyped-decorator]
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the shards.")],
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make indexes that are missing or wrong anew, from tars that are whole.")
+    ] = False,
+    decode: Annotated[
+        bool, typer.Option("--decode", help="Decode every photo as a whole; default: read its head.")
+    ] = False,
+    workers: Annotated[
+        int | None, number(Whole(1, MAX_WORKERS), help="Threads, each with its own shard; default: one a processor.")
+    ] = None,
+) -> Result[CheckedShards]:
+    """Check a set of shards: checksums, indexes, photos and boxes; and count what it holds. The exit code is 1 where something is wrong.
+
+    Examples: pytrt shards check shards/
+
+    pytrt shards check shards/ --repair
+
+    pytrt shards check shards/ --decode --json
+    """
+    found = check_shards(folder, repair=repair, decode=decode, workers=workers)
+    return Result(found, _print_checked, found.ok, f"{folder}: {len(found.problems):,} problems")
 
 
 def _bytes(text: str) -> int:
@@ -123,3 +157,26 @@ def _print_made(made: Made) -> None:
         print(f"{len(made.skipped):,} photos or labels skipped:")
         for problem in made.skipped:
             print(f"  {problem}")
+
+
+def _print_checked(found: CheckedShards) -> None:
+    print(
+        f"{found.folder}: {found.photos:,} photos, {found.boxes:,} boxes, {found.shards} shards, {found.bytes / 1e6:,.1f} MB, "
+        f"digest {found.digest[:8]}"
+    )
+    print_texts(
+        ("class", "boxes", "photos"), [(each.name, f"{each.boxes:,}", f"{each.photos:,}") for each in found.classes]
+    )
+    counts = {
+        "photos without a box": found.unlabelled,
+        "photos that are copies of others": found.identical,
+        "photos that EXIF says are not upright": found.turned,
+    }
+    for what, count in counts.items():
+        if count:
+            print(f"{count:,} {what}")
+    for index in found.repaired:
+        print(f"made anew: {index}")
+    print(f"{len(found.problems):,} problems:" if found.problems else "everything agrees with its checksums")
+    for problem in found.problems:
+        print(f"  {problem}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .check import CheckedShards, check_shards
 from .labels import FORMATS
 from .make import Made, make_shards
 from .reader import Example, Shards
 
-__all__ = ["FORMATS", "Example", "Made", "Shards", "make_shards"]
+__all__ = ["FORMATS", "CheckedShards", "Example", "Made", "Shards", "check_shards", "make_shards"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,13 +32,14 @@ from .plan import PlannedShard, held_back, plan_photos, plan_shards
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["SHARD_BYTES", "SIDES", "Made", "MadeSet", "make_shards"]
+__all__ = ["MAX_WORKERS", "SHARD_BYTES", "SIDES", "Made", "MadeSet", "make_shards", "processors"]
 
 SHARD_BYTES = (1 << 20, 1 << 36)
 """The smallest and the largest size of a shard."""
 SIDES = (16, 16_384)
 """The smallest and the largest side of a photo, in pixels, that can be asked for."""
 MAX_WORKERS = 256
+"""Threads."""
 _JOURNAL = ".making.json"
 _OURS = re.compile(r"shard-\d{5}\.(tar|index\.npz)")
 _SHOWN = 10  # problems in a message
@@ -91,6 +93,7 @@ def make_shards(
     *,
     labels: str = "auto",
     classes: str | Path | Sequence[str] | None = None,
+    drop_others: bool = False,
     listed: str | Path | Sequence[str] | None = None,
     size: int = 256 << 20,
     longest_side: int | None = None,
@@ -108,6 +111,7 @@ def make_shards(
         output: Folder of the set; with ``hold_back`` of two sets, ``train`` and ``held-back``.
         labels: Format of the labels: one of `FORMATS`; ``auto``: what the files show.
         classes: Names of the classes in the order of their numbers, or a file with one a line. None: as the labels have them.
+        drop_others: Leave out boxes of classes that are not among ``classes``, which are refused otherwise.
         listed: The photos to take, by files or stems, or a file of the set or of the disk with one a line. None: all.
         size: Bytes of a shard, about.
         longest_side: Make larger photos smaller, and turn those upright that EXIF says are not, as JPEG. None: photos stay as they are.
@@ -121,19 +125,20 @@ def make_shards(
     Raises:
         NoDataError: a path does not exist, or there are no photos or labels.
         FormatError: photos or labels cannot be used; ``.problems`` lists them.
-        UsageError: an argument is wrong, or ``output`` holds a finished set.
-        OSError: the disk is full, or cannot be written.
+        UsageError: an argument is wrong, ``output`` holds a finished set, or the disk is full.
+        OSError: the folder cannot be written.
     """
     check_whole("size", size, *SHARD_BYTES)
     check_share("hold_back", hold_back)
     if longest_side is not None:
         check_whole("longest_side", longest_side, *SIDES)
-    threads = _processors() if workers is None else check_whole("workers", workers, 1, MAX_WORKERS)
+    threads = processors() if workers is None else check_whole("workers", workers, 1, MAX_WORKERS)
     files, output = FileSet(source), Path(output)
     found = read_labels(
         files,
         labels=labels,
         classes=None if classes is None else read_name_list(classes),
+        drop_others=drop_others,
         listed=_listed(files, listed),
     )
     photos, problems, changed = plan_photos(files, found.photos)
@@ -192,27 +197,35 @@ def _make_set(
 
 def _write_shards(job: ShardJob, shards: list[PlannedShard], journal: Journal, threads: int, progress: bool) -> None:
     """Write the shards with several threads; what is finished is kept in the journal at once."""
-    stop, problems = threading.Event(), list[Problem]()
+    stop, lock, problems = threading.Event(), threading.Lock(), list[Problem]()
+
+    def write(shard: PlannedShard) -> list[Problem]:
+        """Write one; gives what keeps it from being written."""
+        try:
+            result = write_shard(job, shard, stop, bar)
+        except BadPhotosError as bad:
+            return bad.problems
+        with lock:
+            journal.get(_entry(shard), lambda: result)
+        return []
+
     with progress_bar("shards", sum(len(shard.photos) for shard in shards), progress) as bar:
         pool = ThreadPoolExecutor(threads, thread_name_prefix="pytrtplugins-shards")
         try:
-            waiting = {pool.submit(write_shard, job, shard, stop, bar): shard for shard in shards}
-            for future in as_completed(waiting):
-                problems += _keep(future, waiting[future], journal)
+            for future in as_completed([pool.submit(write, shard) for shard in shards]):
+                problems += future.result()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise UsageError(
+                f"{job.folder}: the disk is full ({error.strerror}); {len(journal):,} shards are finished, and stay.\n"
+                "Do: make room, and run the same command again, which goes on from there",
+                path=job.folder,
+            ) from error
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
     _refuse(sorted(problems, key=str), skip_bad=False)
-
-
-def _keep(future: Future[dict[str, Any]], shard: PlannedShard, journal: Journal) -> list[Problem]:
-    """Note what a thread has made; gives what kept it from making it."""
-    try:
-        result = future.result()
-    except BadPhotosError as bad:
-        return bad.problems
-    journal.get(_entry(shard), lambda: result)
-    return []
 
 
 def _listed(files: FileSet, listed: str | Path | Sequence[str] | None) -> Sequence[str] | None:
@@ -313,5 +326,6 @@ def _clear(folder: Path, manifest: Manifest) -> None:
     remove_abandoned(folder)
 
 
-def _processors() -> int:
+def processors() -> int:
+    """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -87,6 +87,7 @@ COMMANDS = {
     "pytrt shards make --longest-side": (16, 16_384),
     "pytrt shards make --hold-back": (0.0, 0.99),
     "pytrt shards make --workers": (1, 256),
+    "pytrt shards check --workers": (1, 256),
     "pytrt table --limit": IMAGES,
     "pytrt table --threads": THREADS,
     "pytrt table --rounds": (1, 1000),

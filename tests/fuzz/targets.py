@@ -47,6 +47,7 @@ from pytrtplugins.utils.journal import Journal
 from pytrtplugins.utils.text_formats import parse_json, parse_yaml
 from pytrtplugins.vision import decode_image
 from tests.fuzz import served_targets as served_targets  # which registers some
+from tests.fuzz import shard_targets as shard_targets
 from tests.fuzz.registry import TARGETS, Target, target
 from tests.mxnet.files import Symbol, params_bytes
 

@@ -9,9 +9,22 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PHOTO_SUFFIXES", "Annotations", "ClassNumbers", "LabelledPhoto", "Problem", "Wanted"]
+from ...utils.text_formats import shorten
+
+__all__ = [
+    "OTHER_CLASSES",
+    "PHOTO_SUFFIXES",
+    "Annotations",
+    "ClassNumbers",
+    "LabelledPhoto",
+    "Problem",
+    "UnknownClassError",
+    "Wanted",
+    "rows_of",
+]
 
 PHOTO_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm")
+OTHER_CLASSES = "boxes of other classes, left out"
 
 
 @dataclass(frozen=True)
@@ -51,40 +64,64 @@ class Annotations:
 
     Attributes:
         format: Name of the format.
-        classes: Names, in the order of their numbers.
         photos: Each once.
         problems: What cannot be used.
-        left_out: How many boxes or other things were left out on purpose, by the reason.
+        left_out: How many boxes or other things were left out on purpose, or are to be known, by what they are.
+        classes: Names, in the order of their numbers; once all is read.
     """
 
     format: str
-    classes: tuple[str, ...]
     photos: list[LabelledPhoto] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
+    classes: tuple[str, ...] = ()
+
+
+class UnknownClassError(ValueError):
+    """A class that the list of classes does not have."""
 
 
 class ClassNumbers:
-    """The numbers of classes: of a list that is given, or of the names that are found, in the order of the alphabet.
+    """The numbers of classes: of a list that is given, of the order that the labels declare, or else of the alphabet.
 
     Args:
-        known: The list; None: what is found.
+        given: The list; None: what the labels have.
+        drop: Whether boxes of other classes are left out.
     """
 
-    def __init__(self, known: Sequence[str] | None) -> None:
-        self._known = known is not None
-        self._numbers = {name: number for number, name in enumerate(known or ())}
+    def __init__(self, given: Sequence[str] | None = None, *, drop: bool = False) -> None:
+        self.given, self._drop = given is not None, drop
+        self._fixed = self.given
+        self._numbers = {name: number for number, name in enumerate(given or ())}
+
+    @property
+    def count(self) -> int:
+        """How many are known."""
+        return len(self._numbers)
+
+    def declare(self, names: Iterable[str]) -> None:
+        """The classes of the labels, in their order, where they tell one."""
+        if not self.given:
+            self._fixed = True
+            for name in names:
+                self._numbers.setdefault(name, len(self._numbers))
 
     def number(self, name: str) -> int | None:
-        """Of a name; None where it is not in the list."""
-        if not self._known:
+        """Of a class; None: its boxes are left out.
+
+        Raises:
+            UnknownClassError: the list does not have it.
+        """
+        if not self._fixed:
             self._numbers.setdefault(name, len(self._numbers))
+        elif name not in self._numbers and not self._drop:
+            raise UnknownClassError(f"unknown class {name[:80]!r}; known are {shorten(list(self._numbers), 200)}")
         return self._numbers.get(name)
 
     def finish(self, photos: Iterable[LabelledPhoto]) -> tuple[str, ...]:
-        """The names in their order; the boxes get their final numbers."""
+        """The names in their order; boxes get their final numbers."""
         names = tuple(self._numbers)
-        if self._known or not names:
+        if self._fixed or not names:
             return names
         order = tuple(sorted(names))
         final = np.array([order.index(name) for name in names], np.float64)
@@ -116,3 +153,16 @@ class Wanted:
             for name, seen in (self._names or {}).items()
             if not seen
         ]
+
+
+def rows_of(rows: Sequence[Sequence[float]], size: tuple[int, int] = (1, 1)) -> npt.NDArray[np.float64]:
+    """Rows of class and corners in pixels of a photo of this size, as `LabelledPhoto` has them.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    found = np.array(rows, np.float64).reshape(-1, 5)
+    if not np.isfinite(found).all():
+        raise ValueError("a box has a corner that is not a finite number")
+    found[:, 1:] /= (*size, *size)
+    return found

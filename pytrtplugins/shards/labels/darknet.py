@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import FormatError, NoDataError
 from ...utils.file_set import FileSet
-from .annotations import PHOTO_SUFFIXES, Annotations, LabelledPhoto, Problem, Wanted
+from ...utils.text_formats import shorten
+from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
+from .photo_files import PhotoFiles
 
-__all__ = ["NAME", "read", "recognize"]
+__all__ = ["NAME", "label_file", "read", "recognize"]
 
 NAME = "darknet"
 _CLASS_FILES = ("classes.txt", "labels/classes.txt", "obj.names", "data/obj.names")
 
 
-def recognize(files: FileSet) -> str:
+def recognize(files: FileSet, photos: PhotoFiles) -> str:
     """Why these files are of this format; empty where they are not."""
-    photos = [name for name in files if name.lower().endswith(PHOTO_SUFFIXES)]
-    labelled = sum(label_file(name) in files for name in photos)
-    return f"{labelled:,} .txt files beside {len(photos):,} photos" if labelled else ""
+    labelled = sum(label_file(name) in files for name in photos.names)
+    return f"{labelled:,} .txt files for {len(photos.names):,} photos" if labelled else ""
 
 
-def read(files: FileSet, classes: Sequence[str] | None, wanted: Wanted) -> Annotations:
+def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Wanted) -> Annotations:
     """Read the labels of all photos; a photo without a file has no boxes."""
-    found = Annotations(NAME, tuple(classes) if classes is not None else _classes(files))
-    for photo in sorted(name for name in files if name.lower().endswith(PHOTO_SUFFIXES) and name in wanted):
+    found = Annotations(NAME)
+    names = _classes(files)
+    if names is None and not numbers.given:
+        raise NoDataError(
+            f"data {files.name!r}: the names of the classes are missing: expected classes.txt or a file .names.\n"
+            "Do: give them with --classes FILE, one name a line",
+            path=files.name,
+        )
+    numbers.declare(names or ())
+    for photo in photos.names:
         label = label_file(photo)
-        if label not in files:
-            found.left_out["photos without a label file: no boxes"] += 1
-            found.photos.append(LabelledPhoto(photo, np.zeros((0, 5))))
+        if photo not in wanted:
             continue
         try:
-            found.photos.append(LabelledPhoto(photo, _boxes(files.text(label), len(found.classes))))
+            rows = _rows(files.text(label), names, numbers) if label in files else []
+            boxes = rows_of([row for row in rows if row is not None])
         except (FormatError, ValueError) as error:
             found.problems.append(Problem(label, str(error)))
+            continue
+        found.photos.append(LabelledPhoto(photo, boxes))
+        found.left_out[OTHER_CLASSES] += rows.count(None)
+        found.left_out["photos without a label file: no boxes"] += label not in files
     return found
 
 
@@ -50,25 +60,20 @@ def label_file(photo: str) -> str:
     return str(PurePosixPath(*parts, path.stem + ".txt"))
 
 
-def _classes(files: FileSet) -> tuple[str, ...]:
-    names = [name for name in files if name.endswith(".names") and "/" not in name]
-    place = next((name for name in (*_CLASS_FILES, *sorted(names)) if name in files), None)
-    if place is None:
-        raise NoDataError(
-            f"data {files.name!r}: the names of the classes are missing: expected classes.txt or a file .names.\n"
-            "Do: give them with --classes FILE, one name a line",
-            path=files.name,
-        )
-    return tuple(files.lines(place))
+def _classes(files: FileSet) -> tuple[str, ...] | None:
+    """The names that the set has; None where it has none."""
+    others = sorted(name for name in files if name.endswith(".names") and "/" not in name)
+    place = next((name for name in (*_CLASS_FILES, *others) if name in files), None)
+    return None if place is None else tuple(files.lines(place))
 
 
-def _boxes(text: str, classes: int) -> npt.NDArray[np.float64]:
-    """Rows of class, left, top, right, bottom.
+def _rows(text: str, names: tuple[str, ...] | None, numbers: ClassNumbers) -> list[tuple[float, ...] | None]:
+    """Class, left, top, right, bottom of each line; None where the class is left out.
 
     Raises:
         ValueError: a line is broken; the message says which.
     """
-    rows = []
+    rows: list[tuple[float, ...] | None] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -77,9 +82,12 @@ def _boxes(text: str, classes: int) -> npt.NDArray[np.float64]:
         except ValueError:
             values = []
         if len(values) != 5 or not np.isfinite(values).all():
-            raise ValueError(f"line {number}: expected 'class x y width height', found {line[:80]!r}")
-        if values[0] not in range(classes):
-            raise ValueError(f"line {number}: unknown class {values[0]:g}; there are {classes}, from 0 on")
-        kind, x, y, width, height = values
-        rows.append((kind, x - width / 2, y - height / 2, x + width / 2, y + height / 2))
-    return np.array(rows, np.float64).reshape(-1, 5)
+            raise ValueError(f"line {number}: expected 'class x y width height', found {shorten(line)}")
+        known = numbers.count if names is None else len(names)
+        if values[0] not in range(known):
+            raise ValueError(f"line {number}: unknown class {values[0]:g}; there are {known}, from 0 on")
+        kind = int(values[0]) if names is None else numbers.number(names[int(values[0])])
+        _, x, y, width, height = values
+        corners = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        rows.append(None if kind is None else (kind, *corners))
+    return rows

@@ -7,18 +7,19 @@ from typing import NamedTuple
 
 from ...errors import NoDataError, UsageError
 from ...utils.file_set import FileSet
-from . import darknet
-from .annotations import Annotations, Wanted
+from . import coco, cvat, darknet, voc
+from .annotations import Annotations, ClassNumbers, Wanted
+from .photo_files import PhotoFiles
 
 __all__ = ["FORMATS", "read_labels"]
 
 
 class _Format(NamedTuple):
-    recognize: Callable[[FileSet], str]
-    read: Callable[[FileSet, Sequence[str] | None, Wanted], Annotations]
+    recognize: Callable[[FileSet, PhotoFiles], str]
+    read: Callable[[FileSet, PhotoFiles, ClassNumbers, Wanted], Annotations]
 
 
-_READERS = {module.NAME: _Format(module.recognize, module.read) for module in (darknet,)}
+_READERS = {module.NAME: _Format(module.recognize, module.read) for module in (voc, coco, darknet, cvat)}
 FORMATS = tuple(_READERS)
 """Names of the formats."""
 
@@ -28,6 +29,7 @@ def read_labels(
     *,
     labels: str = "auto",
     classes: Sequence[str] | None = None,
+    drop_others: bool = False,
     listed: Sequence[str] | None = None,
 ) -> Annotations:
     """Read the labels of photos.
@@ -36,6 +38,7 @@ def read_labels(
         files: Photos and labels.
         labels: Name of the format; ``auto``: what the files show.
         classes: Names of the classes, in the order of their numbers; None: those that the labels name.
+        drop_others: Leave out boxes of classes that are not among ``classes``, which are a problem otherwise.
         listed: The photos to take, by their files or by their stems; None: all.
 
     Raises:
@@ -43,18 +46,20 @@ def read_labels(
         UsageError: the format is unknown, or there are labels in several.
         FormatError: a file with the labels of all photos is damaged.
     """
+    photos = PhotoFiles(files)
     if labels == "auto":
-        labels = _recognized(files)
+        labels = _recognized(files, photos)
     elif labels not in _READERS:
         raise UsageError(f"labels {labels!r}: expected auto or one of {', '.join(FORMATS)}.", labels=labels)
-    wanted = Wanted(listed)
-    found = _READERS[labels].read(files, classes, wanted)
+    wanted, numbers = Wanted(listed), ClassNumbers(classes, drop=drop_others)
+    found = _READERS[labels].read(files, photos, numbers, wanted)
+    found.classes = numbers.finish(found.photos)
     found.problems.extend(wanted.missing())
     return found
 
 
-def _recognized(files: FileSet) -> str:
-    reasons = {name: reason for name, each in _READERS.items() if (reason := each.recognize(files))}
+def _recognized(files: FileSet, photos: PhotoFiles) -> str:
+    reasons = {name: reason for name, each in _READERS.items() if (reason := each.recognize(files, photos))}
     if not reasons:
         raise NoDataError(
             f"data {files.name!r}: no labels were found among {len(files):,} files. Known formats: {', '.join(FORMATS)}.\n"

@@ -1,0 +1,102 @@
+"""PASCAL VOC's labels: an XML file for each photo, with corners in pixels from 1 on."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from xml.etree.ElementTree import Element
+
+from ...errors import FormatError
+from ...utils.file_set import FileSet
+from ...utils.xml_text import parse_children
+from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
+from .photo_files import PhotoFiles
+
+__all__ = ["NAME", "read", "recognize"]
+
+NAME = "voc"
+_MAX_BYTES = 4 << 20  # of a photo's labels
+_LOOKED_AT = 5  # files, of which some may be broken
+
+
+def recognize(files: FileSet, photos: PhotoFiles) -> str:
+    """Why these files are of this format; empty where they are not."""
+    names = _xml_files(files)
+    for name in names[:_LOOKED_AT]:
+        try:
+            root = next(parse_children(files.read(name, _MAX_BYTES), name))
+        except (FormatError, StopIteration):
+            continue
+        if root.tag == "annotation":
+            return f"{len(names):,} .xml files with <annotation>"
+    return ""
+
+
+def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Wanted) -> Annotations:
+    """Read the labels of the photos that have some; others are left out."""
+    found = Annotations(NAME)
+    labelled = set()
+    for name in _xml_files(files):
+        photo = photos.of_stem(PurePosixPath(name).stem, name)
+        if photo is not None and photo not in wanted:
+            continue
+        try:
+            root, *children = parse_children(files.read(name, _MAX_BYTES), name)
+            if root.tag != "annotation":
+                continue
+            photo = photo or photos.named(_text(children, "filename"), name)
+            if photo is None:
+                found.problems.append(Problem(name, f"the photo {_text(children, 'filename')[:120]!r} is missing"))
+            elif photo in wanted:
+                labelled.add(photo)
+                found.photos.append(_photo(photo, children, photos, numbers, found))
+        except (FormatError, ValueError) as error:
+            found.problems.append(Problem(name, str(error).removeprefix(f"{name}: ")))
+    others = sum(photo not in labelled and photo in wanted for photo in photos.names)
+    found.left_out["photos without labels, left out"] += others
+    return found
+
+
+def _photo(
+    photo: str, children: list[Element], photos: PhotoFiles, numbers: ClassNumbers, found: Annotations
+) -> LabelledPhoto:
+    """What the labels of a photo say.
+
+    Raises:
+        ValueError: something is missing, or no number.
+    """
+    sizes = [each for each in children if each.tag == "size"]
+    stated = tuple(int(_number(sizes[0], side)) for side in ("width", "height")) if sizes else (0, 0)
+    size = (stated[0], stated[1]) if min(stated) > 0 else photos.size(photo)  # some writers put 0
+    rows = []
+    for each in children:
+        if each.tag != "object":
+            continue
+        box = each.find("bndbox")
+        if box is None:
+            raise ValueError("an object without <bndbox>")
+        kind = numbers.number((each.findtext("name") or "").strip())
+        found.left_out["difficult boxes, kept"] += (each.findtext("difficult") or "").strip() == "1"
+        if kind is None:
+            found.left_out[OTHER_CLASSES] += 1
+            continue
+        left, top, right, bottom = (_number(box, name) for name in ("xmin", "ymin", "xmax", "ymax"))
+        # the first pixel is 1, in files of the challenge; writers that begin at 0 are a pixel off at most
+        rows.append((kind, left - (left >= 1), top - (top >= 1), right, bottom))
+    return LabelledPhoto(photo, rows_of(rows, size), size)
+
+
+def _number(parent: Element, name: str) -> float:
+    text = parent.findtext(name)
+    try:
+        return float(text or "")
+    except ValueError:
+        found = "nothing" if text is None else repr(text[:40])
+        raise ValueError(f"<{parent.tag}>: expected a number in <{name}>, found {found}") from None
+
+
+def _text(children: list[Element], name: str) -> str:
+    return next((each.text or "" for each in children if each.tag == name), "").strip()
+
+
+def _xml_files(files: FileSet) -> list[str]:
+    return sorted(name for name in files if name.lower().endswith(".xml"))

@@ -1,0 +1,87 @@
+"""``pytrt shards``: its options, what it prints, its JSON and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("typer")
+pytest.importorskip("PIL")
+
+from pytrtplugins import cli
+from pytrtplugins.shards import Shards
+from tests.shards.photos import make_set
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return make_set(tmp_path / "data", 12)
+
+
+def run(*words, code=0):
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(word) for word in words])
+    assert (end.value.code or 0) == code
+
+
+def test_shards_are_made_and_checked(data, capsys):
+    run("shards", "make", "data", "-o", "shards", "--size", "1MiB", "--workers", 1)
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0] == "labels: darknet, 2 classes"
+    assert f"digest {Shards.open('shards').digest[:8]}" in printed
+    run("shards", "check", "shards")
+    printed = capsys.readouterr().out
+    assert "12 photos, 12 boxes, 1 shards" in printed
+    assert "4 photos without a box" in printed
+    assert printed.splitlines()[-1] == "everything agrees with its checksums"
+
+
+def test_results_as_json(data, capsys):
+    run("shards", "make", "data", "-o", "shards", "--hold-back", "0.4", "--list", "train.txt", "--json")
+    made = json.loads(capsys.readouterr().out)["result"]
+    assert [each["folder"] for each in made["sets"]] == ["shards/train", "shards/held-back"]
+    assert sum(each["photos"] for each in made["sets"]) == 6
+    run("shards", "check", "shards/train", "--json", "--decode")
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is True
+    assert found["result"]["digest"] == made["sets"][0]["digest"]
+
+
+def test_damage_ends_with_code_1_and_repair_with_0(data, tmp_path, capsys):
+    run("shards", "make", "data", "-o", "shards")
+    (tmp_path / "shards/shard-00000.index.npz").unlink()
+    run("shards", "check", "shards", code=1)
+    assert "1 problems:\n  shard-00000.index.npz: the index is missing" in capsys.readouterr().out
+    run("shards", "check", "shards", "-q", code=1)
+    assert capsys.readouterr().err == "shards: 1 problems\n"
+    run("shards", "check", "shards", "--repair")
+    assert "made anew: shard-00000.index.npz" in capsys.readouterr().out
+    run("shards", "check", "shards")
+
+
+def test_bad_photos_are_listed(data, capsys):
+    (data / "images/p3.jpg").write_bytes(b"no photo")
+    run("shards", "make", "data", "-o", "shards", code=2)
+    said = capsys.readouterr().err
+    assert "images/p3.jpg: " in said
+    assert "Do: correct them" in said
+    run("shards", "make", "data", "-o", "shards", "--skip-bad")
+    assert "1 photos or labels skipped:\n  images/p3.jpg: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("size", ["0", "12", "256TB", "lots", "-5MB", "1e9", "100KB"])
+def test_a_size_that_is_none_is_refused(data, capsys, size):
+    run("shards", "make", "data", "-o", "shards", f"--size={size}", code=2)
+    assert "--size" in capsys.readouterr().err
+    assert not Path("shards").exists()
+
+
+def test_photos_are_made_smaller(data):
+    run("shards", "make", "data", "-o", "shards", "--longest-side", "16")
+    from pytrtplugins.vision import decode_image
+
+    assert decode_image(Shards.open("shards").read(0).image).shape == (11, 16, 3)

@@ -1,0 +1,80 @@
+"""VOC's XML: corners from 1 on, and what writers of it do differently."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrtplugins.shards.labels import read_labels
+from pytrtplugins.utils.file_set import FileSet
+from tests.shards.labels.written import SIZE, voc_xml, write_voc
+
+pytest.importorskip("PIL")
+BOMB = '<!DOCTYPE a [<!ENTITY x "aaaaaaaaaa"><!ENTITY y "&x;&x;&x;&x;&x;&x;&x;&x;">]><annotation><filename>&y;</filename></annotation>'
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write_voc(tmp_path / "data")
+
+
+def problems(data):
+    return [str(each) for each in read_labels(FileSet(data), labels="voc").problems]
+
+
+def rewrite(data, text, name="c"):
+    (data / "Annotations" / f"{name}.xml").write_text(text)
+
+
+def test_the_first_pixel_is_one_and_zero_stays_zero(data):
+    box = "<object><name>dog</name><bndbox><xmin>1</xmin><ymin>0</ymin><xmax>40</xmax><ymax>20</ymax></bndbox></object>"
+    rewrite(data, voc_xml("c", [], more=box))
+    found = {photo.file: photo for photo in read_labels(FileSet(data)).photos}
+    assert found["JPEGImages/c.jpg"].boxes[:, 1:].tolist() == [[0, 0, 1, 1]]
+    assert found["JPEGImages/c.jpg"].size == SIZE
+
+
+def test_a_size_of_zero_is_read_from_the_photo(data):
+    rewrite(data, voc_xml("c", [("dog", 10, 5, 20, 10)], size=(0, 0)))
+    found = {photo.file: photo for photo in read_labels(FileSet(data)).photos}
+    assert found["JPEGImages/c.jpg"].boxes[:, 1:].tolist() == [[0.25, 0.25, 0.5, 0.5]]
+
+
+def test_a_photo_with_another_name_than_its_labels_is_found_by_what_they_say(data):
+    (data / "Annotations/c.xml").rename(data / "Annotations/000007.xml")
+    assert sorted(photo.file for photo in read_labels(FileSet(data)).photos)[-1] == "JPEGImages/c.jpg"
+
+
+def test_difficult_boxes_and_photos_without_labels_are_counted(data):
+    rewrite(data, voc_xml("a", [("dog", 0, 0, 4, 4)]).replace("<difficult>0", "<difficult>1"), "a")
+    (data / "Annotations/b.xml").unlink()
+    found = read_labels(FileSet(data))
+    assert found.left_out["difficult boxes, kept"] == 1
+    assert found.left_out["photos without labels, left out"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (voc_xml("c", [])[:-20], "not XML: no element found in line 1"),
+        ("<annotation><a></annotation>", "not XML: mismatched tag in line 1"),
+        ("", "not XML: no element found"),
+        (BOMB, "a DOCTYPE"),
+        ("<annotation>" + "<a>" * 100 + "</a>" * 100 + "</annotation>", "nested more than 64 deep"),
+        ('<?xml version="1.0" encoding="no-such"?><annotation/>', "unknown encoding"),
+        (voc_xml("c", [], more="<object><name>dog</name></object>"), "an object without <bndbox>"),
+        (
+            voc_xml("c", [("dog", 0, 0, 4, 4)]).replace("<xmax>4<", "<xmax>wide<"),
+            "expected a number in <xmax>, found 'wide'",
+        ),
+        (
+            voc_xml("c", [("dog", 0, 0, 4, 4)]).replace("<xmax>4</xmax>", ""),
+            "expected a number in <xmax>, found nothing",
+        ),
+        (voc_xml("c", [("dog", 0, 0, 4, 4)]).replace("<xmax>4<", "<xmax>nan<"), "not a finite number"),
+    ],
+)
+def test_labels_that_cannot_be_used_are_named(data, text, what):
+    rewrite(data, text)
+    (problem,) = problems(data)
+    assert problem.startswith("Annotations/c.xml: ")
+    assert what in problem

@@ -1,0 +1,58 @@
+"""docs/shards.md can be followed as it stands, on a small set of VOC's layout."""
+
+from __future__ import annotations
+
+import gc
+import json
+
+import numpy as np
+import pytest
+
+from pytrtplugins.shards import FORMATS, Shards
+from pytrtplugins.shards.writer import label_text
+from tests.pages import Reader, read, texts
+from tests.shards.labels.written import BOXES, photos, voc_xml
+
+pytest.importorskip("typer")
+pytest.importorskip("PIL")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    photos(tmp_path / "voc", "JPEGImages")
+    photo = (tmp_path / "voc/JPEGImages/a.jpg").read_bytes()
+    (tmp_path / "voc/JPEGImages/d.jpg").write_bytes(photo)
+    (tmp_path / "voc/Annotations").mkdir()
+    for name, boxes in {**BOXES, "d": BOXES["a"]}.items():
+        (tmp_path / f"voc/Annotations/{name}.xml").write_text(voc_xml(name, boxes))
+    return tmp_path
+
+
+def test_the_page_can_be_followed(folder):
+    Reader(folder).follow("docs/shards.md", without=("rm ", "pytrt shards check shards/ --repair"))
+    (folder / "shards/shard-00000.index.npz").unlink()
+    Reader(folder).shell("pytrt shards check shards/ --repair")
+    assert len(Shards.open(folder / "shards")) == 4
+
+
+def test_the_page_has_every_format():
+    assert all(f"| `{name}` |" in read("docs/shards.md") for name in FORMATS)
+
+
+def test_the_json_of_the_page_has_the_keys_of_a_shard():
+    (shown,) = texts("docs/shards.md", "json")
+    facts = json.loads(shown)
+    made = label_text((facts["width"], facts["height"]), np.array(facts["boxes"], np.float32), ["cat", *facts["names"]])
+    assert json.loads(made) == facts
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # webdataset leaves files open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_program_for_webdataset_reads_the_shards(folder, monkeypatch, capsys):
+    pytest.importorskip("webdataset", reason="webdataset is not installed. Do: pip install webdataset")
+    Reader(folder).shell("pytrt shards make voc/ -o shards/")
+    monkeypatch.chdir(folder)
+    (program,) = texts("docs/shards.md", "py")
+    exec(program, {})
+    gc.collect()
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["a", "b", "c", "d"]
