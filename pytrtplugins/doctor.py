@@ -55,7 +55,6 @@ PURPOSES = {
     "grpc": "pytrt serve --grpc-port",
     "pipeline": "pytrt pipeline",
     "evaluate": "average precision",
-    "pipeline": "pipelines, their export for Argo Workflows",
     "native": "building plugins in C++",
     "samples": "the samples' images",
     "torch": "exporting from PyTorch",

@@ -86,7 +86,7 @@ def _steps(steps: Sequence[StepRecord]) -> str:
             step.attempts or "",
             ", ".join(step.after),
             step.digest[:_DIGEST],
-            step.message,
+            step.message.partition("\n")[0],
         )
         for step in steps
     ]
@@ -98,7 +98,7 @@ def _failures(run: RunRecord, folder: Path) -> Iterator[str]:
     if failed:
         yield "<h2>Failures</h2>"
     for step in failed:
-        yield f"<h3>{html.escape(step.name)}</h3><p>{html.escape(step.message or 'It says no reason.')}</p>"
+        yield f"<h3>{html.escape(step.name)}</h3><p class=message>{html.escape(step.message or 'It says no reason.')}</p>"
         yield f"<pre>{html.escape(_log(folder, step.log))}</pre>"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -34,6 +35,8 @@ MAX_BYTES = 16 << 20
 MAX_YAML_BYTES = 4 << 20  # PyYAML reads some 0.2 MB a second; the scales of 5,000 tensors take 0.3 MB
 MAX_DEPTH = 64
 _Made = TypeVar("_Made")
+_NOT_A_TEXT = re.compile(r"[yYnN]|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+")
+"""What YAML 1.2, or a reader of truth values with one letter, does not take for text."""
 _LONGEST_NUMBER = 400  # characters: the largest float64, written out, has 309
 
 
@@ -142,12 +145,14 @@ def _composed(data: str | bytes, path: str | Path, error: Failure, made: Callabl
 def yaml_text(*documents: Mapping[str, Any], about: str, width: int = 140) -> str:
     """Documents of YAML, below a comment; texts with spaces are broken at a width, which YAML takes for a space.
 
+    Readers of YAML 1.1 and of 1.2 see the same: ``1e-4`` and ``y`` as texts are in quotes.
+
     Raises:
         MissingExtraError: PyYAML is missing.
     """
-    yaml = require("yaml", extra="onnx", package="pyyaml", feature="YAML files")
+    yaml, dumper = require("yaml", extra="onnx", package="pyyaml", feature="YAML files"), _yaml_dumper()
     head = "".join(f"# {line}".rstrip() + "\n" for line in about.splitlines())
-    return head + "---\n".join(yaml.safe_dump(each, sort_keys=False, width=width) for each in documents)
+    return head + "---\n".join(yaml.dump(each, Dumper=dumper, sort_keys=False, width=width) for each in documents)
 
 
 def shorten(value: object, max_characters: int = 80) -> str:
@@ -234,6 +239,20 @@ def _yaml_lines(node: Any) -> dict[Names, int]:
             if value.id != "scalar":
                 waiting.append((inner, value))
     return found
+
+
+@cache
+def _yaml_dumper() -> Any:
+    """PyYAML's safe dumper, which quotes only what YAML 1.1 takes for something else than text."""
+    yaml = require("yaml", extra="onnx", package="pyyaml", feature="YAML files")
+
+    class Dumper(yaml.SafeDumper):  # type: ignore[misc, name-defined]
+        def represent_text(self, text: str) -> Any:
+            style = "|" if "\n" in text else "'" if _NOT_A_TEXT.fullmatch(text) else None
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, Dumper.represent_text)
+    return Dumper
 
 
 @cache

@@ -111,10 +111,12 @@ def test_a_failure_has_the_end_of_its_log(tmp_path):
         "".join(f"line {number}\n" for number in range(1000)) + "10%\r50%\r\x1b[31mred\x1b[0m\n"
     )
     page = report(
-        tmp_path, run(1, step("gate", state="failed", log="logs/gate.txt", message="too slow"), state="failed")
+        tmp_path,
+        run(1, step("gate", state="failed", log="logs/gate.txt", message="too slow\n  p99 is 30 ms"), state="failed"),
     )
     text = Read(page).text
-    assert "too slow" in text
+    assert "too slow\n  p99 is 30 ms" in text
+    assert rows(page, "Steps")[0][-1] == "too slow"
     assert "line 999\nred\n" in text
     assert "line 700" not in text
     assert "logs/gate.txt" in text

@@ -75,6 +75,12 @@ class Artifacts:
         """A step's outputs; of a gate, which writes one only where it holds, they may be missing."""
         return [self._output(path, optional=bool(step.gate)) for path in step.outputs]
 
+    def logs(self) -> Any:
+        """Where logs are kept; None: where the cluster's repository puts them."""
+        if not self._target.bucket:
+            return None
+        return make("ArtifactLocation", archive_logs=True, **{self._target.store: self._location(self._run_key)})
+
     def place(self, path: str) -> str:
         """A path in the container."""
         return str(PurePosixPath(self._target.folder) / path)
@@ -82,6 +88,11 @@ class Artifacts:
     @property
     def _prefix(self) -> str:
         return self._target.prefix or self._pipeline.name
+
+    @property
+    def _run_key(self) -> str:
+        """The folder in the bucket of what a pod writes."""
+        return f"{self._prefix}/runs/{{{{workflow.name}}}}/{{{{pod.name}}}}"
 
     def _is_in_image(self, path: str) -> bool:
         return path.endswith(".py") or any(is_inside(path, each) for each in self._target.in_image)
@@ -96,7 +107,7 @@ class Artifacts:
             )  # photos and weights do not shrink
         )
         name = f"{self._names[path]}{PurePosixPath(path).suffix if shown else '.tgz'}"
-        key = f"{self._prefix}/runs/{{{{workflow.name}}}}/{{{{pod.name}}}}/{name}" if self._target.bucket else ""
+        key = f"{self._run_key}/{name}" if self._target.bucket else ""
         return self._stored(path, key, path=self.place(path), archive=archive, optional=optional or None)
 
     def _stored(self, file: str, key: str, **facts: Any) -> Any:

@@ -40,7 +40,7 @@ def load_live(source: str | Path, values: Mapping[str, str] | None = None) -> Li
 
     It is loaded again with a value that occurs nowhere else in place of each parameter's. Where this changes words of commands and
     nothing else, the parameter is live. Others decide which steps there are, what these take and give, or what they need; they stay as
-    they are.
+    they are; so do truth values, and parameters whose names are not ASCII.
 
     Args:
         source: As `Pipeline.load` takes it.
@@ -53,7 +53,7 @@ def load_live(source: str | Path, values: Mapping[str, str] | None = None) -> Li
     base = Pipeline.load(source, values)
     stands_for: dict[str, str] = {}
     for number, (name, value) in enumerate(base.parameters.items()):
-        if (text := _unique(value, number)) and _is_live(source, values, base, name, text):
+        if name.isascii() and (text := _unique(value, number)) and _is_live(source, values, base, name, text):
             stands_for[name] = text
     with_places = Pipeline.load(source, {**values, **stands_for}) if stands_for else base
     places = {text: f"{{{{workflow.parameters.{name}}}}}" for name, text in stands_for.items()}

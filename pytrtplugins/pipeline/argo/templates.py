@@ -58,6 +58,7 @@ class Templates:
             retry_strategy=_retry(step),
             active_deadline_seconds=make("IntOrString", root=str(math.ceil(limit))) if limit else None,
             memoize=self._memoize(step),
+            archive_location=self._artifacts.logs(),
             tolerations=[tolerated] if step.resources.gpu else None,
             container=self._container(step, words, at_exit),
         )
@@ -69,6 +70,7 @@ class Templates:
             "Template",
             name=name,
             inputs=make("Inputs", parameters=[make("Parameter", name=each) for each in ("gate", "condition")]),
+            archive_location=self._artifacts.logs(),
             container=make(
                 "Container",
                 **self._image(),

@@ -18,6 +18,7 @@ from .templates import PASSES, Templates
 __all__ = ["make_resources"]
 
 _USER = 10001  # as in the images of `pytrt serve-export`
+_LONGEST, _LONGEST_CRON = 57, 52  # what is added: a dash and 5 letters, or the time in seconds; names have 63
 _KEPT_S = 7 * 86_400  # of workflows that have ended
 _KEPT_FAILED_S = 30 * 86_400
 
@@ -30,6 +31,7 @@ def make_resources(found: LivePipeline, target: ArgoTarget) -> list[dict[str, An
         UsageError: a CronWorkflow is wanted, and the pipeline has no schedule.
         MissingExtraError: hera is missing.
     """
+    _check_names(found, target)
     spec = _Spec(found, target).make()
     metadata = {"namespace": target.namespace or None, "labels": _labels(found), "annotations": _annotations(found)}
     name = found.pipeline.name
@@ -40,6 +42,20 @@ def make_resources(found: LivePipeline, target: ArgoTarget) -> list[dict[str, An
         return [_resource("CronWorkflow", named, spec=_cron(found, target, spec))]
     template = _resource("WorkflowTemplate", named, spec=spec)
     return [template] if target.kind == "template" else [template, _binding(found, target)]
+
+
+def _check_names(found: LivePipeline, target: ArgoTarget) -> None:
+    """Refuse names that Argo does not take, though pipelines do."""
+    most, name = (_LONGEST_CRON if target.kind == "cron" else _LONGEST), found.pipeline.name
+    if len(name) > most:
+        raise PipelineError(
+            f"{name}: Argo adds to a pipeline's name, which may have at most {most} characters here, found {len(name)}."
+        )
+    for step in found.pipeline.steps:
+        if step.name[0].isdigit():
+            raise PipelineError(
+                f"step {step.name}: a task of Argo may not begin with a digit.\nDo: call the step otherwise"
+            )
 
 
 def _resource(kind: str, metadata: Any, spec: Any) -> dict[str, Any]:
@@ -136,7 +152,7 @@ class _Spec:
                 fs_group=_USER,
                 seccomp_profile=seccomp,
             ),
-            archive_logs=True,
+            archive_logs=None if self._target.bucket else True,
             pod_gc=make("PodGC", strategy="OnPodSuccess"),
             ttl_strategy=make("TTLStrategy", seconds_after_success=_KEPT_S, seconds_after_failure=_KEPT_FAILED_S),
             templates=self._made(),

@@ -305,6 +305,22 @@ def test_the_users_files_are_in_the_bucket(load, target, location):
     assert (store in output) == bool(target.get("bucket", "models"))
 
 
+def test_logs_are_kept_beside_the_outputs(load):
+    (found,) = exported(load())
+    assert "archiveLogs" not in found["spec"]
+    for each in found["spec"]["templates"]:
+        if "container" in each:
+            location = each["archiveLocation"]
+            assert location["archiveLogs"] is True
+            assert (location["s3"]["bucket"], location["s3"]["key"]) == (
+                "models",
+                "animals/runs/{{workflow.name}}/{{pod.name}}",
+            )
+    (found,) = exported(load(), bucket="")
+    assert found["spec"]["archiveLogs"] is True
+    assert not any("archiveLocation" in each for each in found["spec"]["templates"])
+
+
 def test_files_of_the_image_are_no_artifacts(load):
     text = PIPELINE.replace("inputs: [photos.txt]", "inputs: [photos.txt, code/make.py, nets/a.cfg, nets2/b.cfg]")
     (found,) = exported(load(text), in_image=("nets",))
@@ -435,6 +451,64 @@ def test_places_of_argos_in_a_command_are_refused(load):
 def test_an_exit_that_takes_what_a_step_makes_is_refused(load):
     with pytest.raises(PipelineError, match="on_exit takes package, which step package makes"):
         exported(load(PIPELINE + "  inputs: [package]\n"))
+
+
+@pytest.mark.parametrize(("kind", "most"), [("workflow", 57), ("cron", 52)])
+def test_a_name_that_leaves_no_room_for_what_argo_adds_is_refused(load, kind, most):
+    text = 'name: {}\nschedule: "0 3 * * *"\nsteps:\n  s: {{command: "true", outputs: [x]}}'
+    assert exported(load(text.format("a" * most)), kind=kind)
+    with pytest.raises(PipelineError, match=f"at most {most} characters here, found {most + 1}"):
+        exported(load(text.format("a" * (most + 1))), kind=kind)
+
+
+def test_a_step_that_begins_with_a_digit_is_refused(load):
+    with pytest.raises(PipelineError, match=r"step 3d: a task of Argo may not begin with a digit(?s:.*)Do: "):
+        exported(load("name: a\nsteps:\n  3d: {command: 'true', outputs: [x]}"))
+
+
+def test_words_that_look_like_numbers_are_texts_for_every_reader(load):
+    ruamel = pytest.importorskip("ruamel.yaml")
+    words = [
+        "1e-4",
+        "0.5",
+        "7",
+        "y",
+        "on",
+        "0o17",
+        "0x1F",
+        "1_000",
+        "null",
+        "12:30:45",
+        "2026-01-01",
+        "~",
+        "",
+        "-3",
+        ".5",
+        "=",
+        "a: b",
+    ]
+    text = f"name: a\nsteps:\n  s: {{command: {json.dumps(['train', *words])}, outputs: [x]}}"
+    written = argo_yaml(load(text), ArgoTarget(IMAGE))
+    for version in ("1.1", "1.2"):
+        reader = ruamel.YAML(typ="safe", pure=True)
+        reader.version = version
+        assert template(reader.load(written), "s")["container"]["args"] == words
+
+
+def test_containers_are_kubernetes(load):
+    validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    (found,) = exported(load())
+    for each in found["spec"]["templates"]:
+        if "container" in each:
+            container = {"name": "main", **each["container"]}
+            pod = {
+                "containers": [container],
+                "tolerations": each.get("tolerations", []),
+                "securityContext": found["spec"]["securityContext"],
+            }
+            validate.validate(
+                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": pod}, "1.30", strict=True
+            )
 
 
 @pytest.mark.parametrize(
