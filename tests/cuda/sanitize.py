@@ -4,7 +4,8 @@
 
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the subjects, which are
 groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, by themselves those for float32, of groups,
-depthwise ones and those with PReLU, generated kernels and means, attention, products with few rows, copies, from images to boxes, and whole networks.
+depthwise ones and those with PReLU, generated kernels and means, attention, products with few rows, copies, from images to
+boxes, and whole networks.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.
 """
