@@ -20,7 +20,7 @@ ROOMS = (
     ("layers", "calibration", "vision", "mxnet", "shards"),
     ("passes",),
     ("engines",),
-    ("bench", "check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),
+    ("bench", "check", "doctor", "drift", "export", "precision", "tensorrt", "testing", "torch"),
     ("model_registry", "models"),
     ("serving", "tables"),
     ("pipeline",),

@@ -38,6 +38,7 @@ def command() -> Any:
     from . import (  # noqa: F401  they add their commands
         bench,
         check,
+        data,
         doctor,
         download,
         edit,

@@ -5,6 +5,17 @@ from __future__ import annotations
 from .check import CheckedShards, check_shards
 from .labels import FORMATS
 from .make import Made, make_shards
+from .photo_set import PhotoSet, open_photos
 from .reader import Example, Shards
 
-__all__ = ["FORMATS", "CheckedShards", "Example", "Made", "Shards", "check_shards", "make_shards"]
+__all__ = [
+    "FORMATS",
+    "CheckedShards",
+    "Example",
+    "Made",
+    "PhotoSet",
+    "Shards",
+    "check_shards",
+    "make_shards",
+    "open_photos",
+]

@@ -19,12 +19,13 @@ from ..errors import FormatError, ImageError
 from ..utils.file_set import tar_members
 from ..utils.files import open_regular, sha256_hex
 from ..utils.numbers import check_whole
+from ..utils.prefetch import threads_for_files
 from ..utils.progress import progress_bar
 from ..utils.text_formats import parse_json, shorten
 from ..vision.image import MAX_FILE_BYTES, decode_image
 from .index import Index
 from .labels import Problem
-from .make import MAX_WORKERS, processors
+from .make import MAX_WORKERS
 from .manifest import Manifest, ShardFacts
 from .photo import SUFFIXES, read_header
 from .writer import make_index
@@ -123,7 +124,7 @@ def check_shards(
         FormatError: the manifest is damaged.
     """
     folder = Path(folder)
-    threads = processors() if workers is None else check_whole("workers", workers, 1, MAX_WORKERS)
+    threads = threads_for_files() if workers is None else check_whole("workers", workers, 1, MAX_WORKERS)
     manifest = Manifest.read(folder)
     with progress_bar("check", sum(shard.photos for shard in manifest.shards), progress) as bar:
 

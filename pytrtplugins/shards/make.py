@@ -23,6 +23,7 @@ from ..utils.files import remove_abandoned
 from ..utils.journal import Journal
 from ..utils.name_list import read_name_list
 from ..utils.numbers import check_share, check_whole
+from ..utils.prefetch import threads_for_files
 from ..utils.progress import progress_bar
 from .job import BadPhotosError, ShardJob, write_shard
 from .labels import Problem, read_labels
@@ -32,7 +33,7 @@ from .plan import PlannedShard, held_back, plan_photos, plan_shards
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["MAX_WORKERS", "SHARD_BYTES", "SIDES", "Made", "MadeSet", "make_shards", "processors"]
+__all__ = ["MAX_WORKERS", "SHARD_BYTES", "SIDES", "Made", "MadeSet", "make_shards"]
 
 SHARD_BYTES = (1 << 20, 1 << 36)
 """The smallest and the largest size of a shard."""
@@ -132,7 +133,7 @@ def make_shards(
     check_share("hold_back", hold_back)
     if longest_side is not None:
         check_whole("longest_side", longest_side, *SIDES)
-    threads = processors() if workers is None else check_whole("workers", workers, 1, MAX_WORKERS)
+    threads = threads_for_files() if workers is None else check_whole("workers", workers, 1, MAX_WORKERS)
     files, output = FileSet(source), Path(output)
     found = read_labels(
         files,
@@ -324,8 +325,3 @@ def _clear(folder: Path, manifest: Manifest) -> None:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
     remove_abandoned(folder)
-
-
-def processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

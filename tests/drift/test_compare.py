@@ -1,0 +1,136 @@
+"""A comparison tells what differs between two sets, and nothing where they are samples of one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytrtplugins.drift import Limit, compare_photos, read_limit, to_markdown, write_html
+from pytrtplugins.errors import NoDataError, UsageError
+from tests.drift.sets import Photos, drawn, grey
+
+pytest.importorskip("PIL")
+
+
+def compare(a, b, **options):
+    return compare_photos(a, b, progress=False, **options)
+
+
+def drifts(found):
+    return {row.name for row in found.rows if row.drift}
+
+
+def test_samples_of_one_set_do_not_differ():
+    found = compare(drawn(150, 0), drawn(150, 1))
+    assert drifts(found) == set()
+    assert found.drift == 0
+    assert all(row.psi > 0 for row in found.rows if row.name in ("brightness", "box-size"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "names"),
+    [
+        ({"low": 150, "high": 255}, {"brightness", "contrast"}),
+        ({"side": 0.9}, {"box-size"}),
+        ({"kind": 1}, {"classes"}),
+    ],
+)
+def test_what_was_changed_is_named(changed, names):
+    found = compare(drawn(150, 0), drawn(150, 1, **changed))
+    assert drifts(found) == names
+    assert found.drift == max(row.psi for row in found.rows if row.name in names)
+
+
+def test_values_of_photos_and_boxes_are_right():
+    photos = Photos(
+        [grey(100), grey(200, (64, 32))],
+        [[[0, 0.5, 0.5, 0.2, 0.8]], [[1, 0.5, 0.5, 0.5, 0.5], [0, 0.1, 0.1, 0.1, 0.1]]],
+    )
+    found = compare(photos, photos)
+    means = {row.name: row.a.mean for row in found.rows if row.a}
+    assert means == pytest.approx({
+        "width": 48, "height": 28, "aspect": (32 / 24 + 2) / 2, "brightness": 150 / 2 / 255, "contrast": 150 / 2 / 255, "boxes": 1.5,
+        "box-size": (0.4 + 0.5 + 0.1) / 3, "box-shape": (0.25 * 32 / 24 + 2 + 2) / 3,
+    }, rel=1e-5)  # fmt: skip
+    assert [(each.name, each.a) for each in found.classes] == [
+        ("cat", pytest.approx(2 / 3)),
+        ("dog", pytest.approx(1 / 3)),
+    ]
+    for row in found.rows:
+        assert row.psi == 0
+        assert not row.a_bars or sum(row.a_bars) == pytest.approx(1)
+
+
+def test_sets_without_labels_are_compared_by_their_photos():
+    a, b = drawn(30, 0), drawn(30, 1)
+    b.boxes = [[] for _ in b.boxes]
+    found = compare(a, b)
+    assert {row.name for row in found.rows} == {"width", "height", "aspect", "brightness", "contrast"}
+    assert found.classes == ()
+    with pytest.raises(UsageError, match="'box-size': this figure needs boxes in both sets"):
+        compare(a, b, limits=[Limit("box-size", 1)])
+
+
+def test_photos_that_cannot_be_decoded_are_counted():
+    b = drawn(30, 1)
+    b.images[3] = b"no photo"
+    found = compare(drawn(30, 0), b)
+    assert (found.b.photos, found.b.measured, found.b.unreadable) == (30, 29, 1)
+    b.images = [b"no photo"] * 30
+    with pytest.raises(NoDataError, match="B: 0 photos that can be decoded"):
+        compare(drawn(30, 0), b)
+
+
+def test_so_many_photos_are_drawn_the_same_way_each_time():
+    sets = [drawn(40, 0) for _ in range(3)]
+    for each, seed in zip(sets, (5, 5, 6), strict=True):
+        compare(each, drawn(5, 1), photos=10, seed=seed)
+    assert sorted(sets[0].read_numbers) == sorted(sets[1].read_numbers) != sorted(sets[2].read_numbers)
+    assert len(set(sets[0].read_numbers)) == 10
+
+
+def test_vectors_tell_what_they_see():
+    def embed(images):
+        return np.array([[image.mean(), image.std()] for image in images])
+
+    same = compare(drawn(60, 0), drawn(60, 1), embed=embed, embedding="y").embedding
+    other = compare(drawn(60, 0), drawn(60, 1, low=180, high=255), embed=embed, embedding="y").embedding
+    assert (same.output, same.values, same.drift) == ("y", 2, 0)
+    assert other.drift == other.mmd > other.chance > 0
+
+
+def test_limits_are_held_against_what_is_more_than_chance():
+    a, b = drawn(150, 0), drawn(150, 1, low=150, high=255)
+    limits = [read_limit(text) for text in ("drift=0.2", "brightness=100", "box-size=0")]
+    found = compare(a, b, limits=limits)
+    assert [(each.figure, each.most) for each in found.exceeded] == [("drift", 0.2)]
+    assert found.exceeded[0].found == found.drift
+
+
+@pytest.mark.parametrize(
+    "text", ["drift", "drift=", "drift=-1", "=1", "drift=nan", "drift=1e3", "Drift=1", "drift=99999999"]
+)
+def test_a_limit_that_is_none(text):
+    with pytest.raises(UsageError, match=r"such as drift=0\.2"):
+        read_limit(text)
+
+
+def test_a_limit_of_nothing_that_is_known():
+    with pytest.raises(UsageError, match=r"'sharpness': expected one of aspect, .*drift, embedding"):
+        compare(drawn(2, 0), drawn(2, 0), limits=[Limit("sharpness", 1)])
+    with pytest.raises(UsageError, match="'embedding': this figure needs a network: --model"):
+        compare(drawn(2, 0), drawn(2, 0), limits=[Limit("embedding", 1)])
+
+
+def test_pages_and_charts_show_the_figures(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = compare(drawn(40, 0), drawn(40, 1, kind=1), names=("<a>", "b"), limits=[Limit("drift", 0.1)])
+    write_html(found, tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "<h1>&lt;a&gt; and b</h1>" in page
+    assert page.count("<svg") == 1
+    assert "class=marked" in page
+    row = next(row for row in found.rows if row.name == "classes")
+    for text in (page, to_markdown(found)):
+        assert f"{row.psi:.3f}" in text
+        assert f"Beyond the limit: drift is {found.drift:.4g}, the limit is 0.1." in text
