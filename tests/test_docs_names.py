@@ -45,6 +45,10 @@ OF_USERS = {
     "docs/shell.md": {"pytrt.toml"},
     "docs/shards.md": {"KEY.json", "classes.txt", "labels/NAME.txt", "shards.json"},
     "docs/testing.md": {"pytrt.toml"},
+    "docs/training.md": {
+        *("classes.txt", "train.txt", "yolov2-voc.cfg", "curve.png", "stages.png", "trace.json"),
+        *("model.cfg", "model.names", "model.weights"),
+    },
     "samples/models/README.md": {"voc12_trainval.txt"},
 }
 """What users, or the package itself, would write."""

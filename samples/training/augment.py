@@ -31,6 +31,7 @@ class Plan(NamedTuple):
         base: (B, 4) index of the image's first pixel among all stored pixels.
         colour: (B, 3, 4) colour matrix and offset.
         holes: (B, 4, 4) erased rectangles x1, y1, x2, y2; empty ones have no area.
+        source: (B, 4) the photos' indices in the pool; -1 where a tile is not drawn.
     """
 
     centre: Tensor
@@ -39,6 +40,7 @@ class Plan(NamedTuple):
     base: Tensor
     colour: Tensor
     holes: Tensor
+    source: Tensor
 
     def part(self, rows: slice) -> Plan:
         """The plan of some of the images: of those that are a rank's."""
@@ -111,7 +113,8 @@ class Augmenter:
         stride = torch.where(shrunk, self.side // 2, self.side)
         halves = self.count * self.side**2 + source * (self.side // 2) ** 2
         base = torch.where(shrunk, halves, source * self.side**2)
-        return Plan(centre, affine, stride, base, self._colours(batch), self._holes(batch, out)), truth, valid
+        drawn = torch.where(used, source, -1)
+        return Plan(centre, affine, stride, base, self._colours(batch), self._holes(batch, out), drawn), truth, valid
 
     def _rand(self, *shape: int) -> Tensor:
         return torch.rand(*shape, device=self.device, generator=self._generator)
@@ -191,7 +194,7 @@ def _affine(image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, level: T
 
 def render(pixels: Tensor, plan: Plan, out: int) -> Tensor:
     """Draw the planned images with bilinear interpolation, (B, 3, out, out) in 0..1, channels last in memory."""
-    centre, affine, stride, base, colour, holes = plan
+    centre, affine, stride, base, colour, holes, _ = plan
     r = torch.arange(out, device=pixels.device) + 0.5
     tile = (r[None, None] > centre[:, :1, None]).long() + 2 * (r[None, :, None] > centre[:, 1:, None]).long()
 

@@ -43,6 +43,9 @@ class Task(Protocol):
     def draw(self, batch: Any, step: int) -> tuple[Tensor, ...]:
         """The inputs that a batch becomes, each with the batch as its first axis; random numbers are seeded for the step."""
 
+    def drawn(self, keys: Sequence[str], step: int) -> Sequence[str]:
+        """Names of the photos that a step drew, whose batch had these keys; random numbers are seeded for the step."""
+
     def groups(self) -> Sequence[dict[str, Any]]:
         """The optimizer's groups of parameters, of the module as it is now."""
 
@@ -88,7 +91,9 @@ class Loop:
         self.optimizer = self.mode.optimizer(kind, task.groups(), lr=schedule.peak, **options)
         self.average = Average(task.network, decay)
         self.measured = torch.zeros(len(task.parts) + 1, device=ranks.device)
-        self._bad = torch.full((), -1, dtype=torch.int64, device=ranks.device)  # first step without a finite loss
+        self._bad = torch.full(
+            (2,), -1, dtype=torch.int64, device=ranks.device
+        )  # first steps without a finite loss, gradient
         self._keys: deque[tuple[int, Sequence[str]]] = deque(maxlen=SYNC + 1)
         self._compute = Graphs(self._gradients, task.module) if settings.cuda_graphs else self._gradients
 
@@ -96,7 +101,7 @@ class Loop:
         """Do one step."""
         batch = self.loader.next()
         with self.loader.clock.stage("step"):
-            torch.manual_seed((self.seed * 1_000_003 + self.step + 1) + self.ranks.rank * 7_368_787_777)
+            self._sow(self.step)
             inputs = self.task.draw(batch, self.step)
             found = self._accumulate(inputs)
             for group in self.optimizer.param_groups:
@@ -106,6 +111,10 @@ class Loop:
             self._measure(found, norm)
         self._keys.append((self.step, getattr(batch, "keys", ())))
         self.step += 1
+
+    def _sow(self, step: int) -> None:
+        """Seed every generator for a step of this rank."""
+        torch.manual_seed((self.seed * 1_000_003 + step + 1) + self.ranks.rank * 7_368_787_777)
 
     def _accumulate(self, inputs: tuple[Tensor, ...]) -> Tensor:
         """The gradients of a rank's batch, in as many parts as the settings say; gives the mean of their figures."""
@@ -125,30 +134,37 @@ class Loop:
     @torch.no_grad()
     def _measure(self, found: Tensor, norm: Tensor) -> None:
         """Update the running means, and notice a step that is not finite, without waiting for the device."""
-        finite = found[0].isfinite() & (norm.isfinite() | self.precision.scaler.is_enabled())
+        norm = norm[None].to(found)
+        scaled = self.precision.scaler.is_enabled()  # whose gradients overflow at times, without harm
+        finite = torch.cat([found[:1], torch.zeros_like(norm) if scaled else norm]).isfinite()
         self._bad = torch.where(finite | (self._bad >= 0), self._bad, self.step)
-        now = torch.cat([found[1:], norm[None].to(found)]).to(self.measured)
+        now = torch.cat([found[1:], norm]).to(self.measured)
         self.measured = now if self.step == 0 else torch.lerp(now, self.measured, MEMORY)
 
-    def run(self, *, seconds: float, look: Callable[[], None]) -> None:
+    def run(self, *, seconds: float, look: Callable[[], None], save: Callable[[], None], every: float = 120) -> None:
         """Advance to the end of the schedule, for ``seconds``, or until a signal; ``stopped`` says why it ended before.
 
         Args:
             seconds: From now on; at least one step is done.
-            look: Called after every step, on all ranks at the same steps: prints, measures, saves.
+            look: Called after every step, on all ranks at the same steps.
+            save: Called when ``every`` seconds have passed since the last time, on all ranks at the same step.
+            every: Seconds between two checkpoints.
 
         Raises:
             ExecutionError: a loss or a gradient is not finite.
         """
-        begin, first = time.monotonic(), self.step
+        begin, saved, first = time.monotonic(), time.monotonic(), self.step
         with _signals() as caught:
             while self.step < self.schedule.steps and not self.stopped:
                 self.advance()
                 if self.step == first + 1 or self.is_looking:
                     self.check()
-                    late = time.monotonic() - begin > seconds
-                    late_somewhere, signalled = self.ranks.agree([late, bool(caught)])
-                    self.stopped = "signal" if signalled else "time" if late_somewhere else ""
+                    now = time.monotonic()
+                    late, due, signalled = self.ranks.agree([now - begin > seconds, now - saved > every, bool(caught)])
+                    self.stopped = "signal" if signalled else "time" if late else ""
+                    if due:
+                        save()
+                        saved = time.monotonic()
                 look()
 
     @property
@@ -162,15 +178,19 @@ class Loop:
         Raises:
             ExecutionError: one of them had a loss or a gradient that is not finite, on any rank.
         """
-        mine = int(self._bad)
-        (anywhere,) = self.ranks.agree([mine])
-        if anywhere < 0:
+        loss, gradient = self._bad.tolist()
+        elsewhere, step = (int(value) for value in self.ranks.agree([loss, max(loss, gradient)]))
+        if step < 0:
             return
-        step = mine if mine >= 0 else int(anywhere)
-        keys = next((keys for number, keys in self._keys if number == step), ())
-        named = ", ".join(keys) if keys else "unknown"
+        if loss < 0 and elsewhere >= 0:
+            raise ExecutionError(
+                f"step {step}: the loss of another rank is not a finite number; it names its photos", step=step
+            )
+        step, what = (loss, "loss") if loss >= 0 else (step, "gradient")
+        self._sow(step)
+        keys = self.task.drawn(next((keys for number, keys in self._keys if number == step), ()), step)
         raise ExecutionError(
-            f"step {step} of rank {self.ranks.rank}: the loss or its gradient is not a finite number; photos: {named}.\n"
+            f"step {step} of rank {self.ranks.rank}: the {what} is not a finite number; photos: {', '.join(keys) or 'unknown'}.\n"
             "Do: look at these photos and their boxes, or give a smaller learning rate; then run the same command with --resume, "
             "which continues from the last good checkpoint",
             step=step,

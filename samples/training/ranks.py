@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import distributed
 
+from pytrtplugins.errors import ExecutionError
+
 from .settings import Settings
 
-__all__ = ["Ranks", "join", "launch"]
+__all__ = ["Ranks", "is_launched", "is_restarted", "join", "launch"]
 
 _ALGORITHMS = {"nccl/ring": "Ring", "nccl/tree": "Tree"}
 
@@ -51,13 +53,23 @@ class Ranks:
             distributed.destroy_process_group()
 
 
+def is_launched() -> bool:
+    """Whether torchrun started this process."""
+    return distributed.is_torchelastic_launched()
+
+
+def is_restarted() -> bool:
+    """Whether torchrun started the ranks again, after one of them died."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
 def join(device: str, settings: Settings) -> Ranks:
     """Join the ranks that torchrun started; alone, where it did not start this process.
 
     Raises:
         UsageError: the settings cannot work with this device, or with so many ranks.
     """
-    joined = distributed.is_torchelastic_launched() or distributed.is_initialized()
+    joined = is_launched() or distributed.is_initialized()
     rank, world, number = (
         int(os.environ.get(name, default)) if joined else default
         for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
@@ -70,7 +82,11 @@ def join(device: str, settings: Settings) -> Ranks:
         if settings.all_reduce_spec in _ALGORITHMS:
             os.environ["NCCL_ALGO"] = _ALGORITHMS[settings.all_reduce_spec]  # NCCL reads it when the group is made
         exchange = "gloo" if place.type == "cpu" or settings.all_reduce_spec == "gloo" else "nccl"
-        distributed.init_process_group(f"cpu:gloo,cuda:{exchange}" if place.type == "cuda" else "gloo")
+        backend = f"cpu:gloo,cuda:{exchange}" if place.type == "cuda" else "gloo"
+        # torchrun keeps its store when it starts ranks again; without a prefix they would find the addresses of those that died
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = distributed.PrefixStore(f"attempt-{attempt}", next(distributed.rendezvous("env://"))[0])
+        distributed.init_process_group(backend, store=store, rank=rank, world_size=world)
     return Ranks(rank, world, place, joined)
 
 
@@ -84,9 +100,18 @@ def launch(program: str, arguments: Sequence[str], ranks: int, restarts: int) ->
         restarts: How often all processes are started again after one of them died.
 
     Raises:
-        ChildFailedError: a process failed more often.
+        ExecutionError: a process failed more often.
     """
     from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     options = ["--standalone", f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
-    run.main([*options, program, *arguments])
+    try:
+        run.main([*options, program, *arguments])
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        raise ExecutionError(
+            f"rank {rank} ended with {failure.signal_name() or f'status {failure.exitcode}'}; what it said is above.\n"
+            "Do: run the same command with --resume, which continues from the last good checkpoint",
+            rank=rank,
+        ) from None

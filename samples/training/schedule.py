@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Average", "Schedule", "full", "local"]
+__all__ = ["WARM_UP", "Average", "Schedule", "full", "local"]
 
+WARM_UP = 0.03
+"""Share of a schedule in which the rate rises."""
 _RAMP_STEPS = 1000  # in which the average slows down to its decay
 
 
@@ -26,7 +28,7 @@ class Schedule:
 
     steps: int
     peak: float
-    warm_up: float = 0.03
+    warm_up: float = WARM_UP
     least: float = 0.01
 
     def progress(self, step: int) -> float:

@@ -6,6 +6,8 @@ import argparse
 from dataclasses import dataclass, fields
 from typing import Any
 
+import torch
+
 from pytrtplugins.errors import UsageError
 from pytrtplugins.utils.numbers import Whole
 
@@ -54,6 +56,11 @@ class Settings:
         if given["compile"] is None:
             given["compile"] = device == "cuda" and not given["deterministic"]
         return cls(**given)
+
+    @property
+    def memory_format(self) -> torch.memory_format:
+        """PyTorch's name of the layout."""
+        return torch.channels_last if self.data_format == "NHWC" else torch.contiguous_format
 
     def check(self, device: str, world: int, *, joined: bool) -> None:
         """Refuse what cannot work.

@@ -1,12 +1,13 @@
-"""Parts of ``samples/train_yolov2.py``: one noun a file, in the order in which data flows through them.
-
-What does not depend on the network, such as the augmentation, is in ``samples/training``.
+"""Parts of ``samples/train_yolov2.py``: YOLOv2 as a task of the engine in ``samples/training``. One noun a file.
 
 - recipe: every number that decides how a run turns out
-- data: images and boxes, from a folder or from tars, to uint8 tensors on the device
+- data: photos and boxes, from shards, folders or tars, as records
 - network: the layers, declared once, for PyTorch and for the .cfg
+- model: a trained network with its anchors and classes, and its file
 - loss: darknet's region decoding, assignment of boxes to predictions, the three losses
-- trainer: one step, the schedule, the checkpoint
+- teacher: a network whose features are imitated
+- task: the network with its losses, and how a batch becomes its inputs
+- run: data, engine and task put together; lines, results
 - evaluate: detections and average precision
 - export: .cfg, .weights and .names that darknet loads
 - curve: the learning curve

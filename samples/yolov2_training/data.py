@@ -1,148 +1,193 @@
-"""Images and boxes: from a folder or tars in the YOLO layout to uint8 tensors that stay on the device."""
+"""Photos with their boxes as sets of records: a folder of shards, or folders and tars with labels."""
 
 from __future__ import annotations
 
 import io
 import random
-import tarfile
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
-from pytrtplugins.errors import ImageError, NoDataError
+from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
+from pytrtplugins.shards import Example, Shards
+from pytrtplugins.shards.labels import read_labels
+from pytrtplugins.shards.manifest import NAME as MANIFEST
+from pytrtplugins.utils.file_set import FileSet
+from pytrtplugins.utils.prefetch import map_ahead, threads_for_files
+from training.batch import Pool
+from training.loader import make_loader
+from training.sampler import StepSampler
 
-__all__ = ["Images", "Source", "hold_back", "kmeans_anchors", "letterbox_images", "load_images"]
+__all__ = [
+    "SIDE",
+    "Labelled",
+    "Part",
+    "Records",
+    "hold_back",
+    "kmeans_anchors",
+    "letterbox_images",
+    "load_photos",
+    "open_data",
+]
 
-SIDE = 352  # longer side of a stored image, in pixels
-NO_BOX = -1.0  # class id of an unused row of Images.boxes
+SIDE = 352  # longer side of a stored photo, in pixels
+ALL = "all"  # the list that names every photo
+_MAX_BYTES = 64 << 20  # of a photo's file
+_MOST_SHAPES = 4096  # photos whose boxes the anchors are of
 
 
-class Source:
-    """The files of a data set: ``images/``, ``labels/``, ``classes.txt`` and lists such as ``train.txt``.
+class Records(Protocol):
+    """A set of photos, any of which can be read at any time and from any thread."""
+
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int: ...
+
+    def read(self, number: int) -> Example:
+        """A photo and its boxes."""
+
+
+class Labelled:
+    """The photos that a list names, in folders and tars with labels; see `read_labels` for their formats.
 
     Args:
-        paths: Folders or tars (compressed or not); together they make one set, so a set may come in parts.
+        files: Photos, labels and lists.
+        listed: Name of the list, such as ``train.txt``; ``all``: every photo.
 
     Raises:
-        NoDataError: A path does not exist.
+        NoDataError: the list names no photo, or one that is missing.
+        FormatError: labels cannot be used; ``.problems`` has all of them.
     """
 
-    def __init__(self, paths: Iterable[str | Path]) -> None:
-        self._files: dict[str, bytes | Path] = {}
-        for path in map(Path, paths):
-            if path.is_dir():
-                self._files |= {p.relative_to(path).as_posix(): p for p in path.rglob("*") if p.is_file()}
-            elif path.is_file():
-                with tarfile.open(path) as tar:
-                    members = [m for m in tar if m.isfile()]
-                    self._files |= {str(PurePosixPath(m.name)): tar.extractfile(m).read() for m in members}  # type: ignore[union-attr]
-            else:
-                raise NoDataError(f"training data {path}: no such folder or tar.\nDo: give --data an existing path")
-
-    def read(self, name: str) -> bytes:
-        """One file's bytes."""
-        try:
-            found = self._files[name]
-        except KeyError:
-            raise NoDataError(
-                f"training data: {name} is missing; {len(self._files)} files were found.\n"
-                "Do: give --data a folder (or tars) with images/, labels/, classes.txt and train.txt"
-            ) from None
-        return found if isinstance(found, bytes) else found.read_bytes()
-
-    def lines(self, name: str) -> list[str]:
-        """A text file's lines, without blank ones."""
-        return [line.strip() for line in self.read(name).decode().splitlines() if line.strip()]
-
-    def boxes(self, image: str) -> npt.NDArray[np.float32]:
-        """The image's label file: rows of class, centre x, centre y, width, height in 0..1."""
-        rows = [line.split() for line in self.lines(f"labels/{PurePosixPath(image).stem}.txt")]
-        return np.array(rows, np.float32).reshape(-1, 5)
-
-
-@dataclass(frozen=True)
-class Images:
-    """Decoded images with their boxes.
-
-    Fields:
-        pixels: (N, side, side, 3) uint8, each image in the upper left corner, grey around.
-        size: (N, 2) float32, width and height in pixels.
-        boxes: (N, most, 5) float32: class, x1, y1, x2, y2 in pixels; class -1 where there is no box.
-    """
-
-    pixels: Tensor
-    size: Tensor
-    boxes: Tensor
+    def __init__(self, files: FileSet, listed: str) -> None:
+        found = read_labels(files, listed=None if listed == ALL else files.lines(listed))
+        if found.problems:
+            shown = "\n".join(map(str, found.problems[:10]))
+            raise FormatError(
+                f"data {files.name!r}: {len(found.problems)} photos of {listed} cannot be used:\n{shown}\n"
+                "Do: repair their labels, or take them out of the list",
+                problems=tuple(found.problems),
+            )
+        if not found.photos:
+            raise NoDataError(f"data {files.name!r}: {listed} names no photos.\nDo: write one name a line into it")
+        self.classes, self._files, self._photos = found.classes, files, found.photos
 
     def __len__(self) -> int:
-        return len(self.pixels)
+        return len(self._photos)
+
+    def read(self, number: int) -> Example:
+        """A photo and its boxes, which are cut at its borders."""
+        photo = self._photos[number]
+        corners = photo.boxes[:, 1:].clip(0, 1)
+        low, high = corners[:, :2], corners[:, 2:]
+        boxes = np.concatenate([photo.boxes[:, :1], (low + high) / 2, high - low], 1)
+        return Example(photo.file, self._files.read(photo.file, _MAX_BYTES), boxes.astype(np.float32))
 
 
-def hold_back(names: Sequence[str], share: float, seed: int = 1) -> tuple[list[str], list[str]]:
-    """Split names into (training, development), the same way each time: by a shuffle with a fixed seed."""
-    shuffled = sorted(names)
-    random.Random(seed).shuffle(shuffled)
-    count = round(share * len(shuffled))
-    return shuffled[count:], shuffled[:count]
+class Part:
+    """Some photos of a set."""
+
+    def __init__(self, data: Records, numbers: Sequence[int]) -> None:
+        self.classes, self._data, self._numbers = data.classes, data, numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def read(self, number: int) -> Example:
+        """A photo and its boxes."""
+        return self._data.read(self._numbers[number])
 
 
-def load_images(source: Source, names: Sequence[str], device: torch.device, *, side: int = SIDE) -> Images:
-    """Decode the named images once, shrink what is larger than ``side``, and put them on the device.
+def open_data(paths: Sequence[str | Path], listed: str) -> Records:
+    """Open a set: a folder that `pytrt shards make` wrote, or folders and tars with labels.
+
+    Args:
+        paths: The folder of shards; or folders and uncompressed tars, which together make one set.
+        listed: Name of the list of photos in the set, such as ``train.txt``; ``all``: every photo. Shards have no lists.
 
     Raises:
-        ImageError: An image cannot be decoded.
-        NoDataError: The list of names is empty.
+        NoDataError: a path or the list is missing.
+        UsageError: a list of a set of shards is asked for.
     """
-    if not names:
-        raise NoDataError("training data: the list of images is empty.\nDo: look at train.txt")
-    with ThreadPoolExecutor(16) as pool:
-        images = list(pool.map(lambda name: _decode(source, name, side), names))
-    rows = [source.boxes(name) for name in names]
-    pixels = np.full((len(names), side, side, 3), 127, np.uint8)
-    boxes = np.full((len(names), max(1, *map(len, rows)), 5), NO_BOX, np.float32)
-    size = np.array([image.shape[1::-1] for image in images], np.float32)
-    for i, (image, row) in enumerate(zip(images, rows, strict=True)):
-        pixels[i, : image.shape[0], : image.shape[1]] = image
-        centre, half = row[:, 1:3] * size[i], row[:, 3:] * size[i] / 2
-        boxes[i, : len(row)] = np.concatenate([row[:, :1], centre - half, centre + half], 1)
-    return Images(*(torch.from_numpy(array).to(device) for array in (pixels, size, boxes)))
+    if len(paths) == 1 and (Path(paths[0]) / MANIFEST).is_file():
+        if listed not in (ALL, "train.txt"):
+            raise UsageError(
+                f"{paths[0]}: shards have no list {listed!r}.\nDo: give --evaluate all, with the shards to measure"
+            )
+        return Shards.open(paths[0])
+    return Labelled(FileSet([Path(path) for path in paths], "training data"), listed)
 
 
-def _decode(source: Source, name: str, side: int) -> npt.NDArray[np.uint8]:
+def hold_back(count: int, share: float, seed: int = 1) -> tuple[list[int], list[int]]:
+    """Split the numbers of photos into (training, development), the same way each time: by a shuffle with a fixed seed."""
+    shuffled = list(range(count))
+    random.Random(seed).shuffle(shuffled)
+    held = round(share * count)
+    return sorted(shuffled[held:]), sorted(shuffled[:held])
+
+
+def load_photos(data: Records, device: torch.device, *, side: int = SIDE) -> Pool:
+    """Decode all photos once, shrink what is larger than ``side``, and put them on the device."""
+    loader = make_loader("resident", data, StepSampler(len(data), 1, seed=0), device, size=side, stop=0)
+    if loader.pool is None:
+        raise AssertionError("a resident loader has a pool")
+    return loader.pool
+
+
+def box_shapes(data: Records) -> npt.NDArray[np.float32]:
+    """Widths and heights of boxes as shares of their photo's longer side, of a few thousand photos spread over the set.
+
+    Returns:
+        (M, 2).
+    """
+    numbers = range(0, len(data), -(-len(data) // _MOST_SHAPES))
+    found = map_ahead(lambda number: _shapes(data.read(number)), numbers, threads=threads_for_files(), ahead=64)
+    return np.concatenate(list(found))
+
+
+def _shapes(photo: Example) -> npt.NDArray[np.float32]:
     try:
-        image = Image.open(io.BytesIO(source.read(name))).convert("RGB")
-    except (UnidentifiedImageError, OSError) as error:
-        raise ImageError(f"{name}: not a readable image ({error}).\nDo: remove it from the list", path=name) from error
-    if max(image.size) > side:
-        image.thumbnail((side, side), Image.Resampling.LANCZOS)
-    return np.asarray(image)
+        with Image.open(io.BytesIO(photo.image)) as image:
+            size = np.array(image.size, np.float32)
+    except OSError as error:
+        raise ImageError(f"{photo.key}: not a readable image ({error}).\nDo: remove it from the list") from error
+    return photo.boxes[:, 3:] * size / size.max()
 
 
-def kmeans_anchors(images: Images, *, cells: int = 13, count: int = 5, rounds: int = 100) -> Tensor:
+def kmeans_anchors(shapes: npt.NDArray[np.float32], *, cells: int = 13, count: int = 5, rounds: int = 100) -> Tensor:
     """Box shapes in cells of a letterboxed grid, clustered with 1 - IoU as distance, as in the YOLOv2 paper.
+
+    Args:
+        shapes: From :func:`box_shapes`.
+        cells: Of the grid's side.
+        count: Of anchors.
+        rounds: Of k-means.
 
     Returns:
         (count, 2) widths and heights in cells, smallest first, on the CPU.
+
+    Raises:
+        NoDataError: there are fewer boxes than anchors.
     """
-    scale = cells / images.size.amax(1)[:, None, None]
-    shapes = ((images.boxes[..., 3:] - images.boxes[..., 1:3]) * scale)[images.boxes[..., 0] >= 0].cpu()
-    spread = torch.linspace(0.1, 0.9, count).mul(len(shapes) - 1).long()
-    centres = shapes[shapes.prod(1).argsort()][spread]
+    if len(shapes) < count:
+        raise NoDataError(f"training data: {len(shapes)} boxes, too few for {count} anchors.\nDo: look at the labels")
+    sizes = torch.from_numpy(shapes * cells)
+    spread = torch.linspace(0.1, 0.9, count).mul(len(sizes) - 1).long()
+    centres = sizes[sizes.prod(1).argsort()][spread]
     for _ in range(rounds):
-        overlap = torch.minimum(shapes[:, None], centres).prod(2)
-        near = (overlap / (shapes.prod(1)[:, None] + centres.prod(1) - overlap)).argmax(1)
-        centres = torch.stack([shapes[near == i].mean(0) if (near == i).any() else centres[i] for i in range(count)])
+        overlap = torch.minimum(sizes[:, None], centres).prod(2)
+        near = (overlap / (sizes.prod(1)[:, None] + centres.prod(1) - overlap)).argmax(1)
+        centres = torch.stack([sizes[near == i].mean(0) if (near == i).any() else centres[i] for i in range(count)])
     return centres[centres.prod(1).argsort()]
 
 
-def letterbox_images(images: Images, size: int) -> Tensor:
+def letterbox_images(images: Pool, size: int) -> Tensor:
     """Images scaled to fit and centred on grey, (N, 3, size, size) in 0..1, as a detector sees them."""
     inputs = torch.full((len(images), 3, size, size), 0.5, device=images.pixels.device)
     for i, (w, h) in enumerate(images.size.long().tolist()):

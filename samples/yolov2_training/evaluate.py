@@ -6,10 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .data import Images
-from .loss import decode, iou
+from training.batch import Pool
 
-__all__ = ["average_precision", "detect"]
+from .loss import decode, iou
+from .model import Model
+
+__all__ = ["average_precision", "detect", "scores"]
 
 MAX_DETECTIONS = 300  # detections kept of an image
 LEAST_SCORE = 0.005
@@ -36,7 +38,7 @@ def detect(network: nn.Module, inputs: Tensor, anchors: Tensor) -> tuple[Tensor,
     return box / out.shape[-1], torch.where(keep & (score > LEAST_SCORE), score, 0.0), label
 
 
-def average_precision(network: nn.Module, inputs: Tensor, images: Images, anchors: Tensor, classes: int) -> list[float]:
+def average_precision(network: nn.Module, inputs: Tensor, images: Pool, anchors: Tensor, classes: int) -> list[float]:
     """VOC AP at IoU 0.5 of each class: the area under the whole precision envelope.
 
     Args:
@@ -66,3 +68,10 @@ def average_precision(network: nn.Module, inputs: Tensor, images: Images, anchor
         envelope = np.maximum.accumulate(precision[::-1])[::-1]
         result.append(float((np.diff(recall, prepend=0) * envelope).sum()))
     return result
+
+
+def scores(model: Model, inputs: Tensor, images: Pool) -> dict[str, float]:
+    """MAP50 and the AP of each class, with names as in the log."""
+    found = average_precision(model.network, inputs, images, model.anchors, len(model.classes))
+    named = {f"AP50 {name}": value for name, value in zip(model.classes, found, strict=True)}
+    return {"mAP50": sum(found) / len(found)} | named

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from pytrtplugins.errors import UsageError
 from pytrtplugins.utils.numbers import SHARE, Real, Several, Whole
 
-__all__ = ["Recipe"]
+__all__ = ["NETWORKS", "Recipe"]
 
+NETWORKS: dict[str, dict[str, Any]] = {
+    "compact": {},
+    "voc": {"stages": (32, 64, 128, 256, 512, 1024), "head": 1024, "passthrough": 64},
+}
+"""Widths by the network's name: those of the recipe, and those of darknet's yolov2-voc.cfg."""
 
 _FILTERS = Whole(1, 8192)
 
@@ -64,3 +70,19 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for a checkpoint that is read without unpickling objects."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    def check(self, ranks: int, accumulate: int) -> None:
+        """Compare the numbers with each other.
+
+        Raises:
+            UsageError: the batch cannot be split, or a size is none of the network's.
+        """
+        if self.batch % (ranks * accumulate):
+            raise UsageError(
+                f"--batch {self.batch}: {ranks} ranks with --accumulate {accumulate} cannot share it equally.\n"
+                f"Do: give a multiple of {ranks * accumulate}"
+            )
+        if wrong := [size for size in self.sizes if size % 32]:
+            raise UsageError(
+                f"--sizes {wrong[0]}: expected multiples of 32.\nDo: give --sizes {wrong[0] // 32 * 32 or 32}"
+            )

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +20,23 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 import train_yolov2
 
-from pytrtplugins.errors import ImageError, NoDataError, UsageError, WeightsError
+from darknet2caffe import read_network
+from pytrtplugins.errors import ExecutionError, FormatError, ImageError, NoDataError, UsageError, WeightsError
+from pytrtplugins.shards import make_shards
 from training import augment
-from yolov2_training import data, evaluate, export, loss, network, recipe, teacher, trainer
+from training import loop as engine
+from training.batch import Pool
+from training.checkpoint import Checkpoints
+from training.loader import make_loader
+from training.ranks import Ranks
+from training.sampler import StepSampler
+from training.schedule import Schedule
+from training.settings import Settings
+from yolov2_training import data, evaluate, export, loss, model, network, recipe, task, teacher
 
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+ALONE = Ranks(0, 1, torch.device("cpu"), False)
+SMALL = {"stages": (4, 4, 8, 8, 8, 8), "head": 8, "passthrough": 4}
 CLASSES = ("red", "green")
 ANCHORS = torch.tensor([[0.5, 0.5], [1.0, 1.0], [1.5, 1.0], [1.0, 2.0], [2.5, 2.5]])
 TINY = ("--batch", "4", "--sizes", "64", "--stages", "4,4,8,8,8,8", "--head", "8", "--passthrough", "4")
@@ -47,14 +62,36 @@ def draw_set(folder: Path, count: int = 10) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads of PyTorch cost more than they give for networks as small as these."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def rectangles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return draw_set(tmp_path_factory.mktemp("set") / "rectangles")
 
 
-def load(folder: Path) -> data.Images:
-    source = data.Source([folder])
-    return data.load_images(source, source.lines("train.txt"), torch.device("cpu"), side=64)
+def load(folder: Path) -> Pool:
+    return data.load_photos(data.open_data([folder], "train.txt"), torch.device("cpu"), side=64)
+
+
+def make_loop(folder: Path, settings: recipe.Recipe, *, begin: int = 0, **given) -> engine.Loop:
+    """The engine with this sample's task and a resident loader."""
+    photos = data.open_data([folder], "train.txt")
+    how = Settings(**{key: given.pop(key) for key in list(given) if key in Settings.__dataclass_fields__})
+    anchors = given["start"].anchors if "start" in given else data.kmeans_anchors(data.box_shapes(photos))
+    what = task.Detection(settings, CLASSES, anchors, how, ALONE.device, **given)
+    sampler = StepSampler(len(photos), settings.batch, seed=settings.seed)
+    loader = make_loader("resident", photos, sampler, ALONE.device, size=64, start=begin, stop=settings.steps)
+    what.draw_from(loader.pool, lambda number: photos.read(number).key)
+    schedule = Schedule(settings.steps, settings.learning_rate)
+    adam: tuple[type, dict] = (torch.optim.AdamW, {})
+    return engine.Loop(what, loader, how, ALONE, schedule, optimizer=adam, seed=settings.seed, decay=settings.ema)
 
 
 def tiny_network(classes: int = 6) -> network.Yolov2:
@@ -73,30 +110,61 @@ def tiny_network(classes: int = 6) -> network.Yolov2:
     return net.eval()
 
 
-def test_folder_and_tar_give_the_same_images(rectangles: Path, tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "set.tgz", "w:gz") as tar:
+def test_folder_tar_and_shards_give_the_same_images(rectangles: Path, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "set.tar", "w") as tar:
         tar.add(rectangles, arcname=".")
-    for a, b in zip(vars(load(rectangles)).values(), vars(load(tmp_path / "set.tgz")).values(), strict=True):
-        assert torch.equal(a, b)
+    make_shards(rectangles, tmp_path / "shards", progress=False)
+    found = []
+    for place in (rectangles, tmp_path / "set.tar", tmp_path / "shards"):
+        opened = data.open_data([place], "train.txt")
+        found.append({Path(each.key).stem: each for each in map(opened.read, range(len(opened)))})
+    for other in found[1:]:
+        assert sorted(other) == sorted(found[0])
+        for key, example in other.items():
+            assert example.image == found[0][key].image
+            np.testing.assert_allclose(example.boxes, found[0][key].boxes, rtol=0, atol=1e-6)
+    sets = [data.open_data([path], "train.txt") for path in (rectangles, tmp_path / "shards")]
+    assert [found.classes for found in sets] == [CLASSES, CLASSES]
+    anchors = [data.kmeans_anchors(data.box_shapes(found)) for found in sets]
+    torch.testing.assert_close(*anchors, rtol=0, atol=1e-4)
 
 
 def test_missing_and_unreadable_data_are_named(rectangles: Path, tmp_path: Path) -> None:
     with pytest.raises(NoDataError, match="nowhere"):
-        data.Source([tmp_path / "nowhere"])
+        data.open_data([tmp_path / "nowhere"], "train.txt")
     with pytest.raises(NoDataError, match=r"val\.txt is missing"):
-        data.Source([rectangles]).lines("val.txt")
+        data.open_data([rectangles], "val.txt")
     broken = draw_set(tmp_path / "broken", 2)
     (broken / "images/1.png").write_bytes(b"no image")
     with pytest.raises(ImageError, match=r"images/1\.png"):
         load(broken)
+    with pytest.raises(NoDataError, match="2 boxes, too few for 5 anchors"):
+        data.kmeans_anchors(np.ones((2, 2), np.float32))
+    (broken / "labels/0.txt").write_text("7 0.5 0.5 0.1 0.1\n")
+    with pytest.raises(FormatError, match=r"unknown class 7") as caught:
+        data.open_data([broken], "all")
+    assert "\nDo: repair" in str(caught.value)
+    (broken / "train.txt").write_text("images/9.png\n")
+    with pytest.raises(FormatError, match=r"images/9\.png: the list names it"):
+        data.open_data([broken], "train.txt")
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards/shards.json").touch()
+    with pytest.raises(UsageError, match=r"shards have no list 'val\.txt'"):
+        data.open_data([tmp_path / "shards"], "val.txt")
 
 
 def test_held_back_images_are_the_same_each_time_and_never_trained_on() -> None:
-    names = [f"{i}.jpg" for i in range(100)]
-    kept, held = data.hold_back(names, 0.12)
+    kept, held = data.hold_back(100, 0.12)
     assert len(held) == 12
-    assert sorted(kept + held) == sorted(names)
-    assert (kept, held) == data.hold_back(names[::-1], 0.12)
+    assert sorted(kept + held) == list(range(100))
+    assert (kept, held) == data.hold_back(100, 0.12)
+
+
+def test_boxes_are_cut_at_the_borders_of_their_photo(tmp_path: Path) -> None:
+    folder = draw_set(tmp_path / "set", 2)
+    (folder / "labels/0.txt").write_text("1 0.0 0.5 0.5 0.25\n")
+    (example,) = (each for each in map(data.open_data([folder], "all").read, range(2)) if "0.png" in each.key)
+    np.testing.assert_allclose(example.boxes, [[1, 0.125, 0.5, 0.25, 0.25]])
 
 
 def test_augmented_boxes_lie_on_their_rectangles(rectangles: Path) -> None:
@@ -193,36 +261,72 @@ def test_average_precision_of_a_perfect_and_a_blind_network(rectangles: Path) ->
     assert max(evaluate.average_precision(blind, inputs, images, ANCHORS, 2)) < 0.2
 
 
-def test_a_resumed_run_ends_like_an_uninterrupted_one(rectangles: Path, tmp_path: Path) -> None:
-    images = load(rectangles)
-    settings = recipe.Recipe(
-        steps=6, batch=4, sizes=(64, 96), stages=(4, 4, 8, 8, 8, 8), head=8, passthrough=4, dropout=0.3
-    )
-    whole, first, second = (trainer.Trainer(settings, images, CLASSES) for _ in range(3))
+@pytest.mark.parametrize("given", [{}, {"accumulate": 2, "data_format": "NCHW"}], ids=["whole", "parts"])
+def test_a_resumed_run_ends_like_an_uninterrupted_one(rectangles: Path, tmp_path: Path, given) -> None:
+    settings = recipe.Recipe(steps=6, batch=4, sizes=(64, 96), **SMALL, dropout=0.3)
+    whole, first = (make_loop(rectangles, settings, **given) for _ in range(2))
     for _ in range(6):
         whole.advance()
     for _ in range(3):
         first.advance()
-    first.save(tmp_path / "checkpoint.pt")
+    checkpoints = Checkpoints(tmp_path, ALONE)
+    first.save(checkpoints, {})
+    assert checkpoints.wait()
+    second = make_loop(rectangles, settings, begin=3, **given)
     torch.manual_seed(99)
-    second.resume(tmp_path / "checkpoint.pt")
+    second.resume(checkpoints, *checkpoints.newest())
     for _ in range(3):
         second.advance()
-    for name, tensor in whole.average.state_dict().items():
-        assert torch.equal(tensor, second.average.state_dict()[name]), name
+    ends = second.average.full()
+    for name, tensor in whole.average.full().items():
+        assert torch.equal(tensor, ends[name]), name
     assert torch.equal(whole.measured, second.measured)
 
 
-def test_a_checkpoint_of_another_recipe_is_refused(rectangles: Path, tmp_path: Path) -> None:
-    images, small = load(rectangles), {"stages": (4,) * 6, "head": 4, "passthrough": 4}
-    trainer.Trainer(recipe.Recipe(steps=5, **small), images, CLASSES).save(tmp_path / "checkpoint.pt")
-    with pytest.raises(UsageError, match=r"--steps 5 \(now 7\)"):
-        trainer.Trainer(recipe.Recipe(steps=7, **small), images, CLASSES).resume(tmp_path / "checkpoint.pt")
+def test_a_loss_that_is_no_number_names_the_photos_that_were_drawn(rectangles: Path) -> None:
+    """Photo 3 of the pool makes it so; the first step that draws it is told by the names that the error has."""
+    settings = recipe.Recipe(steps=50, batch=2, sizes=(64,), **SMALL, mosaic=0.0, mixup=0.0)
+    loop = make_loop(rectangles, settings)
+    draw, names = loop.task.draw, []
+
+    def spoilt(batch, step):
+        images, *rest = draw(batch, step)
+        loop._sow(step)
+        names.append(loop.task.drawn(batch.keys, step))
+        return (images * float("nan") if "images/3.png" in names[-1] else images), *rest
+
+    loop.task.draw = spoilt
+    with pytest.raises(ExecutionError, match=r"the loss is not a finite number; photos: .*images/3\.png") as caught:
+        loop.run(seconds=60, look=lambda: None, save=lambda: None)
+    assert caught.value.step == len(names) - 1
+    assert caught.value.keys == tuple(names[-1])
+    assert 1 <= len(names[-1]) <= 2
+
+
+def test_the_full_size_network_is_darknets_yolov2_voc(tmp_path: Path) -> None:
+    """Its sections, but for the numbers of training, are those of the .cfg that darknet has."""
+    cfg = Path("/usr/share/darknet/cfg/yolov2-voc.cfg")
+    if not cfg.is_file():
+        pytest.skip("darknet's yolov2-voc.cfg is not installed (Debian's package darknet)")
+    wide = recipe.Recipe(**recipe.NETWORKS["voc"])
+    layers = network.declare_layers(wide.stages, wide.head, wide.passthrough, 20)
+    export.write_cfg(tmp_path / "ours.cfg", layers, ANCHORS, 20)
+    ours, theirs = (read_network(path) for path in (tmp_path / "ours.cfg", cfg))
+    assert [(type(layer), layer.dims) for layer in ours.layers] == [
+        (type(layer), layer.dims) for layer in theirs.layers
+    ]
+    numbers = sum(t.numel() for pair in network.Yolov2(layers).convolutions() for t in export._arrays(*pair))
+    assert numbers == 50_676_061  # of yolov2-voc.weights, without its header
+    options = train_yolov2.parse(["--data", "x", "--network", "voc", "--head", "512"])
+    assert (options.stages, options.head, options.passthrough) == (wide.stages, 512, 64)
 
 
 def test_the_loss_leads_to_the_boxes(rectangles: Path) -> None:
     """A network that minimizes the loss of ten images finds their rectangles."""
-    images, anchors = load(rectangles), data.kmeans_anchors(load(rectangles), cells=2)
+    images, anchors = (
+        load(rectangles),
+        data.kmeans_anchors(data.box_shapes(data.open_data([rectangles], "train.txt")), cells=2),
+    )
     inputs, boxes = data.letterbox_images(images, 64), images.boxes.clone()
     boxes[..., [2, 4]] += 8  # 48 of 64 rows are image
     truth, valid = torch.cat([boxes[..., 1:] / augment.STRIDE, boxes[..., :1]], -1), boxes[..., 0] >= 0
@@ -248,10 +352,26 @@ def test_the_command_line_trains_resumes_exports_and_evaluates(
     line = ["--data", str(rectangles), "--out", str(tmp_path), "--steps", "4", "--hold-back", "0.2", *TINY]
     line += ["--device", "cpu", "--evaluations", "2"]
     assert train_yolov2.main([*line, "--seconds", "0"]) == 0
-    assert "stopped at step 1 of 4" in capsys.readouterr().out
-    assert train_yolov2.main([*line, "--resume"]) == 0
-    assert "the schedule is done" in capsys.readouterr().out
-    for name in ("model.cfg", "model.weights", "model.names", "model.pt", "curve.png", "log.csv"):
+    assert "stopped at step 1 of 4 after --seconds" in capsys.readouterr().out
+    assert train_yolov2.main(line) == 1
+    assert "a run of 1 steps is there.\nDo: add --resume" in capsys.readouterr().err
+    assert train_yolov2.main([*line, "--resume", "--mixup", "0.5"]) == 1
+    assert "made with another recipe: --mixup 0.4 (now 0.5)" in capsys.readouterr().err
+    assert train_yolov2.main([*line, "--resume", "--trace"]) == 0
+    printed = capsys.readouterr().out
+    assert "the schedule is done" in printed
+    assert re.search(r"\d+ images/s, [\d.]+ ms a step, data_time [\d.]+ ms \([\d.]+%\)", printed)
+    names = (
+        "model.cfg",
+        "model.weights",
+        "model.names",
+        "model.pt",
+        "curve.png",
+        "log.csv",
+        "trace.json",
+        "stages.png",
+    )
+    for name in names:
         assert (tmp_path / name).stat().st_size > 0
     assert struct.unpack("<iiiQ", (tmp_path / "model.weights").read_bytes()[:20]) == (0, 2, 0, 16)
     assert (tmp_path / "model.names").read_text() == "red\ngreen\n"
@@ -298,7 +418,7 @@ def write_teacher(path: Path) -> None:
 def test_a_teacher_is_imitated_better_after_some_steps(
     rectangles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainer, "MEMORY", 0.8)
+    monkeypatch.setattr(engine, "MEMORY", 0.8)
     write_teacher(tmp_path / "teacher-1.1.cfg")
     guide = teacher.Teacher(tmp_path / "teacher-1.1.cfg")
     coarse, fine = guide(torch.rand(2, 3, 64, 64))
@@ -306,7 +426,7 @@ def test_a_teacher_is_imitated_better_after_some_steps(
     settings = recipe.Recipe(
         steps=40, batch=4, sizes=(64,), stages=(4, 8, 8, 8, 8, 8), head=8, passthrough=4, imitation=8.0
     )
-    runner = trainer.Trainer(settings, load(rectangles), CLASSES, teacher=guide)
+    runner = make_loop(rectangles, settings, teacher=guide)
     before = {name: tensor.clone() for name, tensor in guide.state_dict().items()}
     runner.advance()
     first = runner.measured[3].item()
@@ -340,18 +460,18 @@ def test_imitation_is_free_for_a_linear_function_of_the_features() -> None:
 
 def test_a_model_file_keeps_its_network(rectangles: Path, tmp_path: Path) -> None:
     settings = recipe.Recipe(stages=(4, 8, 8, 8, 16, 16), head=16, passthrough=4)
-    model = trainer.Model(tiny_network(2), ANCHORS, CLASSES)
-    trainer.save_model(tmp_path / "model.pt", model, settings)
-    again, same = trainer.load_model(tmp_path / "model.pt")
+    first = model.Model(tiny_network(2), ANCHORS, CLASSES)
+    model.save_model(tmp_path / "model.pt", first, settings)
+    again, same = model.load_model(tmp_path / "model.pt")
     x = torch.rand(1, 3, 64, 64)
     assert same == settings
     assert again.classes == CLASSES
     with torch.no_grad():
-        assert model.network(x).std() > 0.3
-        torch.testing.assert_close(again.network(x), model.network(x), rtol=0, atol=0.02)
-    runner = trainer.Trainer(settings, load(rectangles), CLASSES, start=again)
-    assert torch.equal(runner.anchors, ANCHORS)
-    assert torch.equal(runner.network.parts[0][0].weight, again.network.parts[0][0].weight)
+        assert first.network(x).std() > 0.3
+        torch.testing.assert_close(again.network(x), first.network(x), rtol=0, atol=0.02)
+    runner = make_loop(rectangles, settings, start=again)
+    assert torch.equal(runner.task.module.anchors, ANCHORS)
+    assert torch.equal(runner.task.network.parts[0][0].weight, again.network.parts[0][0].weight)
 
 
 def test_logs_and_images_are_written(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 # ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
+import inspect
 import os
 import resource
 import signal
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ torch = pytest.importorskip("torch", reason='training needs torch (pip install "
 from pytrtplugins.errors import ExecutionError, FormatError
 from tests.samples.training.toy import ADAM, SGD, STEPS, SingleToy, Toy, advance, difference, make, state
 from training.checkpoint import Checkpoints
+from training.loop import Loop
 from training.ranks import Ranks
 from training.schedule import Schedule
 
@@ -126,7 +129,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_photos(tmp_path):
     task.poisoned = 2
     loop, checkpoints = make(task=task), place(tmp_path)
     with pytest.raises(ExecutionError, match=r"step 2 of rank 0: .* photos: photo-2-0, photo-2-1") as caught:
-        loop.run(seconds=60, look=lambda: loop.save(checkpoints, {}))
+        loop.run(seconds=60, look=lambda: loop.save(checkpoints, {}), save=lambda: None)
     assert caught.value.step == 2
     checkpoints.wait()
     path, _ = checkpoints.newest()
@@ -138,17 +141,26 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_photos(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_between_two_steps(number):
     loop, before = make(), signal.getsignal(number)
-    loop.run(seconds=60, look=lambda: os.kill(os.getpid(), number) if loop.step == 2 else None)
+    loop.run(seconds=60, look=lambda: os.kill(os.getpid(), number) if loop.step == 2 else None, save=lambda: None)
     assert (loop.step, loop.stopped) == (3, "signal")
     assert signal.getsignal(number) == before
 
 
+def test_checkpoints_come_as_often_as_they_are_asked_for():
+    saved: list[int] = []
+    for every, wanted in ((0, [1, 2, 3, 4, 5, 6]), (60, [])):
+        saved.clear()
+        loop = make()
+        loop.run(seconds=60, look=lambda: None, save=lambda: saved.append(loop.step), every=every)  # noqa: B023
+        assert saved == wanted
+
+
 def test_a_run_ends_with_its_schedule_or_its_time():
     loop = make()
-    loop.run(seconds=60, look=lambda: None)
+    loop.run(seconds=60, look=lambda: None, save=lambda: None)
     assert (loop.step, loop.stopped) == (STEPS, "")
     loop = make()
-    loop.run(seconds=0, look=lambda: None)
+    loop.run(seconds=0, look=lambda: None, save=lambda: None)
     assert (loop.step, loop.stopped) == (1, "time")
 
 
@@ -186,3 +198,13 @@ def test_the_rate_warms_up_and_follows_a_cosine():
     assert rates.index(max(rates)) == 10
     assert rates[10:] == sorted(rates[10:], reverse=True)
     assert rates[-1] == pytest.approx(0.02)
+
+
+def test_the_page_shows_the_loop_as_it_is_and_it_fits_on_a_screen():
+    page = (Path(__file__).parents[3] / "docs/training.md").read_text(encoding="utf-8")
+    parts = [
+        textwrap.dedent(inspect.getsource(part)).strip() for part in (Loop.advance, Loop._accumulate, Loop._gradients)
+    ]
+    shown = "\n\n".join(parts)
+    assert f"```python\n{shown}\n```" in page
+    assert shown.count("\n") < 45

@@ -1,0 +1,237 @@
+"""A training run: data, engine and task put together, its lines, and its results."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytrtplugins.errors import ExecutionError, UsageError
+from training.checkpoint import Checkpoints
+from training.clock import Clock
+from training.loader import Loader, Options, make_loader
+from training.loop import Loop
+from training.ranks import Ranks, is_restarted, join
+from training.sampler import StepSampler
+from training.schedule import Schedule
+from training.settings import Settings
+from training.trace import draw_stages, write_trace
+
+from .curve import draw_curve, write_log
+from .data import SIDE, Part, Records, box_shapes, hold_back, kmeans_anchors, letterbox_images, load_photos, open_data
+from .evaluate import scores
+from .export import write_darknet
+from .model import load_model, save_model
+from .recipe import Recipe
+from .task import PARTS, Detection
+from .teacher import Teacher
+
+__all__ = ["EVALUATION_SIZE", "Run", "train"]
+
+EVALUATION_SIZE = 416
+LINES = 60  # progress lines of a whole schedule
+
+
+def train(options: argparse.Namespace) -> None:
+    """Advance a run by ``--seconds`` or to its end, then write its results."""
+    settings = Settings.from_options(options, options.device.partition(":")[0])
+    ranks = join(options.device, settings)
+    torch.backends.cudnn.benchmark = True
+    try:
+        Run(options, settings, ranks).finish()
+    finally:
+        ranks.leave()
+
+
+class Run:
+    """One run, in this process.
+
+    Args:
+        options: Of the command line.
+        settings: How it computes.
+        ranks: The processes of the run.
+    """
+
+    def __init__(self, options: argparse.Namespace, settings: Settings, ranks: Ranks) -> None:
+        begin = time.monotonic()
+        self.options, self.ranks, self.recipe = options, ranks, Recipe.from_dict(vars(options))
+        self.recipe.check(ranks.world, settings.accumulate)
+        data = open_data(options.data, "train.txt")
+        kept, held = hold_back(len(data), options.hold_back)
+        self.data: Records = Part(data, kept) if held else data
+        self.held = load_photos(Part(data, held), ranks.device) if held and ranks.is_first else None
+        self.inputs = None if self.held is None else letterbox_images(self.held, EVALUATION_SIZE)
+        self.checkpoints = Checkpoints(options.out / "checkpoints", ranks)
+        self.rows: list[dict[str, float]] = []
+        found = self._found()
+        self.loop = self._loop(settings)
+        if found is not None:
+            self.loop.resume(self.checkpoints, *found)
+            self.rows = found[1]["rows"]
+        self.loader = self.loop.loader = self._load(self.loop.step)
+        self.task.draw_from(self.loader.pool, lambda number: self.data.read(number).key)
+        self._say(
+            f"{len(self.data)} photos, {len(held)} held back; {self._size()}; loader {options.loader}, {settings.precision}, "
+            f"{settings.variable_update}, {ranks.world} rank{'s' * (ranks.world > 1)}"
+        )
+        for note in self.loader.notes:
+            self._say(note)
+        self._say(
+            f"step {self.loop.step} of {self.recipe.steps} on {ranks.device}; {time.monotonic() - begin:.0f} s to get ready"
+        )
+
+    def _found(self) -> tuple[Path, dict[str, Any]] | None:
+        """The checkpoint to continue from, and its facts."""
+        found = self.checkpoints.newest()
+        if found is None or self.options.resume or is_restarted():
+            if found is not None:
+                self._compare(*found)
+            return found
+        raise UsageError(
+            f"{self.checkpoints.folder}: a run of {found[1]['step']} steps is there.\n"
+            "Do: add --resume to continue it, or give another --out"
+        )
+
+    def _compare(self, path: Path, facts: dict[str, Any]) -> None:
+        theirs, ours = Recipe.from_dict(facts["recipe"]).to_dict(), self.recipe.to_dict()
+        if wrong := [f"--{k.replace('_', '-')} {theirs[k]} (now {ours[k]})" for k in ours if ours[k] != theirs[k]]:
+            raise UsageError(f"{path}: made with another recipe: {', '.join(wrong)}.\nDo: give the same options")
+        for what, now in self._identity().items():
+            if facts[what] != now:
+                raise UsageError(
+                    f"{path}: made with other {what}: {facts[what]}, now {now}.\nDo: give the same options"
+                )
+
+    def _identity(self) -> dict[str, Any]:
+        """What a checkpoint depends on besides the recipe."""
+        return {
+            "photos": len(self.data),
+            "classes": list(self.data.classes),
+            "digest": getattr(self.data, "digest", ""),
+            "teacher": None if self.options.teacher is None else self.options.teacher.name,
+            "independent ranks": self.options.variable_update == "independent",
+        }
+
+    def _loop(self, settings: Settings) -> Loop:
+        options, recipe = self.options, self.recipe
+        start = load_model(options.start)[0] if options.start else None
+        self.task = Detection(
+            recipe,
+            self.data.classes,
+            kmeans_anchors(box_shapes(self.data)) if start is None else start.anchors,
+            settings,
+            self.ranks.device,
+            teacher=Teacher(options.teacher) if options.teacher else None,
+            start=start,
+        )
+        fused = {"fused": True} if self.ranks.device.type == "cuda" else {}
+        schedule = Schedule(recipe.steps, recipe.learning_rate)
+        adam = torch.optim.AdamW, fused
+        return Loop(self.task, None, settings, self.ranks, schedule, optimizer=adam, seed=recipe.seed, decay=recipe.ema)
+
+    def _load(self, start: int) -> Loader:
+        recipe, options, ranks = self.recipe, self.options, self.ranks
+        sampler = StepSampler(len(self.data), recipe.batch, seed=recipe.seed, rank=ranks.rank, world=ranks.world)
+        return make_loader(
+            options.loader,
+            self.data,
+            sampler,
+            ranks.device,
+            size=SIDE,
+            start=start,
+            stop=recipe.steps,
+            skip_bad=options.skip_bad,
+            clock=Clock(trace=options.trace),
+            options=Options(workers=options.workers),
+        )
+
+    def _size(self) -> str:
+        numbers = sum(p.numel() for p in self.task.network.state_dict().values() if p.dtype.is_floating_point)
+        return f"{numbers:,} numbers, {(numbers * 4 + 20) / 1e6:.2f} MB .weights"
+
+    def finish(self) -> None:
+        """Run the loop to its end, and write the results."""
+        steps = self.recipe.steps
+        try:
+            with self.loader:
+                self.loop.run(
+                    seconds=self.options.seconds, look=self._look, save=self._save, every=self.options.save_every
+                )
+            self._save()
+        finally:
+            saved = self.checkpoints.wait()
+        if not saved:
+            raise ExecutionError(
+                f"step {self.loop.step} could not be saved.\nDo: make room, then run the same command with --resume"
+            )
+        self._write()
+        if self.loop.step < steps:
+            why = {"signal": "by a signal", "time": "after --seconds"}[self.loop.stopped]
+            self._say(f"stopped at step {self.loop.step} of {steps} {why}. Do: run the same command with --resume")
+        else:
+            self._say(f"the schedule is done: {self.options.out}/model.cfg, .weights, .names, curve.png")
+
+    def _say(self, text: str) -> None:
+        if self.ranks.is_first:
+            print(text, flush=True)
+
+    # --- while it runs -----------------------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        self.loop.save(self.checkpoints, {"recipe": self.recipe.to_dict(), "rows": self.rows, **self._identity()})
+
+    def _look(self) -> None:
+        """Print a line at times, and measure the held-back photos; all ranks come here after the same steps."""
+        step, steps = self.loop.step, self.recipe.steps
+        measure = max(1, steps // self.options.evaluations)
+        due = self.options.hold_back > 0 and (step % measure == 0 or step == steps)
+        if due or step % max(1, steps // LINES) == 0 or step == steps:
+            self.loop.check()
+            average = self.loop.average.full() if due else None
+            if self.ranks.is_first:
+                self._report(average)
+
+    def _report(self, average: dict[str, Tensor] | None) -> None:
+        """A line, and a row of the log; with the averaged weights, also what they find in the held-back photos."""
+        loop, recipe, lap = self.loop, self.recipe, self.loader.clock.lap()
+        speed = recipe.batch / lap.step_time if lap.seconds else 0.0
+        row = {
+            "step": loop.step,
+            "epoch": loop.step * recipe.batch / len(self.data),
+            "rate": loop.schedule.rate(loop.step),
+            **dict(zip((*PARTS, "gradient"), loop.measured.tolist(), strict=True)),
+            "images/s": speed,
+            "data_time": lap.data_time,
+        }
+        if average is not None:
+            row |= scores(self.task.model(average), self.inputs, self.held)
+        self.rows.append(row)
+        text = " ".join(f"{name} {row[name]:.3f}" for name in (*PARTS, "gradient"))
+        left = (recipe.steps - loop.step) * lap.step_time / 60
+        self._say(
+            f"step {loop.step}/{recipe.steps} epoch {row['epoch']:.0f} | {text} | {speed:.0f} images/s, {lap}, {left:.1f} min left"
+        )
+        if "mAP50" in row:
+            self._say("    " + " ".join(f"{k.removeprefix('AP50 ')} {v:.3f}" for k, v in row.items() if "AP50" in k))
+        self.loader.clock.lap()  # the measurement is no part of the next steps
+
+    def _write(self) -> None:
+        """Write the averaged network for PyTorch and for darknet, the log, the curve and the trace."""
+        state, out = self.loop.average.full(), self.options.out
+        if self.options.trace:
+            write_trace(out / f"trace{self.ranks.rank or ''}.json", self.loader.clock, rank=self.ranks.rank)
+        if not self.ranks.is_first:
+            return
+        model = self.task.model(state)
+        save_model(out / "model.pt", model, self.recipe)
+        seen = self.loop.step * self.recipe.batch
+        write_darknet(out / "model", model.network, model.anchors, model.classes, seen=seen)
+        if self.rows:
+            write_log(out / "log.csv", self.rows)
+            draw_curve(out / "curve.png", {"this run": self.rows})
+        if self.options.trace:
+            draw_stages(out / "stages.png", self.loader.clock)
