@@ -54,7 +54,8 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="MODEL",
-            help="A saved engine, an ONNX model, or module:Class (a pytrtplugins.serving.Model); NAME=MODEL names it. "
+            help="A saved engine, an ONNX model, module:Class (a pytrtplugins.serving.Model), or registry:NAME@STAGE (`pytrt models`); "
+            "NAME=MODEL names it. "
             "Default: the models in the file of --config.",
         ),
     ] = None,
@@ -188,6 +189,13 @@ def command(
     ] = None,
     engine: options.Engine = "auto",
     plugins: options.Plugins = None,
+    registry: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The registry's folder, for registry:NAME@STAGE; default: PYTRT_MODEL_REGISTRY, or .pytrt/models.",
+        ),
+    ] = None,
     check_only: Annotated[
         bool, typer.Option("--check", help="Check the models and the settings, and end without serving.")
     ] = False,
@@ -205,6 +213,8 @@ def command(
 
     pytrt serve day=animals.engine night=dark.onnx --port 8080
 
+    pytrt serve registry:animals@production
+
     pytrt serve --config serving.toml
 
     pytrt serve animals.engine --ray auto --replicas 1:8 --host 0.0.0.0
@@ -218,6 +228,7 @@ def command(
         "max_delay_ms": milliseconds(max_delay),
         "queue": queue,
         "decode": decode,
+        "registry": "" if registry is None else str(registry),
     }
     given: dict[str, Any] = {
         "body_bytes": body_limit << 20,

@@ -107,6 +107,7 @@ def command(
         "max_delay_ms": milliseconds(said.get("max-delay", "2ms")),
         "queue": said.get("queue", ModelSpec.queue),
         "decode": said.get("decode", ModelSpec.decode),
+        "registry": str(said.get("registry", "")),
     }
     specs = choose_models(models, config, every, "pytrt serve-export KIND animals.engine -o DIR")
     given: dict[str, Any] = {

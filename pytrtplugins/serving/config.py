@@ -13,6 +13,7 @@ from ..utils.placed_file import Names
 from ..utils.text_formats import shorten
 from ..utils.toml_file import TomlFile
 from .batching.replica import names_code
+from .model.registered import is_registered
 from .model.spec import Limits, ModelSpec
 from .run import read_target
 from .scale import Scale
@@ -116,13 +117,17 @@ def _spec(file: TomlFile, names: Names, values: dict[str, Any]) -> ModelSpec:
     if "target" not in values:
         raise file.error(names, f"{_dotted(names)}: target is missing: a file, or module:Class")
     try:
-        return ModelSpec(**{**values, "target": _target(values["target"], file.path.parent)})
+        folder = file.path.parent
+        registry = {"registry": str(folder / values["registry"])} if values.get("registry") else {}
+        return ModelSpec(**{**values, **registry, "target": _target(values["target"], folder)})
     except UsageError as error:
         raise file.error(names, f"{_dotted(names)}: {str(error).removeprefix('ModelSpec.')}") from None
 
 
 def _target(text: str, folder: Path) -> str:
     """A target with its path, if it has one, relative to the file."""
+    if is_registered(text):
+        return text
     if not names_code(text):
         return str(folder / text)
     module, _, name = text.rpartition(":")

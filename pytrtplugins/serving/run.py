@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import UsageError
 from .access.access import Access
 from .batching.replica import model_class, names_code
+from .model.registered import is_registered, name_of, resolve
 from .model.spec import Limits, ModelSpec, device_name, is_name
 from .processes.files import within_files
 from .processes.placement import place
@@ -20,7 +21,7 @@ __all__ = ["check", "print_at_once", "read_target", "serve"]
 
 
 def read_target(text: str) -> tuple[str, str]:
-    """The name and the target of ``animals.engine``, ``module:Class`` or ``name=animals.engine``.
+    """The name and the target of ``animals.engine``, ``module:Class``, ``registry:animals@production`` or ``name=animals.engine``.
 
     Raises:
         UsageError: the name cannot stand in an address, or the class cannot be found.
@@ -28,7 +29,9 @@ def read_target(text: str) -> tuple[str, str]:
     name, equals, target = text.partition("=")
     if not equals:
         target = text
-        if names_code(target):
+        if is_registered(target):
+            name = name_of(target)
+        elif names_code(target):
             cls = model_class(target)
             name = cls.name or cls.__name__.lower()
         else:
@@ -143,7 +146,9 @@ def check(
     place(specs, engines, list(map(device_name, devices)))
     check_access(access or Access(), {spec.name for spec in specs})
     for spec in specs:
-        if names_code(spec.target):
+        if is_registered(spec.target):
+            resolve(spec)
+        elif names_code(spec.target):
             model_class(spec.target)
         else:
             target_file(spec.target)

@@ -70,6 +70,8 @@ def _fields(exchange: Exchange) -> dict[str, Any]:
         found["key"] = exchange.key.name
     if exchange.model:
         found["model"] = exchange.model
+    if exchange.source is not None:
+        found["version"], found["digest"] = exchange.source.version, exchange.source.digest
     if exchange.requests:
         found["requests"] = exchange.requests
     spent: dict[str, float] = {}
@@ -105,7 +107,20 @@ def _plain(found: dict[str, Any]) -> str:
     )
 
 
-_NAMED = ("model", "received", "sent", "preprocess", "queue", "compute", "postprocess", "total", "requests", "trace")
+_NAMED = (
+    "model",
+    "version",
+    "digest",
+    "received",
+    "sent",
+    "preprocess",
+    "queue",
+    "compute",
+    "postprocess",
+    "total",
+    "requests",
+    "trace",
+)
 
 
 def _milliseconds(seconds: float) -> float:

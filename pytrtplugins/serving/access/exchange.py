@@ -13,6 +13,7 @@ from ...errors import RequestError
 
 if TYPE_CHECKING:
     from ..batching.queue import Item
+    from ..model.registered import Source
     from .keys import Key
 
 __all__ = ["CURRENT", "Exchange", "enter"]
@@ -41,6 +42,7 @@ class Exchange:
         received: Bytes of the body.
         sent: Bytes of the answer's body.
         stages: Name, begin (`time.monotonic`) and seconds of what was done for it.
+        source: The version of a registry that computed it, of several the last; None: it is of none.
         requests: Inference requests that were computed: 1, or those of a stream.
         began: When it came, by `time.monotonic`.
         time_ns: The same by `time.time_ns`.
@@ -62,6 +64,7 @@ class Exchange:
         "received",
         "requests",
         "sent",
+        "source",
         "stages",
         "status",
         "time_ns",
@@ -75,6 +78,7 @@ class Exchange:
         self.key: Key | None = None
         self.model, self.trace, self.admitted = "", "", False
         self.charge: Callable[[Key], None] | None = None
+        self.source: Source | None = None
         self.status: int | str = 500
         self.received = self.sent = self.requests = 0
         self.stages: list[tuple[str, float, float]] = []
@@ -95,6 +99,7 @@ class Exchange:
     def computed(self, item: Item, began: float) -> None:
         """Note how long a request waited and was computed."""
         self.requests += 1
+        self.source = item.source
         if len(self.stages) < _MOST_STAGES:
             self.stages.append(("queue", began, item.queued_s))
             self.stages.append(("compute", began + item.queued_s, item.computed_s))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..model.registered import Source
 from ..shared.statistics import Processes
 from .versions import Services
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "VersionedBackend"]
 
 
 class Backend(Protocol):
@@ -35,3 +36,23 @@ class Backend(Protocol):
 
     async def stop(self) -> None:
         """Answer what waits, and release all models."""
+
+
+class VersionedBackend(Backend, Protocol):
+    """A backend whose models may change while it serves.
+
+    Attributes:
+        leads: Whether this process, of all that share engine processes, sees to it that these have the versions that a registry names.
+    """
+
+    leads: bool
+
+    async def load_version(self, number: int) -> None:
+        """The same for one version, by its number in `services`.
+
+        Raises:
+            PytrtpluginsError: as above.
+        """
+
+    def sources(self, number: int) -> set[Source | None]:
+        """The versions of a registry that are loaded of a version: several while one takes the place of another."""

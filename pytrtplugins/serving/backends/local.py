@@ -12,6 +12,7 @@ from ...utils.heap import settle_again
 from ...utils.prefetch import threads_for_files
 from ..batching.queue import Item
 from ..batching.replica import Replica
+from ..model.registered import Source
 from ..model.spec import Limits, ModelSpec
 from ..shared.statistics import Counts
 from .service import Service
@@ -30,6 +31,8 @@ class LocalBackend:
         limits: Of requests.
         device: The engine's own name for a device; None: its default.
     """
+
+    leads = True
 
     def __init__(self, specs: Sequence[ModelSpec], limits: Limits, device: str | None = None) -> None:
         self._device = device
@@ -52,7 +55,7 @@ class LocalBackend:
         """
         self._loop = asyncio.get_running_loop()
         for number in range(len(self._replicas)):
-            await self._open(number)
+            await self.load_version(number)
 
     async def load(self, name: str) -> None:
         """Load the versions of a model anew; those that served until now answer what they took.
@@ -62,9 +65,14 @@ class LocalBackend:
         """
         try:
             for number in self.services.numbers(name):
-                await self._open(number)
+                await self.load_version(number)
         except PytrtpluginsError as error:
             raise RequestError(f"model {name!r}: {error}", status=400) from None
+
+    def sources(self, number: int) -> set[Source | None]:
+        """The version of a registry that is loaded of a version."""
+        replica = self._replicas[number]
+        return set() if replica is None else {replica.source}
 
     async def unload(self, name: str) -> None:
         """Answer what waits for a model, then release all its versions."""
@@ -93,12 +101,19 @@ class LocalBackend:
             await self._close(name)
         self._threads.shutdown(wait=False)
 
-    async def _open(self, number: int) -> None:
-        """Load a version; it takes requests from then on, and the one that did until now answers what it took."""
+    async def load_version(self, number: int) -> None:
+        """Load a version; it takes requests from then on, and the one that did until now answers what it took.
+
+        Raises:
+            PytrtpluginsError: it cannot be loaded, or must not replace what served until now, which stays.
+        """
         service = self.services.every[number]
         watch, lost = service.statistics.waits, partial(self._lost, service)
         replica = await asyncio.to_thread(Replica, service.spec, self._device, self._deliver, watch, lost)
-        old, self._replicas[number] = self._replicas[number], replica
+        old = self._replicas[number]
+        await asyncio.to_thread(replica.check_replaces, old)
+        self._replicas[number] = replica
+        service.source = replica.source
         service.opened(replica.signature)
         if old is not None:
             await asyncio.to_thread(old.close)
@@ -113,6 +128,7 @@ class LocalBackend:
     def _submit(self, number: int, item: Item) -> None:
         replica = self._replicas[number]
         assert replica is not None  # else the service is closed
+        item.source = replica.source
         replica.queue.put(item)
 
     def _deliver(self, items: list[Item]) -> None:

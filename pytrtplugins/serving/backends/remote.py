@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import FormatError, RequestError, UsageError
 from ...utils.prefetch import threads_for_files
 from ..batching.queue import Item
+from ..model.registered import Source
 from ..model.signature import Signature
 from ..model.spec import Limits, ModelSpec
 from ..shared.control import Control
@@ -56,6 +57,8 @@ class _Link(asyncio.Protocol):
         self._waiting: list[bytes] = []
         self.calls: dict[int, _Call] = {}
         self.ready: set[int] = set()
+        self.sources: dict[int, dict[int, Source]] = {}  # by model and load
+        self.loads: dict[int, int] = {}  # by model the present one
 
     @property
     def tries(self) -> bool:
@@ -112,6 +115,7 @@ class RemoteBackend:
         self._threads = ThreadPoolExecutor(workers, "request")
         self._control, self._slots = control, Slots(block, len(specs))
         self.processes, self._signs = counts.processes, counts.signs
+        self.leads = counts.index == 0
         self._room = [_ROOM] * len(specs)
         self._links: list[_Link] = []
         self._parked: list[_Call] = []
@@ -144,7 +148,15 @@ class RemoteBackend:
             RequestError: one of them cannot load it; what served stays there, and in the processes that would have followed.
         """
         for number in self.services.numbers(name):
-            await self._change(Kind.LOAD, number)
+            await self.load_version(number)
+
+    async def load_version(self, number: int) -> None:
+        """The same for one version, by its number in `services`."""
+        await self._change(Kind.LOAD, number)
+
+    def sources(self, number: int) -> set[Source | None]:
+        """The versions of a registry that engine processes have loaded of a version."""
+        return {link.sources[number].get(link.loads[number]) for link in self._links if number in link.ready}
 
     async def unload(self, name: str) -> None:
         """Answer what waits for a model, then release all its versions in all engine processes."""
@@ -263,6 +275,8 @@ class RemoteBackend:
                 item.outputs = {name: array.copy() for name, array in unpack(answer).items()}
                 item.leads, item.batch_rows = record.room > 0, record.room
                 item.queued_s, item.computed_s = record.extra * 1e-6, record.time
+                if sources := link.sources.get(call.model):
+                    item.source = sources.get(record.load)
         except RequestError as error:
             item.error = error
             item.token(item)
@@ -278,6 +292,8 @@ class RemoteBackend:
         future = self._told.pop((link, record.generation), None)
         if future is not None and not future.done():
             future.set_result(data["reason"])
+        link.sources[number] = {int(load): Source(**each) for load, each in data["sources"].items()}
+        link.loads[number] = record.load
         if data["signature"] is None:
             link.ready.discard(number)
             if not any(number in each.ready for each in self._links):
@@ -293,6 +309,7 @@ class RemoteBackend:
                 service.closed("UNAVAILABLE", str(error).partition("\n")[0])
                 _log.error("%s", error)
             self._look_whether_all()
+        service.source = link.sources[number].get(record.load)
         self._send_parked()
 
     def _look_whether_all(self) -> None:

@@ -18,6 +18,7 @@ from ..batching.batcher import failure
 from ..batching.queue import Item
 from ..batching.replica import front_model
 from ..model.model import Arrays, Model, Request
+from ..model.registered import Source
 from ..model.signature import Signature
 from ..model.spec import Limits, ModelSpec
 from ..shared.statistics import Statistics
@@ -43,10 +44,12 @@ class Answer:
     Attributes:
         value: What `Model.postprocess` returned.
         stages: Seconds of each stage that the request went through, in their order.
+        source: The version of a registry that computed it; None: it is of none.
     """
 
     value: Any
     stages: dict[str, float]
+    source: Source | None = None
 
 
 class Service:
@@ -61,10 +64,11 @@ class Service:
         statistics: Where requests are counted.
 
     Attributes:
-        versions: Of its model, the oldest first; its own is among them.
+        siblings: The versions of its model, the oldest first; it is among them.
         shadows: Versions of its model that get a copy of each request.
         state: ``READY``, ``LOADING`` or ``UNAVAILABLE``.
         reason: Why it is not ready.
+        source: The version of a registry that is loaded; None: it is of none.
     """
 
     def __init__(
@@ -77,8 +81,9 @@ class Service:
         statistics: Statistics,
     ) -> None:
         self.spec, self.limits, self.statistics = spec, limits, statistics
-        self.versions: tuple[str, ...] = (spec.version,)
+        self.siblings: tuple[Service, ...] = (self,)
         self.shadows: tuple[Service, ...] = ()
+        self.source: Source | None = None
         self._copies = 0
         self.state, self.reason = "LOADING", ""
         self._submit, self._threads, self._workers = submit, threads, workers
@@ -93,6 +98,11 @@ class Service:
     def name(self) -> str:
         """In addresses."""
         return self.spec.name
+
+    @property
+    def version(self) -> str:
+        """In addresses and answers: the registry's, where it is of one."""
+        return self.spec.version if self.source is None else self.source.version
 
     @property
     def ready(self) -> bool:
@@ -152,7 +162,7 @@ class Service:
         value = await self._in_thread("postprocess", item.outputs, request)
         stages["postprocess"] = time.perf_counter() - started
         self.statistics.answered(stages["preprocess"], stages["postprocess"], on_device)
-        return Answer(value, stages)
+        return Answer(value, stages, item.source)
 
     def begin(self, arrays: Arrays, priority: int, timeout_s: float | None, then: Callable[[Item], object]) -> None:
         """Begin to compute outputs for inputs that fit the signature; `end` must follow in ``then``, which is called once that is done.

@@ -60,7 +60,7 @@ class Services(Mapping[str, Service]):
         for versions in self._versions.values():
             shadows = tuple(each for each in versions.values() if each.spec.shadow)
             for service in versions.values():
-                service.versions = tuple(versions)
+                service.siblings = tuple(versions.values())
                 service.shadows = () if service.spec.shadow else shadows
 
     def __getitem__(self, name: str) -> Service:
@@ -78,11 +78,11 @@ class Services(Mapping[str, Service]):
         Raises:
             RequestError: it is not served (404), or not for the key of this request (403).
         """
-        versions = self._versions.get(name, {})
-        found = versions.get(version) if version else self.get(name)
+        versions = self._versions.get(name, {}).values()
+        found = next((each for each in versions if each.version == version), None) if version else self.get(name)
         if found is None:
             said = f" of version {version[:80]!r}" if version else ""
-            served = f"; it has {', '.join(versions)}" if versions else ""
+            served = f"; it has {', '.join(each.version for each in versions)}" if versions else ""
             raise RequestError(f"no model {name[:80]!r}{said} is served{served}", status=404)
         enter(found.name)
         return found

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...errors import RequestError
 from ..model.model import Arrays
+from ..model.registered import Source
 
 __all__ = ["BatchQueue", "Item"]
 
@@ -32,6 +33,7 @@ class Item:
         computed_s: Seconds that its batch took; 0 if it was not computed.
         batch_rows: Rows of its batch.
         leads: Whether it is the first of its batch, so that batches can be counted.
+        source: The version of a registry that computed it; None: it is of none.
     """
 
     __slots__ = (
@@ -47,6 +49,7 @@ class Item:
         "priority",
         "queued_s",
         "rows",
+        "source",
         "token",
     )
 
@@ -70,6 +73,7 @@ class Item:
         self.arrived = time.monotonic()
         self.outputs: Arrays = {}
         self.error: Exception | None = None
+        self.source: Source | None = None
         self.queued_s, self.computed_s, self.batch_rows, self.leads = 0.0, 0.0, 0, False
 
 

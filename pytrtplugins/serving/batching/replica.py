@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ...errors import PytrtpluginsError, UsageError
 from ...utils.user_module import import_user_module
 from ..model.model import Model
+from ..model.registered import Source, is_registered, resolve
 from ..model.signature import Signature
 from ..model.spec import ModelSpec
 from .batcher import Batcher, failure
@@ -26,8 +28,13 @@ class Replica:
         lost: Called where the model is not usable any more; see `Batcher`.
         begin: Takes requests that are about to be computed.
 
+    Attributes:
+        source: The version of a registry that it is; None: it is none.
+        load: The host's own number for it.
+
     Raises:
         UsageError: there is no such file or class, or its `load` failed.
+        ModelRegistryError: the registry has no such version, or its file is damaged.
         PytrtpluginsError: the engine cannot be had.
     """
 
@@ -41,6 +48,11 @@ class Replica:
         begin: Deliver | None = None,
     ) -> None:
         self.spec = spec
+        self.source: Source | None = None
+        self.load = 0
+        if is_registered(spec.target):
+            path, self.source = resolve(spec)
+            spec = replace(spec, target=str(path))
         self.model = _loaded(spec, device)
         self.signature = Signature.of(self.model, spec.max_batch, spec.sizes)
         self.queue = BatchQueue(
@@ -48,6 +60,29 @@ class Replica:
         )
         self.batcher = Batcher(self.model, self.queue, deliver, lost, begin)
         self.batcher.start()
+
+    def check_replaces(self, old: Replica | None) -> None:
+        """Require the inputs and outputs of the version of a registry that this one replaces: clients do not choose it.
+
+        Raises:
+            UsageError: they differ; this replica is released.
+        """
+        new = self.signature
+        if (
+            old is None
+            or self.source is None
+            or (old.signature.inputs, old.signature.outputs) == (new.inputs, new.outputs)
+        ):
+            return
+        self.close()
+        sides = [
+            f"({', '.join(map(str, each.inputs))}) -> ({', '.join(map(str, each.outputs))})"
+            for each in (old.signature, new)
+        ]
+        raise UsageError(
+            f"version {self.source.version} has other inputs or outputs than the one that is served: {sides[1]}, and not {sides[0]}.\n"
+            f"Do: serve it under another name, such as pytrt serve new=registry:NAME:{self.source.version}"
+        )
 
     def close(self, timeout_s: float | None = 30.0) -> None:
         """Answer what waits, then release the model."""
@@ -60,7 +95,9 @@ class Replica:
 
 
 def names_code(target: str) -> bool:
-    """Whether a target is ``module:Class``, and not a file."""
+    """Whether a target is ``module:Class``, and not a file or a version in a registry."""
+    if is_registered(target):
+        return False
     module, colon, name = target.rpartition(":")
     return bool(colon and module) and name.isidentifier()
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from ...errors import UsageError
 from ...version import __version__
 from ..batching.replica import names_code
+from ..model.registered import is_registered, resolve
 from ..model.spec import ModelSpec
 from .deployment import Deployment
 
@@ -88,6 +89,12 @@ def _moved(deployment: Deployment) -> tuple[list[ModelSpec], Files]:
     files: Files = {}
     for spec in deployment.specs:
         target, name = spec.target, ""
+        if is_registered(target):
+            path, source = resolve(spec)
+            place = PurePosixPath("models", f"{spec.name}-{source.version}.engine")
+            _add(files, place, path.absolute())
+            specs.append(replace(spec, target=str(place), version=source.version, registry=""))
+            continue
         if names_code(target):
             target, _, name = target.rpartition(":")
             target = target if target.endswith(".py") else f"{target}.py"

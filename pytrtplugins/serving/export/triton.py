@@ -8,6 +8,7 @@ from pathlib import Path
 from ...errors import UsageError
 from ...export.triton import export_triton
 from ..batching.replica import names_code
+from ..model.registered import is_registered, resolve
 from ..model.spec import ModelSpec
 from .content import Files
 from .deployment import Deployment
@@ -36,11 +37,15 @@ def _writer(deployment: Deployment) -> Callable[[Path], object]:
 
 
 def _write(spec: ModelSpec, repository: Path) -> None:
+    target, version = Path(spec.target), spec.version
+    if is_registered(spec.target):
+        target, source = resolve(spec)
+        version = source.version
     export_triton(
-        Path(spec.target),
+        target,
         repository,
         name=spec.name,
-        version=int(spec.version),
+        version=int(version),
         max_batch=spec.max_batch,
         queue_delay=round(1000 * spec.max_delay_ms),
     )

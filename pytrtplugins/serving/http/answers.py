@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 
 from ...errors import RequestError
+from ..model.registered import Source
 from .body import Send
 
-__all__ = ["JSON", "send_answer", "send_error"]
+__all__ = ["JSON", "send_answer", "send_error", "source_headers"]
 
 JSON = (b"content-type", b"application/json")
 """The header of an answer in JSON."""
+
+
+def source_headers(source: Source) -> list[tuple[bytes, bytes]]:
+    """The headers that say which version of a registry an answer is of."""
+    return [(b"x-model-version", source.version.encode()), (b"x-model-digest", source.digest.encode())]
 
 
 async def send_error(send: Send, error: RequestError) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from ...errors import UsageError
 from ...utils.declared import check_fields
 from ...utils.numbers import SHARE, Real, Whole
+from .registered import is_registered
 
 __all__ = ["MAX_PRIORITY", "MOST_PROCESSES", "MOST_ROWS", "Limits", "ModelSpec", "device_name", "is_name"]
 
@@ -57,6 +58,8 @@ class ModelSpec:
         decode: Who decodes JPEG files for a detector: ``cpu``; ``gpu``, the GPU of engine ``cuda``; ``auto``, the GPU too, where it can
             and all threads that decode are busy.
         share: Of the requests that name no version, those that this one answers, a canary; the default version answers the rest.
+        registry: Folder of the registry that a target such as ``registry:animals@production`` means; empty: as `default_folder` of
+            `pytrtplugins.model_registry` says.
         shadow: Whether it gets a copy of each request that another version of the model takes, and its answers are thrown away.
 
     Raises:
@@ -78,11 +81,16 @@ class ModelSpec:
     decode: Literal["auto", "cpu", "gpu"] = "auto"
     share: Annotated[float, SHARE] = 0.0
     shadow: bool = False
+    registry: str = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "sizes", tuple(self.sizes))  # a list, where it was read from a file
         object.__setattr__(self, "devices", tuple(map(device_name, self.devices)))
+        if is_registered(self.target) and not self.registry:
+            from ...model_registry import default_folder  # here: a server of files needs none of it
+
+            object.__setattr__(self, "registry", str(default_folder()))
         if not is_name(self.name):
             raise UsageError(
                 f"ModelSpec.name: expected letters, digits, '.', '_' and '-', 64 at most, found {self.name[:80]!r}"

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from ...errors import FormatError, PytrtpluginsError, RequestError, UsageError
 from ...utils.heap import settle_again
 from ..batching.queue import Item
 from ..batching.replica import Replica
+from ..model.registered import Source
 from ..model.spec import ModelSpec
 from ..shared.control import Control
 from ..shared.packing import pack, packed_bytes, unpack
@@ -29,6 +31,7 @@ __all__ = ["EngineProcess"]
 _LOST = 3  # exit code of a process whose model cannot compute any more
 _RECEIVED = 1 << 18
 _ALIGNED = 64
+_LOADS = 1 << 16  # different numbers of loads
 _LONGEST_TICK_S = 1.0
 _SILENT_S = 10.0  # in which Python may do something else, such as load a model, at the least
 
@@ -38,6 +41,7 @@ class _Peer:
 
     def __init__(self, sock: socket.socket, block: Block) -> None:
         self.sock, self.block, self.reader = sock, block, Reader()
+        self.told: set[int] = set()  # loads whose state it knows
         self._lock = threading.Lock()
 
     def send(self, data: bytes) -> None:
@@ -68,6 +72,10 @@ class EngineProcess:
         self._specs, self._blocks, self._control, self._counts = specs, blocks, control, counts
         self._replicas: list[Replica | None] = [None] * len(specs)
         self._changing = [threading.Lock() for _ in specs]
+        self._loads = 0
+        self._sources: list[dict[int, Source | None]] = [
+            {} for _ in specs
+        ]  # by load, of replicas that may still answer
         self._leaving: list[Replica] = []  # replaced, but they still compute what they took
         self._peers: dict[int, _Peer] = {}
         self._selector = selectors.DefaultSelector()
@@ -117,10 +125,14 @@ class EngineProcess:
                 until = min(until, began + replica.spec.run_seconds)
         self._counts.signs.expect(self._counts.index, until)
 
-    def _loaded(self, number: int) -> Replica:
-        deliver, watch = partial(self._deliver, number), self._counts.statistics[number].waits
+    def _loaded(self, number: int, old: Replica | None = None) -> Replica:
+        load = self._loads = (self._loads + 1) % _LOADS
+        deliver, watch = partial(self._deliver, number, load), self._counts.statistics[number].waits
         end = partial(os._exit, _LOST)
-        return Replica(self._specs[number], self._place.device, deliver, watch, end, _begin)
+        made = Replica(self._specs[number], self._place.device, deliver, watch, end, _begin)
+        made.check_replaces(old)
+        made.load, self._sources[number][load] = load, made.source
+        return made
 
     def _obey(self) -> bool:
         """Do what the supervisor says; False at the end."""
@@ -134,7 +146,7 @@ class EngineProcess:
             self._peers[message["peer"]] = peer
             self._selector.register(handed, selectors.EVENT_READ, (message["peer"], peer))
             for number in self._place.models:
-                peer.send(self._state(number))
+                self._tell(peer, number)
         if "drain" in message:
             for replica in self._replicas:
                 if replica is not None:
@@ -182,13 +194,15 @@ class EngineProcess:
             status = error.status if isinstance(error, RequestError) else 500
             peer.send(_told(peer, record, status, str(error)))
 
-    def _deliver(self, number: int, items: list[Item]) -> None:
-        """Write answers into the slots of their requests, and say so."""
+    def _deliver(self, number: int, load: int, items: list[Item]) -> None:
+        """Write answers into the slots of their requests, and say so, to nobody who does not know yet which load they are of."""
         answers: dict[_Peer, list[bytes]] = {}
         for item in items:
             peer, record = item.token
-            answers.setdefault(peer, []).append(self._answer(peer, record, item))
+            answers.setdefault(peer, []).append(self._answer(peer, record._replace(load=load), item))
         for peer, parts in answers.items():
+            if load not in peer.told:
+                self._tell(peer, number)
             peer.send(b"".join(parts))
 
     def _answer(self, peer: _Peer, record: Record, item: Item) -> bytes:
@@ -205,7 +219,18 @@ class EngineProcess:
         rows = item.batch_rows if item.leads else 0
         waited = min(int(1e6 * item.queued_s), 0xFFFFFFFF)
         return write_record(
-            Record(Kind.ANSWER, record.model, 0, record.slot, record.generation, size, rows, waited, item.computed_s)
+            Record(
+                Kind.ANSWER,
+                record.model,
+                0,
+                record.slot,
+                record.generation,
+                size,
+                rows,
+                waited,
+                item.computed_s,
+                record.load,
+            )
         )
 
     def _change(self, peer: _Peer, record: Record) -> None:
@@ -215,23 +240,31 @@ class EngineProcess:
             old = self._replicas[number]
             wanted = record.kind == Kind.LOAD and number in self._place.models
             try:
-                self._replicas[number] = self._loaded(number) if wanted else None
+                self._replicas[number] = self._loaded(number, old) if wanted else None
             except Exception as error:  # whatever a file leads to: what served until now stays
                 old, reason = None, str(error) or type(error).__name__
             for each in list(self._peers.values()):
-                each.send(self._state(number))
+                self._tell(each, number)
             if old is not None:
                 self._leaving.append(old)
                 old.close(None)  # however long that takes: if it hangs, the supervisor ends this process
                 self._leaving.remove(old)
+                self._sources[number].pop(old.load, None)
                 del old
                 settle_again()
-        peer.send(self._state(number, record.generation, reason))
+        self._tell(peer, number, record.generation, reason)
 
-    def _state(self, number: int, generation: int = 0, reason: str = "") -> bytes:
-        replica = self._replicas[number]
-        data: dict[str, Any] = {"signature": replica.signature.to_json() if replica else None, "reason": reason}
-        return write_record(Record(Kind.STATE, number, generation=generation), data)
+    def _tell(self, peer: _Peer, number: int, generation: int = 0, reason: str = "") -> None:
+        """Say what a model takes and gives here, and which versions of a registry its loads are: answers have the number of theirs."""
+        replica, sources = self._replicas[number], dict(self._sources[number])
+        data: dict[str, Any] = {
+            "signature": replica.signature.to_json() if replica else None,
+            "sources": {load: asdict(source) for load, source in sources.items() if source is not None},
+            "reason": reason,
+        }
+        load = 0 if replica is None else replica.load
+        peer.told |= sources.keys()
+        peer.send(write_record(Record(Kind.STATE, number, generation=generation, load=load), data))
 
 
 def _begin(items: list[Item]) -> None:

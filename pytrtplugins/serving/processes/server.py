@@ -20,8 +20,9 @@ from ..access.gate import Gate
 from ..access.keys import Keyring
 from ..access.tls import Tls
 from ..access.watch import watch
-from ..backends.backend import Backend
+from ..backends.backend import Backend, VersionedBackend
 from ..backends.fixed import Fixed
+from ..backends.follow import follow
 from ..http.body import Scope
 from ..http.connection import connection_class
 from ..http.whole import Whole
@@ -128,7 +129,7 @@ def make_server(
 
 
 def serve_app(
-    backend: Backend,
+    backend: VersionedBackend,
     limits: Limits,
     sockets: Sequence[socket.socket],
     started: Callable[[], object],
@@ -156,7 +157,7 @@ def serve_app(
 
 
 def run_server(
-    backend: Backend,
+    backend: VersionedBackend,
     limits: Limits,
     sockets: Sequence[socket.socket],
     begin: Callable[[uvicorn.Server], Awaitable[object]],
@@ -174,9 +175,10 @@ def run_server(
     """
     access = access or Access()
     tls, gate = Tls.of(access), Gate.of(access, meter)
+    served: Backend = backend
     if not (access.keys or access.allow_control or all(map(is_loopback, sockets))):
-        backend = Fixed(backend)
-    app = App(backend, limits, board)
+        served = Fixed(backend)
+    app = App(served, limits, board)
     outermost: Any = app if gate is None else gate.before(app)
     if access.cors:
         outermost = allow_origins(outermost, access.cors)
@@ -186,9 +188,11 @@ def run_server(
         await backend.start()
         grpc = None
         watching = [asyncio.ensure_future(watch(each.files, each.reload)) for each in _read_anew(tls, gate)]
+        if backend.leads:
+            watching.append(asyncio.ensure_future(follow(backend)))
         try:
             if grpc_address is not None:
-                grpc = await start_grpc(backend, app.codec, app.memory, limits, grpc_address, tls, gate)
+                grpc = await start_grpc(served, app.codec, app.memory, limits, grpc_address, tls, gate)
             await begin(server)
             await server.serve(sockets=list(sockets))
         finally:

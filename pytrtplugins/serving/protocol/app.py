@@ -13,9 +13,10 @@ from ..backends.backend import Backend
 from ..backends.service import Service
 from ..backends.versions import Choice
 from ..batching.queue import Item
-from ..http.answers import JSON, send_answer, send_error
+from ..http.answers import JSON, send_answer, send_error, source_headers
 from ..http.body import Receive, Scope, Send, read_body
 from ..http.whole import WHOLE, Whole
+from ..model.registered import is_registered
 from ..model.spec import Limits
 from ..shared.board import Board
 from . import extensions, plain, v2
@@ -44,6 +45,8 @@ class App:
         self.memory = Memory(limits, board)
         self._short = {f"/v2/models/{name}/infer": choice for name, choice in backend.services.choices().items()}
         for service in backend.services.every:
+            if is_registered(service.spec.target):
+                continue  # its version is another one tomorrow
             self._short[f"/v2/models/{service.name}/versions/{service.spec.version}/infer"] = Choice(service)
         self._codecs: dict[Service, Codec] = {}
         others = [*extensions.routes(self.memory, limits), *plain.routes(backend, limits), *page.routes()]
@@ -109,11 +112,13 @@ class App:
             codec = self.codec(service)
             call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
             item = await service.infer(arrays, call.priority, call.timeout_s)
-            answer, head = codec.write(call, item.outputs)
+            answer, head = codec.write(call, item)
         except Exception as error:
             await send_error(send, _told(error))
             return
         said = [JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
+        if item.source is not None:
+            said += source_headers(item.source)
         if whole is None or not whole.answer(said, answer):
             await send_answer(send, 200, said, answer)
 
@@ -125,7 +130,7 @@ class App:
         """
         found = self._codecs.get(service)
         if found is None or found.signature is not service.signature:
-            found = self._codecs[service] = Codec(service.signature, service.name, service.spec.version, self.memory)
+            found = self._codecs[service] = Codec(service.signature, service.name, service.version, self.memory)
         return found
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -23,7 +23,7 @@ from .call import Call
 from .grpc_codes import status_code
 from .grpc_extensions import extension_methods
 from .grpc_gate import gate_interceptor
-from .infer import Codec
+from .infer import DIGEST, Codec
 from .memory import Memory, read_place
 from .v2 import extensions, model_config, model_metadata, model_statistics
 
@@ -97,7 +97,10 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
         call, arrays = read_message(reader, request)
         waits = [each for each in (call.timeout_s, left_s) if each is not None]
         item = await model.infer(arrays, call.priority, min(waits, default=None))
-        answer = messages.ModelInferResponse(model_name=model.name, model_version=model.spec.version, id=request.id)
+        version = model.version if item.source is None else item.source.version
+        answer = messages.ModelInferResponse(model_name=model.name, model_version=version, id=request.id)
+        if item.source is not None:
+            answer.parameters[DIGEST].string_param = item.source.digest
         for name, array in zip(call.outputs, reader.chosen(call, item.outputs), strict=True):
             answer.outputs.add(name=name, datatype=datatype_of(array), shape=array.shape)
             answer.raw_output_contents.append(b"" if name in call.places else to_bytes(array))
@@ -134,7 +137,7 @@ def _servicer(backend: Backend, codec: Callable[[Service], Codec], memory: Memor
         answer = messages.RepositoryIndexResponse()
         for each in backend.services.every:
             if each.ready or not request.ready:
-                answer.models.add(name=each.name, version=each.spec.version, state=each.state, reason=each.reason)
+                answer.models.add(name=each.name, version=each.version, state=each.state, reason=each.reason)
         return answer
 
     async def load(request: Any) -> Any:

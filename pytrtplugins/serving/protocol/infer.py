@@ -11,14 +11,19 @@ import numpy.typing as npt
 
 from ...errors import RequestError
 from ...utils.text_formats import shorten
+from ..batching.queue import Item
 from ..model.model import Arrays
+from ..model.registered import Source
 from ..model.signature import Signature
 from ..model.tensors import TensorSpec, datatype_of, to_bytes
 from .call import Call, Given, read_object, read_outputs, read_parameters
 from .classes import classify
 from .memory import Memory, read_place
 
-__all__ = ["Codec"]
+__all__ = ["DIGEST", "Codec"]
+
+DIGEST = "digest"
+"""Parameter of an answer: SHA-256 of the engine file that computed it, where a registry has it."""
 
 _KEPT_BYTES, _KEPT = 1024, 256  # heads that are kept, since clients send the same ones again and again
 _ENCODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
@@ -121,13 +126,13 @@ class Codec:
             self.memory.check(place)
         return Call(inputs, identifier, wanted, places, priority, timeout_s)
 
-    def write(self, call: Call, outputs: Arrays) -> tuple[bytes, int | None]:
+    def write(self, call: Call, item: Item) -> tuple[bytes, int | None]:
         """The body of an answer, and the bytes of its JSON where tensors follow it.
 
         Raises:
             RequestError: the model gave no such output (500), or it cannot be classified, said in JSON, or put into shared memory (400).
         """
-        arrays = self.chosen(call, outputs)
+        arrays, source = self.chosen(call, item.outputs), item.source
         tails, alike = [], True
         for array, (name, parameters) in zip(arrays, call.outputs.items(), strict=True):
             alike = alike and array.dtype.kind != "O"
@@ -138,14 +143,16 @@ class Codec:
             else:
                 alike = False
         if not alike:
-            head = self._head(call, arrays)
+            head = self._head(call, arrays, source)
         else:
-            key = tuple([(array.shape, array.dtype) for array in arrays])
+            key: tuple[Any, ...] = tuple([(array.shape, array.dtype) for array in arrays])
+            if source is not None:
+                key = (source.version, source.digest, *key)
             kept = call.heads.get(key)
             if kept is None:
                 if len(call.heads) >= _KEPT:
                     call.heads.clear()
-                kept = call.heads[key] = self._head(call, arrays)
+                kept = call.heads[key] = self._head(call, arrays, source)
             head = kept
         return (b"".join([head, *tails]), len(head)) if tails else (head, None)
 
@@ -166,7 +173,7 @@ class Codec:
                 self.memory.write(call.places[name], to_bytes(found))
         return arrays
 
-    def _head(self, call: Call, arrays: list[npt.NDArray[Any]]) -> bytes:
+    def _head(self, call: Call, arrays: list[npt.NDArray[Any]], source: Source | None) -> bytes:
         said: list[dict[str, Any]] = []
         for array, (name, parameters) in zip(arrays, call.outputs.items(), strict=True):
             entry: dict[str, Any] = {"name": name, "datatype": datatype_of(array), "shape": list(array.shape)}
@@ -176,8 +183,11 @@ class Codec:
             elif name not in call.places:
                 entry["data"] = _elements(name, array)
             said.append(entry)
-        identifier = {"id": call.id} if call.id else {}
-        answer = {**identifier, "model_name": self._name, "model_version": self._version, "outputs": said}
+        about: dict[str, Any] = {"id": call.id} if call.id else {}
+        about |= {"model_name": self._name, "model_version": self._version if source is None else source.version}
+        if source is not None:
+            about["parameters"] = {DIGEST: source.digest}
+        answer = {**about, "outputs": said}
         return _ENCODE(answer).encode()
 
     def _with_arrays(self, call: Call, body: bytes, at: int) -> tuple[Call, Arrays]:

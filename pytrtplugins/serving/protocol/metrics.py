@@ -95,6 +95,15 @@ def _of_models(core: Any, services: Sequence[Service], totals: Sequence[dict[str
     for service in services:
         ready.add_metric(_labels(service), int(service.ready))
     yield ready
+    sources = core.GaugeMetricFamily(
+        "pytrt_model_source",
+        "The version of a registry that is loaded of a version of the server: 1.",
+        labels=[*_LABELS, "registry_version", "digest"],
+    )
+    for service in services:
+        if service.source is not None:
+            sources.add_metric([*_labels(service), service.source.version, service.source.digest], 1)
+    yield sources
 
 
 def _histograms(core: Any, services: Iterable[Service]) -> Iterator[Metric]:

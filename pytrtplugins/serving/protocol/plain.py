@@ -12,6 +12,7 @@ from ...version import __version__
 from ..access.exchange import CURRENT, enter
 from ..backends.backend import Backend
 from ..backends.service import Answer, Service
+from ..http.answers import source_headers
 from ..http.body import read_body
 from ..model.model import Request as ModelRequest
 from ..model.spec import Limits
@@ -65,6 +66,8 @@ def routes(backend: Backend, limits: Limits) -> list[Route]:
         said = {"server-timing": ", ".join(f"{name};dur={1000 * seconds:.3f}" for name, seconds in stages.items())}
         if identifier:
             said["x-request-id"] = identifier
+        if answered.source is not None:
+            said |= {name.decode(): value.decode() for name, value in source_headers(answered.source)}
         if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], bytes):
             return _made(responses.Response(found[0], 200, said, str(found[1])))
         if isinstance(found, bytes):

@@ -99,7 +99,7 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         return [
             {
                 "name": each.name,
-                "version": each.spec.version,
+                "version": each.version,
                 "state": each.state,
                 **({"reason": each.reason} if each.reason else {}),
             }
@@ -146,7 +146,7 @@ def model_metadata(service: Service) -> dict[str, Any]:
     signature = service.signature
     return {
         "name": service.name,
-        "versions": list(service.versions),
+        "versions": [each.version for each in service.siblings],
         "platform": signature.platform,
         "inputs": [_tensor(spec) for spec in signature.inputs],
         "outputs": [_tensor(spec) for spec in signature.outputs],
@@ -199,7 +199,7 @@ def model_statistics(service: Service) -> dict[str, Any]:
     none = {"count": 0, "ns": 0}
     return {
         "name": service.name,
-        "version": service.spec.version,
+        "version": service.version,
         "last_inference": 0,
         "inference_count": total["rows"],
         "execution_count": total["batches"],

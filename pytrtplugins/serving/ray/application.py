@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import UsageError
 from ...utils.optional import require
 from ...utils.user_module import import_user_module
+from ..backends.follow import follow
 from ..model.spec import Limits, ModelSpec
 from ..protocol.app import App
 from ..scale import Scale
@@ -33,11 +35,13 @@ def application(specs: Sequence[ModelSpec], limits: Limits, scale: Scale, module
         """What Ray asks of a replica that has the models."""
 
         backend: ReplicaBackend
+        following: asyncio.Future[None]
 
         async def begin(self) -> None:
             for module in modules:
                 import_user_module(module)
             await self.backend.start()
+            self.following = asyncio.ensure_future(follow(self.backend))
 
         async def check_health(self) -> None:
             """Called by Ray: raise if this replica must be replaced."""

@@ -15,6 +15,7 @@ from ..backends.service import Service
 from ..backends.versions import Services
 from ..batching.queue import Item
 from ..model.model import Arrays
+from ..model.registered import is_registered
 from ..model.signature import Signature
 from ..model.spec import Limits, ModelSpec
 from ..shared.statistics import Counts
@@ -29,13 +30,18 @@ def check_chain(specs: Sequence[ModelSpec]) -> None:
     """Refuse models that cannot be served by a chain.
 
     Raises:
-        UsageError: a canary or a shadow: each link of the chain would choose, or copy.
+        UsageError: a canary or a shadow: each link of the chain would choose, or copy; or a model of a registry.
     """
     for spec in specs:
         if spec.share or spec.shadow:
             raise UsageError(
                 f"{spec.name}, version {spec.version}: a canary or a shadow cannot be served with cpu_replicas.\n"
                 "Do: leave out share and shadow, or cpu_replicas"
+            )
+        if is_registered(spec.target):
+            raise UsageError(
+                f"{spec.target}: a model of a registry cannot be served with cpu_replicas: answers do not carry its version.\n"
+                "Do: leave out cpu_replicas"
             )
 
 

@@ -18,6 +18,7 @@ from ...errors import UsageError
 from ...utils.optional import require
 from ..backends.versions import check_versions
 from ..batching.replica import names_code
+from ..model.registered import is_registered
 from ..model.spec import Limits, ModelSpec
 from ..run import print_at_once
 from ..scale import Scale
@@ -162,6 +163,8 @@ def _check_reachable(nodes: Sequence[Mapping[str, Any]], host: str) -> None:
 def absolute(spec: ModelSpec) -> ModelSpec:
     """The same for processes in other folders."""
     module, _, name = spec.target.rpartition(":")
+    if is_registered(spec.target):
+        return replace(spec, registry=str(Path(spec.registry).absolute()))
     if not names_code(spec.target):
         return replace(spec, target=str(Path(spec.target).absolute()))
     return replace(spec, target=f"{Path(module).absolute()}:{name}") if module.endswith(".py") else spec

@@ -13,7 +13,7 @@ from ...utils.text_formats import parse_json
 
 __all__ = ["Kind", "Reader", "Record", "write_record"]
 
-_FORM = struct.Struct("<BBHIIIIId")
+_FORM = struct.Struct("<BBHIIIIIdH")
 _MOST_JSON = 16 << 20
 
 
@@ -45,6 +45,7 @@ class Record(NamedTuple):
         room: Of a request: bytes for the answer behind the inputs; of an answer: rows of its batch, for the first request of it.
         extra: Of a request: its priority, and whether it is computed alone; of an answer: microseconds that it waited.
         time: Of a request: its deadline (`time.monotonic`), 0 for none; of an answer: seconds that it was computed.
+        load: Of an answer and of a state: which load of the model in the engine process it is of; the numbers come again.
     """
 
     kind: int
@@ -56,6 +57,7 @@ class Record(NamedTuple):
     room: int = 0
     extra: int = 0
     time: float = 0.0
+    load: int = 0
 
 
 def write_record(record: Record, data: Any = None) -> bytes:
