@@ -11,7 +11,10 @@ import pytest
 from pytrtplugins.serving import Limits, ModelSpec
 from pytrtplugins.serving.backends.local import LocalBackend
 from pytrtplugins.serving.protocol.app import App
+from tests.serving.registered import engine_files, registry
 from tests.serving.running import Certificates
+
+__all__ = ["engine_files", "registry"]  # fixtures
 
 
 class Answer:

@@ -72,7 +72,7 @@ class Rig:
     def played(self, number=0, index=0):
         """The engine's end of a stream, which says that it has one model."""
         end = self.stream(index)
-        data = {"signature": Signature.of(Double(), None).to_json(), "reason": ""}
+        data = {"signature": Signature.of(Double(), None).to_json(), "sources": {}, "reason": ""}
         end.sendall(write_record(Record(Kind.STATE, number), data))
         ready = len([link for link in self.backend._links if number in link.ready])
         self.do(self.until(lambda: len([link for link in self.backend._links if number in link.ready]) > ready))

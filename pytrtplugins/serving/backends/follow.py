@@ -57,9 +57,8 @@ class _Followed:
         try:
             wanted = await asyncio.to_thread(current, spec)
             if self._backend.sources(self._number) != {wanted}:
-                _log.info("%s: version %s is loaded", self._service.name, wanted.version)
                 await self._backend.load_version(self._number)
-                _log.warning("%s: version %s is served, %s", self._service.name, wanted.version, wanted.digest)
+                _log.info("%s: version %s is served, %s", self._service.name, wanted.version, wanted.digest)
         except (PytrtpluginsError, OSError) as error:
             _log.error("%s: %s\n%s stays as it is", spec.target, error, self._service.name)
             self._again = now + _AGAIN_S

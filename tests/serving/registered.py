@@ -1,0 +1,54 @@
+"""A registry for servers, whose version K multiplies by K; the last one has other outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytrtplugins import build
+from pytrtplugins.model_registry import ModelRegistry, facts
+from pytrtplugins.serving import ModelSpec
+
+PHOTOS = "ab" * 32
+"""Digest of the data that all versions were made of."""
+OTHER = 4
+"""The version whose output is a row longer."""
+
+
+@pytest.fixture(scope="session")
+def engine_files(tmp_path_factory):
+    """Engine files, the version's number in their names."""
+    onnx = pytest.importorskip("onnx")
+    helper, folder, found = onnx.helper, tmp_path_factory.mktemp("engines"), []
+    for number in range(1, OTHER + 1):
+        axes = onnx.numpy_helper.from_array(np.int64([0]), "axes")
+        nodes = [helper.make_node("Mul", ["x", "k"], ["m" if number == OTHER else "y"])]
+        if number == OTHER:
+            nodes.append(helper.make_node("Unsqueeze", ["m", "axes"], ["y"]))
+        graph = helper.make_graph(
+            nodes,
+            "scale",
+            [helper.make_tensor_value_info("x", 1, ["n", 2])],
+            [helper.make_tensor_value_info("y", 1, [1, "n", 2] if number == OTHER else ["n", 2])],
+            [onnx.numpy_helper.from_array(np.float32(number), "k"), *([axes] if number == OTHER else [])],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+        found.append(folder / f"scale{number}.engine")
+        build(model, engine="reference").save(found[-1])
+    return found
+
+
+@pytest.fixture
+def registry(tmp_path, engine_files, monkeypatch):
+    """With all versions, the first in production."""
+    monkeypatch.setattr(facts, "environment", lambda: ({}, {}))
+    made = ModelRegistry(tmp_path / "registry")
+    for path in engine_files:
+        made.add(path, name="scale", data={"shards": PHOTOS}, run="run 7")
+    made.promote("scale", 1)
+    return made
+
+
+def registered(registry, target="registry:scale@production", **options):
+    """What a server is to serve."""
+    return ModelSpec("scale", target, registry=str(registry.folder.path), max_delay_ms=0.0, **options)
