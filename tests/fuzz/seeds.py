@@ -28,6 +28,7 @@ from pytrtplugins.engines.cuda.saved import SavedPlan
 from pytrtplugins.passes import LayerPrecision, Precisions
 from tests.damage import yaml_bomb
 from tests.darknet2caffe.networks import ALL_LAYERS
+from tests.fuzz.model_targets import registered
 from tests.fuzz.served_seeds import served
 from tests.fuzz.shard_seeds import shards
 from tests.fuzz.targets import CACHE, WEIGHTS_CFG, model_bytes, mxnet_network
@@ -358,7 +359,7 @@ def main() -> None:
         folder = Path(name)
         parts: list[Callable[[], Seed]] = [
             darknet, lambda: caffe(folder), mxnet, broken, lambda: calibration(folder), lambda: engines(folder), arrays, images, texts,
-            served, shards,
+            registered, served, shards,
         ]  # fmt: skip
         for part in parts:
             for path, data in part():

@@ -44,7 +44,7 @@ def served() -> Iterator[tuple[str, bytes | str]]:
     memory = bytearray(packed_bytes(given))
     pack(given, memoryview(memory))
     yield "packed/arrays", bytes(memory)
-    state = write_record(Record(Kind.STATE, 1), {"signature": None, "reason": "unloaded"})
+    state = write_record(Record(Kind.STATE, 1), {"signature": None, "sources": {}, "reason": "unloaded"})
     yield "records/stream", write_record(Record(Kind.REQUEST, 0, 0, 3, 1, 192, 4096, 20, 1.5)) + state
 
 

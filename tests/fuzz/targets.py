@@ -46,7 +46,8 @@ from pytrtplugins.utils.files import sha256_hex
 from pytrtplugins.utils.journal import Journal
 from pytrtplugins.utils.text_formats import parse_json, parse_yaml
 from pytrtplugins.vision import decode_image
-from tests.fuzz import served_targets as served_targets  # which registers some
+from tests.fuzz import model_targets as model_targets  # which registers some
+from tests.fuzz import served_targets as served_targets
 from tests.fuzz import shard_targets as shard_targets
 from tests.fuzz.registry import TARGETS, Target, target
 from tests.mxnet.files import Symbol, params_bytes

@@ -132,7 +132,7 @@ def test_open_loop_clients_over_http_lose_nothing_while_versions_change(registry
     async def ask(client, asked):
         given = library.InferInput("x", [1, 2], "FP32")
         given.set_data_from_numpy(np.ones((1, 2), np.float32))
-        asked.append(None)
+        asked.append(0)
         at = len(asked) - 1
         found = await client.infer("scale", [given])
         asked[at] = int(found.get_response()["model_version"])
@@ -140,7 +140,8 @@ def test_open_loop_clients_over_http_lose_nothing_while_versions_change(registry
 
     async def work(port):
         async with library.InferenceServerClient(f"127.0.0.1:{port}", conn_limit=64) as client:
-            asked, tasks, settled = [], [], []
+            asked: list[int] = []
+            tasks, settled = [], []
             for version, change in ((2, "promote"), (3, "promote"), (2, "rollback"), (1, "rollback")):
                 await asyncio.to_thread(getattr(registry, change), "scale", *([version] if change == "promote" else []))
                 while (await client.get_model_metadata("scale"))["versions"] != [str(version)]:
@@ -176,7 +177,9 @@ def test_processes_that_are_killed_while_versions_change_lose_nothing(registry):
     ) as process:
         try:
             address = process.stdout.readline().split("http://")[1].split(",")[0]
-            ended, wrong, answered = threading.Event(), [], []
+            ended = threading.Event()
+            wrong: list[int] = []
+            answered: list[int] = []
 
             def load():
                 client = library.InferenceServerClient(address)

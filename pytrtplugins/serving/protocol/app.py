@@ -91,8 +91,8 @@ class App:
     def _end(self, whole: Whole, codec: Codec, call: Call, service: Service, item: Item) -> None:
         try:
             service.end(item)
-            answer, head = codec.write(call, item.outputs)
-            said = [JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
+            answer, head = codec.write(call, item.outputs, item.source)
+            said = _headers(head, item)
             if whole.answer(said, answer):
                 return
             rest = send_answer(whole.send, 200, said, answer)
@@ -112,13 +112,11 @@ class App:
             codec = self.codec(service)
             call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
             item = await service.infer(arrays, call.priority, call.timeout_s)
-            answer, head = codec.write(call, item)
+            answer, head = codec.write(call, item.outputs, item.source)
         except Exception as error:
             await send_error(send, _told(error))
             return
-        said = [JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
-        if item.source is not None:
-            said += source_headers(item.source)
+        said = _headers(head, item)
         if whole is None or not whole.answer(said, answer):
             await send_answer(send, 200, said, answer)
 
@@ -144,6 +142,12 @@ class App:
                 await self.backend.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _headers(head: int | None, item: Item) -> list[tuple[bytes, bytes]]:
+    """Those of an answer."""
+    said = [JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
+    return said if item.source is None else said + source_headers(item.source)
 
 
 def _told(error: Exception) -> RequestError:

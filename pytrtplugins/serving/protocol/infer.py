@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from ...errors import RequestError
 from ...utils.text_formats import shorten
-from ..batching.queue import Item
 from ..model.model import Arrays
 from ..model.registered import Source
 from ..model.signature import Signature
@@ -126,13 +125,13 @@ class Codec:
             self.memory.check(place)
         return Call(inputs, identifier, wanted, places, priority, timeout_s)
 
-    def write(self, call: Call, item: Item) -> tuple[bytes, int | None]:
+    def write(self, call: Call, outputs: Arrays, source: Source | None = None) -> tuple[bytes, int | None]:
         """The body of an answer, and the bytes of its JSON where tensors follow it.
 
         Raises:
             RequestError: the model gave no such output (500), or it cannot be classified, said in JSON, or put into shared memory (400).
         """
-        arrays, source = self.chosen(call, item.outputs), item.source
+        arrays = self.chosen(call, outputs)
         tails, alike = [], True
         for array, (name, parameters) in zip(arrays, call.outputs.items(), strict=True):
             alike = alike and array.dtype.kind != "O"
