@@ -147,7 +147,7 @@ def check(
     check_access(access or Access(), {spec.name for spec in specs})
     for spec in specs:
         if is_registered(spec.target):
-            resolve(spec)
+            resolve(spec.target, spec.registry)
         elif names_code(spec.target):
             model_class(spec.target)
         else:

@@ -51,11 +51,11 @@ class _Followed:
     async def keep_up(self) -> None:
         """Look whether another version is to be loaded, and load it."""
         spec, now = self._service.spec, time.monotonic()
-        found = state(spec)
+        found = state(spec.target, spec.registry)
         if not self._service.ready or (found == self._seen and now < self._again):
             return
         try:
-            wanted = await asyncio.to_thread(current, spec)
+            wanted = await asyncio.to_thread(current, spec.target, spec.registry)
             if self._backend.sources(self._number) != {wanted}:
                 await self._backend.load_version(self._number)
                 _log.info("%s: version %s is served, %s", self._service.name, wanted.version, wanted.digest)

@@ -51,7 +51,7 @@ class Replica:
         self.source: Source | None = None
         self.load = 0
         if is_registered(spec.target):
-            path, self.source = resolve(spec)
+            path, self.source = resolve(spec.target, spec.registry)
             spec = replace(spec, target=str(path))
         self.model = _loaded(spec, device)
         self.signature = Signature.of(self.model, spec.max_batch, spec.sizes)

@@ -90,7 +90,7 @@ def _moved(deployment: Deployment) -> tuple[list[ModelSpec], Files]:
     for spec in deployment.specs:
         target, name = spec.target, ""
         if is_registered(target):
-            path, source = resolve(spec)
+            path, source = resolve(spec.target, spec.registry)
             place = PurePosixPath("models", f"{spec.name}-{source.version}.engine")
             _add(files, place, path.absolute())
             specs.append(replace(spec, target=str(place), version=source.version, registry=""))

@@ -39,7 +39,7 @@ def _writer(deployment: Deployment) -> Callable[[Path], object]:
 def _write(spec: ModelSpec, repository: Path) -> None:
     target, version = Path(spec.target), spec.version
     if is_registered(spec.target):
-        target, source = resolve(spec)
+        target, source = resolve(spec.target, spec.registry)
         version = source.version
     export_triton(
         target,

@@ -12,7 +12,6 @@ from ...errors import UsageError
 
 if TYPE_CHECKING:
     from ...model_registry import ModelRegistry, ModelVersion, Reference
-    from .spec import ModelSpec
 
 __all__ = ["Source", "current", "is_registered", "name_of", "resolve", "state"]
 
@@ -47,32 +46,32 @@ def name_of(target: str) -> str:
     return _reference(target).name
 
 
-def resolve(spec: ModelSpec) -> tuple[Path, Source]:
-    """The engine file that a target names now, whose contents were compared with its digest.
+def resolve(target: str, folder: str) -> tuple[Path, Source]:
+    """The engine file that a target names now in the registry of a folder, whose contents were compared with its digest.
 
     Raises:
         ModelRegistryError: there is no such version, or its file is damaged.
         UsageError: the target names no version and no stage.
     """
-    registry, version = _found(spec)
+    registry, version = _found(target, folder)
     return registry.file(version), _source(version)
 
 
-def current(spec: ModelSpec) -> Source:
+def current(target: str, folder: str) -> Source:
     """The version that a target names now.
 
     Raises:
         ModelRegistryError: there is none.
     """
-    return _source(_found(spec)[1])
+    return _source(_found(target, folder)[1])
 
 
-def state(spec: ModelSpec) -> tuple[int, int, int] | None:
+def state(target: str, folder: str) -> tuple[int, int, int] | None:
     """What differs once a version came into a stage, at little cost; None: the file is not there."""
     from ...model_registry.folder import Folder
 
     try:
-        status = os.stat(Folder(Path(spec.registry)).history_path(name_of(spec.target)))
+        status = os.stat(Folder(Path(folder)).history_path(name_of(target)))
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
@@ -87,11 +86,11 @@ def _reference(target: str) -> Reference:
         raise UsageError(f"{target}: {error}") from None
 
 
-def _found(spec: ModelSpec) -> tuple[ModelRegistry, ModelVersion]:
+def _found(target: str, folder: str) -> tuple[ModelRegistry, ModelVersion]:
     from ...model_registry import ModelRegistry
 
-    registry = ModelRegistry(spec.registry)
-    return registry, registry.find(_reference(spec.target))
+    registry = ModelRegistry(folder)
+    return registry, registry.find(_reference(target))
 
 
 def _source(version: ModelVersion) -> Source:
