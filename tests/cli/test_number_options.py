@@ -154,6 +154,8 @@ PROGRAMS = {
     "benchmarks/serving/soak.py --load": (0.0, 1000.0),
     "benchmarks/serving/soak.py --minutes": (0.0, 10_000.0),
     "benchmarks/serving/soak.py --seed": (0, 1 << 30),
+    "benchmarks/serving/tiny.py --requests": (16, 1_000_000),
+    "benchmarks/serving/tiny.py --rounds": (1, 10_000),
     "benchmarks/training/loaders.py --ahead": (1, 1024),
     "benchmarks/training/loaders.py --batch": (1, 4096),
     "benchmarks/training/loaders.py --decoders": (0, 1024),

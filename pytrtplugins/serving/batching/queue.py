@@ -100,7 +100,7 @@ class BatchQueue:
         self.sizes = tuple(sorted(size for size in sizes if size <= max_batch))
         self._groups: dict[object, list[tuple[int, int, Item]]] = {}
         self._rows: dict[object, int] = {}
-        self._waiting = self._arrivals = self._running = 0
+        self._waiting = self._arrivals = self._running = self._takers = 0
         self._closed = False
         self._watch = watch or _nobody
         self._changed = threading.Condition(threading.Lock())
@@ -132,7 +132,8 @@ class BatchQueue:
             self._rows[item.key] += item.rows
             self._waiting += 1
             self._watch(self._waiting)
-            self._changed.notify()
+            if self._takers:
+                self._changed.notify()
 
     def take(self, *, block: bool = True) -> tuple[list[Item], list[Item]] | None:
         """The next batch, and requests whose deadline has passed; `done` must follow for a batch that is not empty.
@@ -153,13 +154,13 @@ class BatchQueue:
                         return None
                     if not block:
                         return [], []
-                    self._changed.wait()
+                    self._wait()
                     continue
                 key, group = self._first()
                 if self._running and self._rows[key] < self.max_batch and not self._closed:
                     left = min(item.arrived for _, _, item in group) + self.max_delay_s - time.monotonic()
                     if left > 0:
-                        self._changed.wait(left)
+                        self._wait(left)
                         continue
                 return self._pop(key, group)
 
@@ -174,6 +175,11 @@ class BatchQueue:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    def _wait(self, seconds: float | None = None) -> None:
+        self._takers += 1
+        self._changed.wait(seconds)
+        self._takers -= 1
 
     def _first(self) -> tuple[object, list[tuple[int, int, Item]]]:
         """The group whose first request goes first."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-import threading
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,17 +20,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
 _AT_ONCE = 1024  # bytes; what is longer may become large, and is decompressed while other requests are answered
-_READ, _WRITTEN = 16 << 10, 1 << 20
-_MOST_NICE = 19
-
-
-def _step_back() -> None:
-    """Have this thread computed after the others: on Linux each has a priority of its own."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _MOST_NICE)
-
-
-_THREADS = ThreadPoolExecutor(2, "decompress", _step_back)  # not more: each may take as much memory as a body may have
+_READ, _WRITTEN = 16 << 10, 128 << 10
+_THREADS = ThreadPoolExecutor(
+    min(2, max(1, (os.cpu_count() or 1) // 2)), "decompress"
+)  # not more: each may take as much memory as a body may have, and half of few cores is left to the others
 
 
 async def read_body(

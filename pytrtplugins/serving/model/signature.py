@@ -125,6 +125,11 @@ class Signature:
         """Bytes that a row of inputs takes, free dims counting as one."""
         return sum(_bytes(spec) for spec in self.inputs)
 
+    @cached_property
+    def _alike(self) -> bool:
+        """Whether all requests fit into one batch."""
+        return not self.joined or (bool(self.inputs) and not any(spec.free for spec in self.inputs))
+
     def rows(self, arrays: Arrays) -> int:
         """Rows of a batch that a request's inputs take.
 
@@ -140,7 +145,7 @@ class Signature:
 
     def key(self, arrays: Arrays) -> object:
         """What requests have in common that fit into one batch."""
-        if not self.joined or (self.inputs and not any(spec.free for spec in self.inputs)):
+        if self._alike:
             return None
         return tuple((name, array.shape[1:], array.dtype.str) for name, array in sorted(arrays.items()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,9 @@ class Codec:
         self._name, self._version = name, version
         self._inputs = {spec.name: spec for spec in signature.inputs}
         self._outputs = {spec.name: spec for spec in signature.outputs}
+        first, *more = signature.inputs or (None,)
+        plain = first is not None and not (more or signature.file or first.free or first.datatype == "BYTES")
+        self._alone = first if plain else None  # the input of a body without JSON
         self._calls: dict[bytes, Call] = {}
         self._raw_call = Call((), "", read_outputs(None, {"binary_data_output": True}, self._outputs)[0])
 
@@ -65,7 +69,7 @@ class Codec:
             raise RequestError(f"Inference-Header-Content-Length: {head_length[:20]}: the body has {len(body)} bytes")
         at = int(head_length)
         if at == 0:
-            return self._raw_call, self._raw(memoryview(body))
+            return self._raw_call, self._raw(body)
         head = body[:at]
         call = self._calls.get(head)
         if call is None:
@@ -204,8 +208,12 @@ class Codec:
             raise RequestError(f"the body has {len(body):,} bytes, expected {at:,} for its JSON and its inputs")
         return call, arrays
 
-    def _raw(self, body: memoryview) -> Arrays:
+    def _raw(self, body: bytes) -> Arrays:
         """A body that is the one tensor, without JSON: its free first dim, the batch, follows from its length; or one string or file."""
+        alone = self._alone
+        if alone is not None:
+            with suppress(ValueError):  # else what follows says what is wrong
+                return {alone.name: np.frombuffer(body, alone.dtype).reshape(alone.dims)}
         file = self.signature.file
         if file is not None:
             return {file.name: np.array([bytes(body)], object)}
@@ -218,7 +226,7 @@ class Codec:
             raise RequestError(f"a body without JSON does not say the dims of input {spec.name!r}: {list(spec.dims)}")
         rows = len(body) // max(1, self.signature.row_bytes)
         dims = tuple(rows if dim == -1 else dim for dim in spec.dims)
-        return {spec.name: spec.from_bytes(body, dims)}
+        return {spec.name: spec.from_bytes(memoryview(body), dims)}
 
     def _parsed(self, text: bytes) -> Call:
         try:

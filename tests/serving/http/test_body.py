@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import os
-import sys
-import threading
 import zlib
 
 import pytest
@@ -102,15 +99,3 @@ def test_one_body_of_the_largest_size_always_fits():
 
 def test_spaces_around_a_length_are_allowed():
     assert len(asyncio.run(read_body(body(4), {b"content-length": b"4 "}, SMALL))) == 4
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
-def test_bodies_are_decompressed_after_all_else_is_computed():
-    assert read(gzip.compress(RANDOM), b"gzip")
-    nice = {
-        thread.name: os.getpriority(os.PRIO_PROCESS, thread.native_id)
-        for thread in threading.enumerate()
-        if thread.name.startswith("decompress") or thread is threading.main_thread()
-    }
-    assert nice.pop("MainThread") < 19
-    assert set(nice.values()) == {19}
