@@ -114,8 +114,8 @@ class Detection:
         """On the device, in the layout of the settings; fully_shard takes contiguous weights only."""
         return module.to(self._device, memory_format=self._format if weights else torch.contiguous_format)
 
-    def draw_from(self, pool: Pool | None, name: Callable[[int], str]) -> None:
-        """Draw from all photos, which are on the device, and each of which has a name; without a pool from those of each batch."""
+    def draw_from(self, pool: Pool | None, name: Callable[[int], str] = str) -> None:
+        """Draw from all photos, which are on the device and have names; without a pool from those of each batch."""
         self._augmenter, self._name = None if pool is None else Augmenter(pool, self.recipe.balance), name
 
     @torch.no_grad()
