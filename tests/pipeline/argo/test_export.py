@@ -23,6 +23,8 @@ from tests.pipeline.argo.interpreter import Interpreter  # noqa: E402
 from tests.pipeline.argo.strict import dangling, texts, unknown_by_hera, unknown_by_schema  # noqa: E402
 
 IMAGE = "registry.example.com/animals:1"
+READ: dict = {}
+"""Exports that were read back, by the pipeline and the target."""
 KINDS = {
     "workflow": ["Workflow"],
     "template": ["WorkflowTemplate"],
@@ -80,7 +82,10 @@ def load(tmp_path_factory):
 
 def exported(found, **target):
     """The resources of an export, read back."""
-    return list(yaml.safe_load_all(argo_yaml(found, ArgoTarget(**{"image": IMAGE, "bucket": "models", **target}))))
+    target = ArgoTarget(**{"image": IMAGE, "bucket": "models", **target})
+    if (id(found), target) not in READ:  # pipelines stay alive in the fixture
+        READ[id(found), target] = list(yaml.safe_load_all(argo_yaml(found, target)))
+    return copy.deepcopy(READ[id(found), target])
 
 
 def specification(resource):
