@@ -47,8 +47,10 @@ def export(
     ] = None,
     image: Annotated[str, typer.Option(metavar="IMAGE", help="Container image of the steps.", show_default=False)] = "",
     kind: Annotated[
-        Literal["workflow", "template", "cron", "event"],
-        typer.Option(help="A Workflow; a WorkflowTemplate; a CronWorkflow; a template that an event starts."),
+        Literal["workflow", "template", "cron", "event", "data"],
+        typer.Option(
+            help="A Workflow; a WorkflowTemplate; a CronWorkflow; a template that an event, or new data, starts."
+        ),
     ] = "workflow",
     values: Values = None,
     artifacts: Annotated[Literal["s3", "gcs", "oss"], typer.Option(help="What keeps files between steps.")] = "s3",
@@ -72,6 +74,10 @@ def export(
     in_image: Annotated[
         list[str] | None,
         typer.Option(metavar="PATH", help="A file or folder that the image has; Python files are. May be repeated."),
+    ] = None,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CLAIM:/PATH", help="A persistent volume claim for all steps, such as for a registry."),
     ] = None,
     timezone: Annotated[str, typer.Option(metavar="NAME", help="Of the schedule, such as Europe/Berlin.")] = "",
     concurrency: Annotated[
@@ -106,6 +112,7 @@ def export(
         namespace=namespace,
         folder=folder,
         in_image=tuple(in_image or ()),
+        volumes=tuple(volume or ()),
         timezone=timezone,
         concurrency=concurrency,
     )

@@ -24,6 +24,7 @@ _START = {
     "workflow": "argo submit {file}",
     "template": "kubectl apply -f {file} && argo submit --from workflowtemplate/{name}",
     "cron": "kubectl apply -f {file}",
+    "data": "kubectl apply -f {file}; then each file _SUCCESS that arrives beside the files above starts a run",
     "event": "kubectl apply -f {file}; then each POST to /api/v1/events/NAMESPACE/{name} of Argo's server starts a run",
 }
 

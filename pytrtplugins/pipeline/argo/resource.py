@@ -6,7 +6,7 @@ from typing import Any
 
 from ...utils.optional import require
 
-__all__ = ["API_VERSION", "make", "to_plain"]
+__all__ = ["API_VERSION", "make", "make_event", "to_plain"]
 
 API_VERSION = "argoproj.io/v1alpha1"
 _FIRST = ("apiVersion", "kind", "metadata", "name", "generateName", "schedules", "entrypoint", "onExit", "template", "depends", "when",
@@ -21,7 +21,16 @@ def make(kind: str, /, **values: Any) -> Any:
         TypeError: it has no such field; hera would leave it out without a word.
         MissingExtraError: hera is missing.
     """
-    models = require("hera.workflows.models", extra="pipeline", package="hera", feature="pytrt pipeline export argo")
+    return _make("hera.workflows.models", kind, values)
+
+
+def make_event(kind: str, /, **values: Any) -> Any:
+    """The same of Argo Events."""
+    return _make("hera.events.models", kind, values)
+
+
+def _make(module: str, kind: str, values: dict[str, Any]) -> Any:
+    models = require(module, extra="pipeline", package="hera", feature="pytrt pipeline export argo")
     model = getattr(models, kind)
     if unknown := set(values) - set(model.model_fields):
         raise TypeError(f"{kind} has no {', '.join(sorted(unknown))}")

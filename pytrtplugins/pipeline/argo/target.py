@@ -13,13 +13,14 @@ from ...utils.text_formats import shorten
 
 __all__ = ["ArgoTarget", "Kind", "Store"]
 
-Kind = Literal["workflow", "template", "cron", "event"]
-"""A Workflow; a WorkflowTemplate; a CronWorkflow; a WorkflowTemplate with a WorkflowEventBinding that starts it."""
+Kind = Literal["workflow", "template", "cron", "event", "data"]
+"""A Workflow; a WorkflowTemplate; a CronWorkflow; a WorkflowTemplate that a WorkflowEventBinding starts, or new data in the bucket."""
 Store = Literal["s3", "gcs", "oss"]
 """What keeps artifacts: S3, Google Cloud Storage, Alibaba Cloud's Object Storage Service."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _BUCKET = re.compile(r"[a-z0-9][-a-z0-9._]{1,220}[a-z0-9]")
+_VOLUME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?:(/[\w.-]+)+")
 _IMAGE = re.compile(r"[A-Za-z0-9][\w./:@-]{0,400}")
 _TIMEZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 _ENDPOINT = re.compile(r"(https?://)?[A-Za-z0-9.:-]{1,250}/?")
@@ -44,6 +45,7 @@ class ArgoTarget:
         namespace: Empty: the one that is used to submit.
         folder: The steps' working directory in the image, an absolute path.
         in_image: Files and folders of the pipeline that are in the image; Python files are, too. Others come from the bucket.
+        volumes: Persistent volume claims that all steps see, each as ``CLAIM:/path``: what is outside of the pipeline, such as a registry.
         timezone: Of a CronWorkflow's schedule; empty: the cluster's.
         concurrency: What a CronWorkflow does when its last run has not come to its end.
     """
@@ -61,6 +63,7 @@ class ArgoTarget:
     namespace: str = ""
     folder: str = "/work"
     in_image: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
     timezone: str = ""
     concurrency: Literal["Allow", "Forbid", "Replace"] = "Forbid"
 
@@ -79,6 +82,9 @@ class ArgoTarget:
             value = getattr(self, name)
             if (value or name == "image") and not pattern.fullmatch(value):
                 raise UsageError(f"{name.replace('_', '-')}: {shorten(value)} is no name that a cluster takes")
+        for volume in self.volumes:
+            if not _VOLUME.fullmatch(volume):
+                raise UsageError(f"volume: expected CLAIM:/path, found {shorten(volume)}")
         if not PurePosixPath(self.folder).is_absolute() or "{{" in self.folder:
             raise UsageError(f"folder: expected an absolute path in the image, found {shorten(self.folder)}")
         if self.bucket and self.store == "oss" and not self.endpoint:

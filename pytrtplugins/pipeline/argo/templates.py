@@ -90,6 +90,11 @@ class Templates:
             command=command,
             args=args or None,
             working_dir=self._target.folder,
+            volume_mounts=[
+                make("VolumeMount", name=f"volume-{number}", mount_path=volume.partition(":")[2])
+                for number, volume in enumerate(self._target.volumes)
+            ]
+            or None,
             env=self._environment(step, at_exit) or None,
             resources=_resources(step),
         )

@@ -14,6 +14,7 @@ from .live import LivePipeline
 from .resource import API_VERSION, make, to_plain
 from .target import ArgoTarget
 from .templates import PASSES, Templates
+from .triggers import event_binding, new_data
 
 __all__ = ["make_resources"]
 
@@ -41,7 +42,10 @@ def make_resources(found: LivePipeline, target: ArgoTarget) -> list[dict[str, An
     if target.kind == "cron":
         return [_resource("CronWorkflow", named, spec=_cron(found, target, spec))]
     template = _resource("WorkflowTemplate", named, spec=spec)
-    return [template] if target.kind == "template" else [template, _binding(found, target)]
+    starting = make("ObjectMeta", name=name, namespace=target.namespace or None, labels=_labels(found))
+    if target.kind == "event":
+        return [template, event_binding(found, starting)]
+    return [template, *(new_data(found, target, starting) if target.kind == "data" else ())]
 
 
 def _check_names(found: LivePipeline, target: ArgoTarget) -> None:
@@ -103,23 +107,6 @@ def _cron(found: LivePipeline, target: ArgoTarget, spec: Any) -> Any:
     )
 
 
-def _binding(found: LivePipeline, target: ArgoTarget) -> dict[str, Any]:
-    """What starts the template when an event of the pipeline's name is sent; its fields are parameters."""
-    name = found.pipeline.name
-    parameters = [
-        make("Parameter", name=each, value_from=make("ValueFrom", event=f"payload?.{each} ?? {json.dumps(value)}"))
-        for each, value in found.live.items()
-    ]
-    submit = make(
-        "Submit",
-        workflow_template_ref=make("WorkflowTemplateRef", name=name),
-        arguments=make("Arguments", parameters=parameters) if parameters else None,
-    )
-    event = make("Event", selector=f"discriminator == {json.dumps(name)}")
-    metadata = make("ObjectMeta", name=name, namespace=target.namespace or None, labels=_labels(found))
-    return _resource("WorkflowEventBinding", metadata, make("WorkflowEventBindingSpec", event=event, submit=submit))
-
-
 class _Spec:
     """Makes the specification of a workflow."""
 
@@ -133,6 +120,10 @@ class _Spec:
 
     def make(self) -> Any:
         arguments = self._artifacts.arguments()
+        claims = [
+            make("PersistentVolumeClaimVolumeSource", claim_name=volume.partition(":")[0])
+            for volume in self._target.volumes
+        ]
         parameters = [make("Parameter", name=name, value=value) for name, value in self._found.live.items()]
         seccomp = make("SeccompProfile", type="RuntimeDefault")
         return make(
@@ -152,6 +143,11 @@ class _Spec:
                 fs_group=_USER,
                 seccomp_profile=seccomp,
             ),
+            volumes=[
+                make("Volume", name=f"volume-{number}", persistent_volume_claim=claim)
+                for number, claim in enumerate(claims)
+            ]
+            or None,
             archive_logs=None if self._target.bucket else True,
             pod_gc=make("PodGC", strategy="OnPodSuccess"),
             ttl_strategy=make("TTLStrategy", seconds_after_success=_KEPT_S, seconds_after_failure=_KEPT_FAILED_S),

@@ -11,7 +11,9 @@ GLOBAL = {"workflow.name", "workflow.namespace", "workflow.uid", "workflow.statu
 
 def unknown_by_schema(resource, schema):
     """Keys of a resource that Argo's JSON schema, which accepts them, does not have; as paths."""
-    kind = f"io.argoproj.workflow.v1alpha1.{resource['kind']}"
+    kind = next(
+        name for name in schema["definitions"] if re.fullmatch(rf"io\.argoproj\.\w+\.\w+\.{resource['kind']}", name)
+    )
     return list(_unknown(resource, schema["definitions"][kind], schema["definitions"], ""))
 
 
@@ -33,8 +35,27 @@ def _unknown(found, schema, definitions, path):
 
 def unknown_by_hera(resource, models):
     """Keys of a resource that hera's models, which are made of Argo's API, leave out; as paths."""
-    kept = getattr(models, resource["kind"]).model_validate(resource).model_dump(by_alias=True, exclude_unset=True)
-    return list(_lost(resource, kept, ""))
+    model = getattr(models, resource["kind"])
+    held = {key: value for key, value in resource.items() if key in ("metadata", "spec") or key in aliases(model)}
+    held = without_resources(held)
+    kept = model.model_validate(held).model_dump(by_alias=True, exclude_unset=True)
+    return list(_lost(held, kept, ""))
+
+
+def aliases(model):
+    """The keys that a model knows."""
+    return {each.alias or name for name, each in model.model_fields.items()}
+
+
+def without_resources(value):
+    """The same without what a Sensor creates: any resource, which hera takes for bytes."""
+    if isinstance(value, list):
+        return [without_resources(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: without_resources(each) for key, each in value.items() if not (key == "resource" and "apiVersion" in each)
+    }
 
 
 def _lost(found, kept, path):
