@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.figures import PALETTE, drawing, save
+from pytrtplugins.utils.figures import INK, PALETTE, drawing, save
 from pytrtplugins.utils.files import write_atomic
 
 from .clock import Clock
@@ -48,9 +48,9 @@ def draw_stages(path: Path, clock: Clock) -> None:
         for i, name in enumerate(names):
             values = [100 * lap.occupancy(name) for lap in laps]
             axes.plot(ends, values, "-o", color=PALETTE[i % len(PALETTE)], markersize=3, label=name)
-        axes.plot(ends, [100 * lap.share for lap in laps], "--s", color="#000000", markersize=3, label="data_time")
+        axes.plot(ends, [100 * lap.share for lap in laps], "--s", color=INK, markersize=3, label="data_time")
         axes.set(
-            xlabel="seconds", ylabel="share of the time, %", title="Stages: how busy; data_time: steps that waited"
+            xlabel="seconds", ylabel="share of the time, %", title="How busy each stage is; data_time: how long steps waited"
         )
         axes.set_ylim(0, 105)
         axes.grid(axis="y")
