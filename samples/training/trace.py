@@ -50,7 +50,9 @@ def draw_stages(path: Path, clock: Clock) -> None:
             axes.plot(ends, values, "-o", color=PALETTE[i % len(PALETTE)], markersize=3, label=name)
         axes.plot(ends, [100 * lap.share for lap in laps], "--s", color=INK, markersize=3, label="data_time")
         axes.set(
-            xlabel="seconds", ylabel="share of the time, %", title="How busy each stage is; data_time: how long steps waited"
+            xlabel="seconds",
+            ylabel="share of the time, %",
+            title="How busy each stage is; data_time: how long steps waited",
         )
         axes.set_ylim(0, 105)
         axes.grid(axis="y")

@@ -169,6 +169,9 @@ class Run:
                 f"step {self.loop.step} could not be saved.\nDo: make room, then run the same command with --resume"
             )
         self._write()
+        if skipped := self.loader.skipped:
+            first = next(iter(skipped.values())).splitlines()[0]
+            self._say(f"{len(skipped)} photos did not decode, and others took their place. One of them: {first}")
         if self.loop.step < steps:
             why = {"signal": "by a signal", "time": "after --seconds"}[self.loop.stopped]
             self._say(f"stopped at step {self.loop.step} of {steps} {why}. Do: run the same command with --resume")

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+import shutil
 import struct
 import sys
 import tarfile
@@ -380,6 +382,28 @@ def test_the_command_line_trains_resumes_exports_and_evaluates(
     assert capsys.readouterr().out.startswith("mAP50: ")
     assert train_yolov2.main(["--data", str(tmp_path / "none")]) == 1
     assert "NoDataError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("loader", ["spdl-cpu", "dataloader"])
+def test_a_run_with_photos_that_are_loaded_beside_it(
+    rectangles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], loader: str
+) -> None:
+    """A photo that does not decode ends it, or is replaced; the trace has the stages."""
+    pytest.importorskip("spdl.pipeline", reason='this loader needs spdl-core (pip install "pytrtplugins[train]")')
+    folder = tmp_path / "set"
+    shutil.copytree(rectangles, folder)
+    broken = folder / "images/3.png"
+    broken.write_bytes(broken.read_bytes()[:-60])  # its head is whole
+    line = ["--data", str(folder), "--steps", "4", *TINY, "--device", "cpu", "--loader", loader, "--workers", "0"]
+    assert train_yolov2.main([*line, "--out", str(tmp_path / "stopped")]) == 1
+    assert "images/3.png does not decode" in capsys.readouterr().err
+    assert train_yolov2.main([*line, "--out", str(tmp_path / "out"), "--skip-bad", "--trace"]) == 0
+    printed = capsys.readouterr().out
+    assert "1 photos did not decode, and others took their place. One of them: images/3.png" in printed
+    events = json.loads((tmp_path / "out/trace.json").read_text())["traceEvents"]
+    assert {"read", "decode", "staging", "data_time", "step"} <= {event["name"] for event in events}
+    assert (tmp_path / "out/stages.png").stat().st_size > 0
+    assert ("num_workers=0" in printed) == (loader == "dataloader")
 
 
 def test_libdarknet_computes_what_pytorch_computes(libdarknet, tmp_path: Path) -> None:
