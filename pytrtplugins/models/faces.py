@@ -14,15 +14,15 @@ from ..engines.base.engine import Engine
 from ..errors import FormatError, UsageError
 from ..utils.array_files import read_npz
 from ..utils.files import write_atomic
-from ..vision.pixels import PIXELS, image_input
+from ..utils.override import override
+from .image_network import ImageNetwork
 
 __all__ = ["FaceEmbedder", "FaceIndex", "Neighbour"]
 
-_BATCH = 8
 _MOST_BYTES = 1 << 30
 
 
-class FaceEmbedder:
+class FaceEmbedder(ImageNetwork):
     """Makes an embedding of each aligned face.
 
     Args:
@@ -37,42 +37,18 @@ class FaceEmbedder:
     """
 
     def __init__(self, engine: Engine, pixels: str = "0..255") -> None:
-        if pixels not in PIXELS:
-            raise UsageError(f"pixels {pixels[:40]!r}: expected one of {', '.join(PIXELS)}")
-        self._name, self.size, self._batch = image_input(engine.inputs)
-        if len(engine.outputs) != 1:
-            raise UsageError(f"face network: expected one output, found {len(engine.outputs)}")
-        self._form, self._output, self._context = PIXELS[pixels], engine.outputs[0].name, engine.create_context()
+        super().__init__(engine, pixels)
 
+    @override
     def __call__(self, images: Iterable[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
         """Embeddings of length 1, (N, values).
 
         Args:
             images: Aligned faces, (H, W, 3) uint8, RGB; other sizes are stretched to `size`.
         """
-        waiting: list[npt.NDArray[np.uint8]] = []
-        found: list[npt.NDArray[np.float32]] = []
-        step = self._batch or _BATCH
-        for image in images:
-            waiting.append(image)
-            if len(waiting) == step:
-                found.append(self._run(waiting))
-                waiting = []
-        if waiting:
-            found.append(self._run(waiting))
-        rows = np.concatenate(found) if found else np.zeros((0, 0), np.float32)
+        rows = super().__call__(images)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-
-    def close(self) -> None:
-        """Free the context."""
-        self._context.close()
-
-    def _run(self, images: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
-        missing = (self._batch or len(images)) - len(images)
-        batch = self._form([*images, *[images[-1]] * missing], self.size)
-        rows = np.asarray(self._context.run({self._name: batch})[self._output], np.float32)
-        return rows.reshape(len(batch), -1)[: len(images)].copy()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""BatchNormalization behind a convolution → into its weights and bias."""
+"""BatchNormalization behind a convolution or a matrix product → into its weights and bias."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ..model.ir import add_constant, array_of, constant, is_op, names_in, only_read_by, operand, swap
+from ..model.ir import add_constant, array_of, constant, dims_of, is_op, names_in, only_read_by, operand, swap
 from ..utils.override import override
 from ._base import Pass, PassResult
 
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["FoldBatchNorm"]
 
-_LAYERS = ("Conv", "ConvTranspose")
+_LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 class FoldBatchNorm(Pass):
-    """Fold y = (conv(x) - mean) / sqrt(variance + eps) · scale + bias into the convolution, in double precision.
+    """Fold y = (layer(x) - mean) / sqrt(variance + eps) · scale + bias into the layer, in double precision.
 
-    A transposed convolution takes it as well. Only where nothing else reads the convolution's output, and all operands are
-    constants. The tensor that stays has the batch norm's name.
+    The layer is a convolution, a transposed one, a Gemm, or a MatMul, which becomes a Gemm to have a bias. The tensor that stays has
+    the batch norm's name. Not folded are (1) a layer whose output something else reads; (2) operands that are no constants; (3) a MatMul
+    that is not known to give (N, channels), since of other ranks the channels are not the last axis; (4) a Gemm whose bias differs from
+    row to row.
     """
 
     name: ClassVar[str] = "fold-batch-norm"
@@ -36,14 +38,14 @@ class FoldBatchNorm(Pass):
             if is_op(node, "BatchNormalization") and node.inputs[0] and not node.attributes.get_int("training_mode", 0)
         ]
         modified, taken = False, names_in(model.graph) if pairs else set()
-        for conv, norm in pairs:
+        for layer, norm in pairs:
             if (
-                conv is not None
-                and any(is_op(conv, op) for op in _LAYERS)
-                and only_read_by(conv, norm)
+                layer is not None
+                and any(is_op(layer, op) for op in _LAYERS)
+                and only_read_by(layer, norm)  # (1)
                 and len(norm.outputs) == 1
             ):
-                modified |= _fold(model.graph, conv, norm, taken)
+                modified |= _fold(model.graph, layer, norm, taken)
         return PassResult(model, modified)
 
 
@@ -52,35 +54,68 @@ def _numbers(value: ir.Value | None) -> npt.NDArray[np.float64] | None:
     return None if array is None else array.astype(np.float64)
 
 
-def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node, taken: set[str | None]) -> bool:
-    old_weight: Any = conv.inputs[1]
-    old_bias: Any = operand(conv, 2)
+def _fold(graph: ir.Graph, layer: ir.Node, norm: ir.Node, taken: set[str | None]) -> bool:
+    old_weight: Any = layer.inputs[1]
+    old_bias: Any = operand(layer, 2)
     weight, bias = _numbers(old_weight), _numbers(old_bias)
     operands = [_numbers(value) for value in norm.inputs[1:]]
-    if weight is None or any(value is None for value in operands) or (old_bias is not None and bias is None):
+    if weight is None or any(value is None for value in operands) or (old_bias is not None and bias is None):  # (2)
         return False
     scale, shift, mean, variance = (value for value in operands if value is not None)
+    if _is_product(layer) and not _gives_channels(layer, weight, bias, scale.size):  # (3), (4)
+        return False
     epsilon = norm.attributes.get_float("epsilon", 1e-5)
     with np.errstate(all="ignore"):  # a negative variance gives NaN, here as in a run
         factor = scale / np.sqrt(variance + epsilon)
-        folded = _scaled(conv, weight, factor)
-        shifted = shift + ((0 if bias is None else bias) - mean) * factor
+        folded = _scaled(layer, weight, factor)
+        added = 0 if bias is None else bias.reshape(-1) * _beta(layer)
+        shifted = shift + (added - mean) * factor
     held: Any = constant(old_weight)
     named: Any = norm.inputs[2] if old_bias is None else old_bias
-    conv.resize_inputs(3)
+    _take_bias(layer)
     for index, old, array in ((1, old_weight, folded), (2, named, shifted)):
         with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float16 becomes infinite, as in a run
             array = array.astype(held.dtype.numpy())
-        conv.replace_input_with(index, add_constant(graph, f"{old.name}_folded", array, taken))
-    swap(graph, [norm], conv.outputs[0])
+        layer.replace_input_with(index, add_constant(graph, f"{old.name}_folded", array, taken))
+    swap(graph, [norm], layer.outputs[0])
     return True
 
 
-def _scaled(conv: ir.Node, weight: npt.NDArray[np.float64], factor: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The weights, each filter times its factor; those of a transposed convolution are (C, K / group, …)."""
+def _is_product(layer: ir.Node) -> bool:
+    return is_op(layer, "Gemm") or is_op(layer, "MatMul")
+
+
+def _gives_channels(
+    layer: ir.Node, weight: npt.NDArray[np.float64], bias: npt.NDArray[np.float64] | None, channels: int
+) -> bool:
+    """Whether a product gives (N, channels), with a bias that is the same for each row."""
+    if is_op(layer, "MatMul"):
+        ranks = {len(dims) for dims in map(dims_of, (layer.inputs[0], layer.outputs[0])) if dims is not None}
+        return ranks == {2} and weight.ndim == 2
+    return bias is None or bias.size == 1 or bias.size == bias.shape[-1] == channels
+
+
+def _scaled(
+    layer: ir.Node, weight: npt.NDArray[np.float64], factor: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The weights, each filter times its factor; those of a transposed convolution are (C, K / group, …), of a product (K, C)."""
+    if _is_product(layer):
+        return weight * (factor[:, None] if layer.attributes.get_int("transB", 0) else factor)
     ones = [1] * (weight.ndim - 2)
-    if is_op(conv, "Conv"):
+    if is_op(layer, "Conv"):
         return weight * factor.reshape(-1, 1, *ones)
-    group = conv.attributes.get_int("group", 1)
+    group = layer.attributes.get_int("group", 1)
     parts = weight.reshape(group, -1, *weight.shape[1:]) * factor.reshape(group, 1, -1, *ones)
     return parts.reshape(weight.shape)
+
+
+def _beta(layer: ir.Node) -> float:
+    return layer.attributes.get_float("beta", 1.0)
+
+
+def _take_bias(layer: ir.Node) -> None:
+    """Make room for a bias that is added as it is."""
+    layer.resize_inputs(3)
+    if is_op(layer, "MatMul"):
+        layer.op_type = "Gemm"
+    layer.attributes.pop("beta", None)

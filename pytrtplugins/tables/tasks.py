@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,15 +14,14 @@ from ..engines.base.context import Arrays
 from ..engines.base.engine import Engine
 from ..errors import UsageError
 from ..models import YoloData, Yolov2, evaluate
+from ..models.image_network import ImageNetwork
 from ..tensor import TensorDesc
-from ..vision import PIXELS, Pixels, letterbox
-from ..vision.pixels import image_input
+from ..vision import PIXELS, letterbox
+from ..vision.pixels import image_batches, image_input
 from .labelled import LabelledImages
 from .verification import cosines, normalized, pairs_of, verify
 
 __all__ = ["ClassificationTask", "DetectionTask", "Figure", "Task", "VerificationTask"]
-
-_BATCH = 8  # images of a run, where the network's batch is free
 
 
 @dataclass(frozen=True)
@@ -107,38 +107,19 @@ class _Labelled:
         for index, number in enumerate(images.numbers.tolist()):
             rank[number] = rank.get(number, -1) + 1
             places.append((rank[number], index))
-        chosen = [images.names[index] for _, index in sorted(places)[:count]]
-        return list(self._batches(images, chosen, inputs))
+        chosen = (images.image(images.names[index]) for _, index in sorted(places)[:count])
+        return [dict(arrays) for arrays, _ in image_batches(chosen, inputs, PIXELS[self.pixels])]
 
     def inputs(self, inputs: Sequence[TensorDesc], batch: int) -> Arrays:
         """The first images, repeated where there are too few."""
         name, size, _ = image_input(inputs)
         names = [self.data.names[index % len(self.data)] for index in range(batch)]
-        return {name: self._form([self.data.image(each) for each in names], size)}
-
-    @property
-    def _form(self) -> Pixels:
-        return PIXELS[self.pixels]
-
-    def _batches(self, images: LabelledImages, names: Sequence[str], inputs: Sequence[TensorDesc]) -> Iterator[Arrays]:
-        input_name, size, batch = image_input(inputs)
-        step = batch or _BATCH
-        for begin in range(0, len(names), step):
-            part = [images.image(name) for name in names[begin : begin + step]]
-            part += [part[-1]] * (step - len(part) if batch else 0)
-            yield {input_name: self._form(part, size)}
+        return {name: PIXELS[self.pixels]([self.data.image(each) for each in names], size)}
 
     def _outputs(self, engine: Engine) -> npt.NDArray[np.float32]:
-        """The first output for every image, (N, values)."""
-        if len(engine.outputs) != 1:
-            names = ", ".join(desc.name for desc in engine.outputs)
-            raise UsageError(f"expected a network with one output, found {names}")
-        rows = []
-        with engine.create_context() as context:
-            for arrays in self._batches(self.data, self.data.names, engine.inputs):
-                rows.append(np.asarray(context.run(arrays)[engine.outputs[0].name], np.float32).copy())
-        whole = np.concatenate([each.reshape(len(each), -1) for each in rows])
-        return whole[: len(self.data)]
+        """The output for every image, (N, values)."""
+        with closing(ImageNetwork(engine, self.pixels)) as network:
+            return network(map(self.data.image, self.data.names))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,9 @@ from ..errors import UsageError
 from ..tensor import TensorDesc
 from ..utils.optional import require
 
-__all__ = ["PIXELS", "Pixels", "image_input"]
+__all__ = ["PIXELS", "Pixels", "image_batches", "image_input"]
+
+_BATCH = 8  # images of a run, where the network's batch is free
 
 Triple = tuple[float, float, float]
 
@@ -67,6 +70,28 @@ def image_input(inputs: Sequence[TensorDesc]) -> tuple[str, tuple[int, int], int
             return inputs[0].name, (width, height), batch if isinstance(batch, int) else None
     found = ", ".join(f"{desc.name} {desc.dims}" for desc in inputs)
     raise UsageError(f"expected a network with one input (N, 3, H, W), found {found}")
+
+
+def image_batches(
+    images: Iterable[npt.NDArray[np.uint8]], inputs: Sequence[TensorDesc], form: Pixels
+) -> Iterator[tuple[dict[str, npt.NDArray[np.float32]], int]]:
+    """Batches as a network takes them, and how many images are in each.
+
+    Where the network's batch is fixed, the last image of the last batch is repeated.
+
+    Args:
+        images: (H, W, 3) uint8, RGB, each of its own size; taken a batch at a time.
+        inputs: What the network takes.
+        form: How pixels become numbers.
+
+    Raises:
+        UsageError: the network does not take images of one size.
+    """
+    name, size, batch = image_input(inputs)
+    waiting = iter(images)
+    while part := list(itertools.islice(waiting, batch or _BATCH)):
+        missing = (batch or len(part)) - len(part)
+        yield {name: form([*part, *part[-1:] * missing], size)}, len(part)
 
 
 def _resize(image: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.uint8]:

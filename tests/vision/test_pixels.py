@@ -8,7 +8,7 @@ import pytest
 from pytrtplugins.errors import UsageError
 from pytrtplugins.tensor import DType, TensorDesc
 from pytrtplugins.vision import PIXELS
-from pytrtplugins.vision.pixels import image_input
+from pytrtplugins.vision.pixels import image_batches, image_input
 
 IMAGE = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3) * 10
 
@@ -43,3 +43,29 @@ def test_the_input_of_a_network_for_images_is_told():
     for dims in [("N", 1, 8, 8), ("N", 3, "H", 8), (3, 8, 8)]:
         with pytest.raises(UsageError, match="one input"):
             image_input([TensorDesc("x", dims, DType.FLOAT32)])
+
+
+@pytest.mark.parametrize(
+    ("batch", "counts", "rows"), [("N", [8, 3], [8, 3]), (4, [4, 4, 3], [4, 4, 4]), (1, [1] * 11, [1] * 11)]
+)
+def test_batches_have_all_images_in_order_and_the_last_one_is_repeated_where_the_batch_is_fixed(batch, counts, rows):
+    images = [np.full((2, 3, 3), number, np.uint8) for number in range(11)]
+    inputs = [TensorDesc("x", (batch, 3, 2, 3), DType.FLOAT32)]
+    found = list(image_batches(iter(images), inputs, PIXELS["0..255"]))
+    assert [count for _, count in found] == counts
+    assert [len(arrays["x"]) for arrays, _ in found] == rows
+    told = np.concatenate([arrays["x"][:count, 0, 0, 0] for arrays, count in found])
+    assert told.tolist() == list(range(11))
+    last, count = found[-1]
+    assert (last["x"][count:] == 10).all()
+
+
+def test_images_are_taken_when_their_batch_is_made():
+    taken = []
+    batches = image_batches(
+        (taken.append(number) or IMAGE for number in range(9)),
+        [TensorDesc("x", (2, 3, 2, 3), DType.FLOAT32)],
+        PIXELS["0..1"],
+    )
+    next(batches)
+    assert taken == [0, 1]
