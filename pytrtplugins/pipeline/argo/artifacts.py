@@ -14,6 +14,8 @@ from .target import ArgoTarget
 
 __all__ = ["Artifacts"]
 
+_INPUTS = "/inputs"
+"""Where containers find their inputs."""
 _SHOWN = {".json", ".yaml", ".txt", ".md", ".html", ".csv", ".png", ".svg"}
 """Suffixes of files that Argo's page shows, if they are not in an archive."""
 
@@ -48,28 +50,21 @@ class Artifacts:
 
     def sources(self, step: Step) -> list[Any]:
         """What a task gives to a step's template: outputs of other steps, and the user's files."""
-        found: dict[str, str] = {}
-        for path in step.inputs:
-            if maker := self._pipeline.maker(path):
-                path = next(each for each in maker.outputs if is_inside(path, each))
-                found[path] = f"{{{{tasks.{maker.name}.outputs.artifacts.{self._names[path]}}}}}"
-            elif path in self.given:
-                found[path] = f"{{{{inputs.artifacts.{self._names[path]}}}}}"
-        return [make("Artifact", name=self._names[path], from_=source) for path, source in found.items()]
+        return [
+            make("Artifact", name=self._names[path], from_=f"{{{{{self._source(path)}}}}}")
+            for path in self._brought(step)
+        ]
 
     def inputs(self, step: Step) -> list[Any]:
-        """A step's inputs: each artifact with its path in the container."""
-        paths = dict.fromkeys(
-            next((each for each in maker.outputs if is_inside(path, each)), path)
-            if (maker := self._pipeline.maker(path))
-            else path
-            for path in step.inputs
-        )
-        return [
-            make("Artifact", name=self._names[path], path=self.place(path))
-            for path in paths
-            if path in self.given or self._pipeline.maker(path)
-        ]
+        """A step's inputs: each artifact with the path at which the container finds it."""
+        return [make("Artifact", name=self._names[path], path=self._mount(path)) for path in self._brought(step)]
+
+    def links(self, step: Step) -> dict[str, str]:
+        """Where a step wants its inputs, relative to its folder, and where the container has them.
+
+        They are not mounted into the folder: the folders above a mount belong to root, and a step could write nothing beside it.
+        """
+        return {path: self._mount(path) for path in self._brought(step) if not PurePosixPath(path).is_absolute()}
 
     def outputs(self, step: Step) -> list[Any]:
         """A step's outputs; of a gate, which writes one only where it holds, they may be missing."""
@@ -84,6 +79,24 @@ class Artifacts:
     def place(self, path: str) -> str:
         """A path in the container."""
         return str(PurePosixPath(self._target.folder) / path)
+
+    def _brought(self, step: Step) -> list[str]:
+        """The inputs of a step that are artifacts; of one within an output of another step, or within a folder, that."""
+        found: dict[str, None] = {}
+        for path in step.inputs:
+            if maker := self._pipeline.maker(path):
+                found[next(each for each in maker.outputs if is_inside(path, each))] = None
+            elif path in self.given:
+                found[path] = None
+        return [path for path in found if not any(path != other and is_inside(path, other) for other in found)]
+
+    def _source(self, path: str) -> str:
+        maker = self._pipeline.maker(path)
+        place = f"tasks.{maker.name}.outputs" if maker else "inputs"
+        return f"{place}.artifacts.{self._names[path]}"
+
+    def _mount(self, path: str) -> str:
+        return path if PurePosixPath(path).is_absolute() else f"{_INPUTS}/{self._names[path]}"
 
     @property
     def _prefix(self) -> str:

@@ -61,7 +61,8 @@ def _about(found: LivePipeline, target: ArgoTarget, file: str) -> Iterator[str]:
     artifacts = Artifacts(pipeline, target)
     for path in artifacts.given:
         one, several, scheme = _COPIES[target.store]
-        copy = several if (pipeline.folder / path).is_dir() else one
+        place = pipeline.folder / path
+        copy = several if place.is_dir() or not (place.exists() or place.suffix) else one
         yield f"Files: {copy} {shlex.quote(path)} {scheme}://{target.bucket or 'BUCKET'}/{artifacts.given_key(path)}"
     yield f"Do: {_START[target.kind].format(file=file, name=pipeline.name)}"
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import shlex
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -83,7 +84,7 @@ class Templates:
         )
 
     def _container(self, step: Step, words: tuple[str, ...], at_exit: bool) -> Any:
-        command, args = _command(step, words)
+        command, args = _command(step, words, self._artifacts.links(step))
         return make(
             "Container",
             **self._image(),
@@ -177,21 +178,19 @@ def _memory(size: int) -> str:
     return str(size)
 
 
-def _command(step: Step, words: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The program of a container and its words: as they are, or within a shell that makes folders and files for outputs."""
+def _command(step: Step, words: tuple[str, ...], links: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The program of a container and its words: as they are, or in a shell that links inputs, and makes folders for outputs."""
     for word in words:
-        rest = word
-        for part in ("{{workflow.parameters.", "{{"):
-            rest = rest.replace(part, "" if part != "{{" else part)
-        if "{{" in rest:
+        if "{{" in word.replace("{{workflow.parameters.", ""):
             raise PipelineError(
                 f"step {step.name}: {word[:80]!r}: Argo takes '{{{{' for the beginning of a place.\nDo: write it otherwise"
             )
-    folders = sorted({str(PurePosixPath(path).parent) for path in step.outputs} - {"."})
+    folders = sorted({str(PurePosixPath(path).parent) for path in (*links, *step.outputs)} - {"."})
     script = [f"mkdir -p {shlex.join(folders)}"] if folders else []
+    script += [f"rm -rf {shlex.quote(path)}; ln -s {mount} {shlex.quote(path)}" for path, mount in links.items()]
     if step.gate:
         words = (*words, "--passes", _PASSES_FILE)
     if not script and not step.stdout:
         return [words[0]], list(words[1:])
     printed = f" > {shlex.quote(step.stdout)}" if step.stdout else ""
-    return ["sh", "-c", f'{" && ".join([*script, "exec"])} "$0" "$@"{printed}'], list(words)
+    return ["sh", "-ec"], ["\n".join([*script, f'exec "$0" "$@"{printed}']), *words]

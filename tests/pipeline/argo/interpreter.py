@@ -80,7 +80,8 @@ class Interpreter:
 
     def _pod(self, name, template, values, artifacts):
         work = Path(template["container"].get("workingDir", self.folder / "nowhere"))
-        shutil.rmtree(work, ignore_errors=True)
+        for each in (work, self.folder / "inputs"):  # each pod has files of its own
+            shutil.rmtree(each, ignore_errors=True)
         work.mkdir(parents=True)
         for each in template.get("inputs", {}).get("artifacts", ()):
             if (source := artifacts[each["name"]]) is None:

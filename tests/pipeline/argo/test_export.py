@@ -152,6 +152,30 @@ def test_files_of_the_image_are_no_artifacts(load):
     assert list(dangling(found["spec"])) == []
 
 
+def test_inputs_are_linked_and_not_mounted_into_folders_that_get_outputs(load):
+    text = "name: a\nsteps:\n  s: {command: make it, inputs: [o/in 1.bin, /data/x], outputs: [o/p/out.bin, top]}"
+    (found,) = exported(load(text))
+    step = template(found, "s")
+    places = {each["name"]: each["path"] for each in step["inputs"]["artifacts"]}
+    assert places == {"o-in-1-bin": "/inputs/o-in-1-bin", "data-x": "/data/x"}
+    assert [each["path"] for each in step["outputs"]["artifacts"]] == ["/work/o/p/out.bin", "/work/top"]
+    assert step["container"]["command"] == ["sh", "-ec"]
+    assert step["container"]["args"][0].splitlines() == [
+        "mkdir -p o o/p",
+        "rm -rf 'o/in 1.bin'; ln -s /inputs/o-in-1-bin 'o/in 1.bin'",
+        'exec "$0" "$@"',
+    ]
+    assert step["container"]["args"][1:] == ["make", "it"]
+
+
+def test_an_input_within_another_comes_with_it(load):
+    text = "name: a\nsteps:\n  s: {command: make, inputs: [photos/list.txt, photos], outputs: [o]}"
+    (found,) = exported(load(text))
+    assert [each["name"] for each in template(found, "s")["inputs"]["artifacts"]] == ["photos"]
+    assert template(found, "s")["container"]["args"][0].count("ln -s") == 1
+    assert list(dangling(found["spec"])) == []
+
+
 def test_paths_that_look_alike_have_names_of_their_own(load):
     text = "name: a\nsteps:\n  s: {command: 'true', inputs: [x/y, x-y, x.y], outputs: [x_y]}"
     (found,) = exported(load(text))

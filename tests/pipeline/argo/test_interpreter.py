@@ -15,7 +15,11 @@ pytest.importorskip("hera.workflows.models", reason='pip install "pytrtplugins[p
 def run(load, tmp_path, **parameters):
     """An export run by the interpreter."""
     (found,) = exported(load(), folder=str(tmp_path / "work"))
-    spec = json.loads(json.dumps(specification(found)).replace("/tmp/passes", f"{tmp_path}/passes"))
+    spec = json.loads(
+        json.dumps(specification(found))
+        .replace("/tmp/passes", f"{tmp_path}/passes")
+        .replace("/inputs/", f"{tmp_path}/inputs/")
+    )
     ran = Interpreter(spec, tmp_path, {"photos-txt": "three photos"}, **parameters)
     return ran, ran.run()
 

@@ -121,5 +121,12 @@ def test_the_comment_says_what_a_cluster_needs_before(load):
     assert lines[-1] == "# Do: argo submit w.yaml"
 
 
+def test_a_folder_is_copied_with_all_that_is_in_it(load):
+    text = argo_yaml(
+        load(PIPELINE.replace("photos.txt]", "data/photos]")), ArgoTarget(IMAGE, bucket="models", store="gcs")
+    )
+    assert "# Files: gcloud storage rsync -r data/photos gs://models/animals/inputs/data/photos\n" in text
+
+
 def test_texts_are_found_everywhere():
     assert list(texts({"a": ["b", {"c": "d"}], "e": 1})) == ["b", "d"]
