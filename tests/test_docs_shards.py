@@ -46,6 +46,7 @@ def test_the_json_of_the_page_has_the_keys_of_a_shard():
     assert json.loads(made) == facts
 
 
+@pytest.mark.slow  # webdataset imports PyTorch
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # webdataset leaves files open
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_program_for_webdataset_reads_the_shards(folder, monkeypatch, capsys):

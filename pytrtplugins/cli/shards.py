@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from ..errors import UsageError
 from ..shards import FORMATS, CheckedShards, Made, check_shards, make_shards
-from ..shards.make import MAX_WORKERS, SHARD_BYTES, SIDES
+from ..shards.make import MAX_WORKERS, SHARD_BYTES, SIDES, TURNED
 from ..utils.numbers import Real, Whole
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
@@ -21,6 +21,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
+_TURNED = "Most decoders for training do not turn photos: --longest-side of `pytrt shards make` stores them upright."
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 command: Any = typer.Typer(
@@ -153,6 +154,8 @@ def _print_made(made: Made) -> None:
     for what, count in made.changed.items():
         if count:
             print(f"{count:,} {what}")
+    if made.changed.get(TURNED):
+        print(_TURNED)
     if made.skipped:
         print(f"{len(made.skipped):,} photos or labels skipped:")
         for problem in made.skipped:
@@ -170,11 +173,13 @@ def _print_checked(found: CheckedShards) -> None:
     counts = {
         "photos without a box": found.unlabelled,
         "photos that are copies of others": found.identical,
-        "photos that EXIF says are not upright": found.turned,
+        TURNED: found.turned,
     }
     for what, count in counts.items():
         if count:
             print(f"{count:,} {what}")
+    if found.turned:
+        print(_TURNED)
     for index in found.repaired:
         print(f"made anew: {index}")
     print(f"{len(found.problems):,} problems:" if found.problems else "everything agrees with its checksums")

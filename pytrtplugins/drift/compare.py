@@ -55,7 +55,14 @@ class SetFacts:
 
 @dataclass(frozen=True)
 class Spread:
-    """Where values lie: their mean, and the values below which 5 %, 50 % and 95 % of them are."""
+    """Where values lie.
+
+    Attributes:
+        mean: Of all.
+        p5: What 5 % of them are below.
+        median: What half of them are below.
+        p95: What 95 % of them are below.
+    """
 
     mean: float
     p5: float
@@ -99,7 +106,13 @@ class Drift:
 
 @dataclass(frozen=True)
 class ClassShare:
-    """A class's share of the boxes in both sets."""
+    """A class in both sets.
+
+    Attributes:
+        name: Of the class.
+        a: Its share of the first set's boxes.
+        b: Its share of the second set's boxes.
+    """
 
     name: str
     a: float
@@ -130,7 +143,13 @@ class EmbeddingDrift:
 
 @dataclass(frozen=True)
 class Exceeded:
-    """A limit that a figure exceeds."""
+    """A limit that a figure exceeds.
+
+    Attributes:
+        figure: Its name.
+        found: What it is.
+        most: The limit.
+    """
 
     figure: str
     found: float

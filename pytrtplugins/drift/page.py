@@ -61,8 +61,9 @@ def write_html(comparison: Comparison, path: str | Path) -> None:
     with drawing(*_size(comparison)) as figure:
         _draw(figure, comparison)
         chart = svg(figure)
-    beyond = {each.figure for each in comparison.exceeded}
-    marked = [row.name in beyond or ("drift" in beyond and row.drift == comparison.drift) for row in comparison.rows]
+    beyond = {each.figure: each.most for each in comparison.exceeded}
+    most = beyond.get("drift", math.inf)
+    marked = [row.name in beyond or row.drift > most for row in comparison.rows]
     rows = list(cells(comparison))
     marked += ["embedding" in beyond] * (len(rows) - len(marked))
     title = f"{comparison.a.name} and {comparison.b.name}"

@@ -20,7 +20,9 @@ from .writer import ShardWriter
 
 __all__ = ["BadPhotosError", "ShardJob", "StoppedError", "write_shard"]
 
-_ASPECT = 0.02  # by which the proportions of a photo may differ from those that its labels state: both are rounded
+_ASPECT = (
+    0.02  # by which a photo's height may differ from that of its labels' proportions; or by a pixel: sizes are rounded
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,6 @@ def _read_photo(job: ShardJob, planned: PlannedPhoto) -> tuple[bytes, Photo]:
     height, width = decode_image(image, planned.file).shape[:2]
     if planned.size is not None:
         stated_width, stated_height = planned.size
-        if abs(width * stated_height / (height * stated_width) - 1) > _ASPECT:
+        if abs(height - width * stated_height / stated_width) > max(1, _ASPECT * height):
             raise FormatError(f"{width} x {height} pixels; its labels are for {stated_width} x {stated_height}")
     return image, photo

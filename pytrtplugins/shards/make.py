@@ -33,16 +33,19 @@ from .plan import PlannedShard, held_back, plan_photos, plan_shards
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["MAX_WORKERS", "SHARD_BYTES", "SIDES", "Made", "MadeSet", "make_shards"]
+__all__ = ["MAX_WORKERS", "SHARD_BYTES", "SIDES", "TURNED", "Made", "MadeSet", "make_shards"]
 
 SHARD_BYTES = (1 << 20, 1 << 36)
 """The smallest and the largest size of a shard."""
 SIDES = (16, 16_384)
 """The smallest and the largest side of a photo, in pixels, that can be asked for."""
+TURNED = "photos that EXIF says are not upright"
+"""A key of `Made.changed`."""
 MAX_WORKERS = 256
 """Threads."""
 _JOURNAL = ".making.json"
 _OURS = re.compile(r"shard-\d{5}\.(tar|index\.npz)")
+_MAX_LIST_BYTES = 256 << 20
 _SHOWN = 10  # problems in a message
 
 
@@ -159,14 +162,14 @@ def make_shards(
         _check_free(folder, force)
     total = changed + found.left_out
     facts = {"labels": found.format, "longest_side": longest_side, "changed": dict(sorted(total.items()))}
-    sets = []
+    sets, skipped = [], list(problems)
     for folder, part in parts.items():
         job = ShardJob(files, folder, found.classes, longest_side, skip_bad)
         made, late, turned = _make_set(job, plan_shards(files, part, size), facts, problems, threads, progress)
         sets.append(made)
-        problems = [*problems, *late]
+        skipped += late
         total += turned
-    return Made(found.format, found.classes, tuple(sets), dict(total), tuple(problems))
+    return Made(found.format, found.classes, tuple(sets), dict(total), tuple(skipped))
 
 
 def _make_set(
@@ -176,12 +179,12 @@ def _make_set(
     with _alone(job.folder):
         (job.folder / NAME).unlink(missing_ok=True)  # it is no set until it is whole
         journal = Journal(job.folder / _JOURNAL, job.identity)
-        done = {shard.file for shard in shards if _is_done(job.folder, shard, journal)}
+        done = {shard.file for shard in shards if _is_done(job, shard, journal)}
         _check_space(job, [shard for shard in shards if shard.file not in done])
         _write_shards(job, [shard for shard in shards if shard.file not in done], journal, threads, progress)
         results = [journal.get(_entry(shard), _never) for shard in shards]
         late = [Problem(**each) for result in results for each in result["problems"]]
-        turned = Counter({"photos that EXIF says are not upright": sum(result["turned"] for result in results)})
+        turned = Counter({TURNED: sum(result["turned"] for result in results)})
         skipped = [f"{each.file}: {each.what}" for each in (*known, *late)]
         manifest = Manifest(
             job.classes,
@@ -231,7 +234,9 @@ def _write_shards(job: ShardJob, shards: list[PlannedShard], journal: Journal, t
 
 def _listed(files: FileSet, listed: str | Path | Sequence[str] | None) -> Sequence[str] | None:
     if isinstance(listed, (str, Path)):
-        return files.lines(str(listed)) if str(listed) in files else read_name_list(listed)
+        if str(listed) in files:
+            return files.lines(str(listed), _MAX_LIST_BYTES)
+        return read_name_list(listed, of="photo", max_bytes=_MAX_LIST_BYTES)
     return listed
 
 
@@ -298,12 +303,16 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _is_done(folder: Path, shard: PlannedShard, journal: Journal) -> bool:
+def _is_done(job: ShardJob, shard: PlannedShard, journal: Journal) -> bool:
+    """Whether an interrupted run has finished a shard, of the same photos and labels, and it is there."""
     if _entry(shard) not in journal:
         return False
-    facts = ShardFacts(**journal.get(_entry(shard), _never)["shard"])
-    path = folder / facts.file
-    done = path.is_file() and path.stat().st_size == facts.bytes and (folder / facts.index).is_file()
+    result = journal.get(_entry(shard), _never)
+    facts = ShardFacts(**{**result["shard"], "file": shard.file})
+    path = job.folder / facts.file
+    done = path.is_file() and path.stat().st_size == facts.bytes and (job.folder / facts.index).is_file()
+    if result["problems"] and not job.skip_bad:
+        done = False
     if not done:
         journal.forget(_entry(shard))
     return done

@@ -86,9 +86,9 @@ class FileSet:
         except UnicodeDecodeError as error:
             raise FormatError(f"{self._what} {self.name!r}: {name} is not text ({error}).", path=name) from error
 
-    def lines(self, name: str) -> list[str]:
+    def lines(self, name: str, max_bytes: int = MAX_TEXT_BYTES) -> list[str]:
         """The lines of a text, without blank ones."""
-        return [line.strip() for line in self.text(name).splitlines() if line.strip()]
+        return [line.strip() for line in self.text(name, max_bytes).splitlines() if line.strip()]
 
     def state(self, name: str) -> tuple[int, int]:
         """A file's bytes, and when it, or its tar, was last changed, in nanoseconds."""

@@ -18,13 +18,21 @@ from pytrtplugins import cli
 from tests.shards.photos import make_set, photo
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
     """Two sets; the photos of b are larger."""
-    monkeypatch.chdir(tmp_path)
-    make_set(tmp_path / "a", 40)
-    for number in range(len(list((make_set(tmp_path / "b", 40) / "images").iterdir()))):
-        (tmp_path / f"b/images/p{number}.jpg").write_bytes(photo(number, (48, 32)))
+    place = tmp_path_factory.mktemp("sets")
+    for name in "ab":
+        make_set(place / name, 40)
+    for number in range(40):
+        (place / f"b/images/p{number}.jpg").write_bytes(photo(number, (48, 32)))
+    return place
+
+
+@pytest.fixture(autouse=True)
+def folder(sets, monkeypatch):
+    """The folder in which both are."""
+    monkeypatch.chdir(sets)
 
 
 def run(*words, code=0):

@@ -66,19 +66,19 @@ def test_a_frequent_value_has_a_bin_of_its_own():
         assert population_stability(*(shares(each, bin_edges(a, b)) for each in (a, b))) > 3
 
 
-@pytest.mark.parametrize(("n", "m"), [(300, 300), (2000, 200)])
-def test_one_in_a_thousand_equal_samples_is_beyond_chance(n, m):
+@pytest.mark.parametrize(("n", "m"), [(300, 300), (900, 150)])
+def test_few_equal_samples_are_beyond_chance(n, m):
     """The 99th percentile of chi-squared with nine degrees is 21.67, the 99.9th 27.88: about one of a hundred is beyond the former."""
     random = np.random.default_rng(1)
     found = []
-    for _ in range(1000):
+    for _ in range(400):
         a, b = random.normal(size=n), random.normal(size=m)
         edges = bin_edges(a, b)
         found.append(population_stability(shares(a, edges), shares(b, edges)))
     chance = chance_of(10, n, m)
     assert chance == pytest.approx(27.88 * (1 / n + 1 / m), rel=0.01)
-    assert sum(value > chance for value in found) <= 6
-    assert 2 <= sum(value > chance * 21.67 / 27.88 for value in found) <= 25
+    assert sum(value > chance for value in found) <= 4
+    assert 1 <= sum(value > chance * 21.67 / 27.88 for value in found) <= 14
 
 
 def test_a_shift_is_beyond_chance():
@@ -110,11 +110,11 @@ def test_the_mean_discrepancy_is_its_definition():
 
 def test_equal_samples_are_within_chance_and_others_beyond():
     random = np.random.default_rng(0)
-    a = random.normal(size=(60, 8))
-    within = [mmd(a, random.normal(size=(50, 8)), seed=seed) for seed in range(20)]
+    a = random.normal(size=(40, 8))
+    within = [mmd(a, random.normal(size=(30, 8)), seed=seed) for seed in range(6)]
     assert sum(found > chance for found, chance in within) <= 1
     assert min(found for found, _ in within) < 0
-    found, chance = mmd(a, random.normal(0.6, 1, (50, 8)))
+    found, chance = mmd(a, random.normal(0.6, 1, (30, 8)))
     assert found > chance > 0
 
 

@@ -16,13 +16,15 @@ def keys(folder):
     return [shards.key(number) for number in range(len(shards))]
 
 
-def test_the_same_data_gives_the_same_bytes_whatever_the_threads(tmp_path):
-    data = make_set(tmp_path / "data", 700)
-    made = [make_shards(data, tmp_path / str(n), size=1 << 20, workers=n) for n in (1, 2)]
+def test_the_same_data_gives_the_same_bytes_whatever_the_threads(tmp_path, monkeypatch):
+    monkeypatch.setattr("pytrtplugins.shards.make.SHARD_BYTES", (1, 1 << 20))
+    data = make_set(tmp_path / "data", 60)
+    made = [make_shards(data, tmp_path / str(n), size=50_000, workers=n) for n in (1, 2)]
+    assert made[0].sets[0].shards > 2
     assert files_of(tmp_path / "1") == files_of(tmp_path / "2")
     assert made[0].sets[0].digest == made[1].sets[0].digest == Shards.open(tmp_path / "1").digest
     assert made[0].classes == CLASSES
-    assert (made[0].sets[0].photos, made[0].sets[0].boxes) == (700, sum(i % 3 for i in range(700)))
+    assert (made[0].sets[0].photos, made[0].sets[0].boxes) == (60, sum(i % 3 for i in range(60)))
 
 
 def test_a_list_chooses_photos(tmp_path):

@@ -15,13 +15,17 @@ from pytrtplugins.errors import FormatError, NoDataError
 from pytrtplugins.shards import Shards, make_shards
 from tests.shards.photos import CLASSES, make_set, photo
 
+PHOTOS = 60
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A set of seven photos in several shards, which no test changes."""
+    """A set of 60 photos in several shards, which no test changes."""
     pytest.importorskip("PIL")
     folder = tmp_path_factory.mktemp("set")
-    make_shards(make_set(folder / "data", 700), folder / "shards", size=1 << 20, workers=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pytrtplugins.shards.make.SHARD_BYTES", (1, 1 << 20))
+        make_shards(make_set(folder / "data", PHOTOS), folder / "shards", size=50_000, workers=1)
     return folder / "shards"
 
 
@@ -46,26 +50,26 @@ def check(example):
 
 def test_every_photo_comes_back_with_its_boxes(made):
     shards = Shards.open(made)
-    assert (len(shards), shards.classes) == (700, CLASSES)
+    assert (len(shards), shards.classes) == (PHOTOS, CLASSES)
     assert len(list(made.glob("*.tar"))) > 1
     examples = [shards.read(number) for number in range(len(shards))]
     for example in examples:
         check(example)
-    assert len({example.key for example in examples}) == 700
-    assert [shards.key(number) for number in range(700)] == [example.key for example in examples]
-    assert all((shards.boxes(number) == examples[number].boxes).all() for number in range(700))
+    assert len({example.key for example in examples}) == PHOTOS
+    assert [shards.key(number) for number in range(PHOTOS)] == [example.key for example in examples]
+    assert all((shards.boxes(number) == examples[number].boxes).all() for number in range(PHOTOS))
 
 
 def test_a_photo_is_where_it_is_said_to_be(made):
     shards = Shards.open(made)
-    for number in (0, 350, 699):
+    for number in (0, 30, 59):
         path, offset, size = shards.locate(number)
         assert path.read_bytes()[offset : offset + size] == shards.read(number).image
 
 
 def test_threads_read_in_any_order(made):
     shards = Shards.open(made)
-    order = np.random.default_rng(0).permutation(700).tolist()
+    order = np.random.default_rng(0).permutation(PHOTOS).tolist()
     with ThreadPoolExecutor(4) as pool:
         for example in pool.map(shards.read, order):
             check(example)
@@ -75,7 +79,7 @@ def test_tars_of_which_too_many_would_be_open_are_opened_for_each_photo(made, mo
     monkeypatch.setattr("pytrtplugins.shards.reader._MAX_OPEN", 1)
     shards = Shards.open(made)
     check(shards.read(0))
-    check(shards.read(699))
+    check(shards.read(59))
 
 
 def test_a_set_can_be_sent_to_another_process(made):
@@ -96,6 +100,7 @@ def test_the_tars_are_plain_tars(made):
     }  # fmt: skip
 
 
+@pytest.mark.slow  # the package imports PyTorch
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # webdataset leaves files open
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_webdataset_package_reads_them(made):
@@ -104,14 +109,14 @@ def test_the_webdataset_package_reads_them(made):
     found = list(webdataset.WebDataset(paths, shardshuffle=False))
     gc.collect()
     shards = Shards.open(made)
-    assert [each["__key__"] for each in found] == [shards.key(number) for number in range(700)]
-    assert [each["jpg"] for each in found] == [shards.read(number).image for number in range(700)]
+    assert [each["__key__"] for each in found] == [shards.key(number) for number in range(PHOTOS)]
+    assert [each["jpg"] for each in found] == [shards.read(number).image for number in range(PHOTOS)]
     assert json.loads(found[2]["json"])["boxes"] == shards.boxes(2).tolist()
 
 
-@pytest.mark.parametrize("number", [-1, 700])
+@pytest.mark.parametrize("number", [-1, PHOTOS])
 def test_a_photo_that_does_not_exist(made, number):
-    with pytest.raises(IndexError, match="has 700"):
+    with pytest.raises(IndexError, match="has 60"):
         Shards.open(made).read(number)
 
 

@@ -21,7 +21,7 @@ from tests.shards.photos import files_of, make_set, photo
 pytest.importorskip("PIL")
 if not hasattr(os, "fork"):
     pytest.skip("processes cannot be forked here", allow_module_level=True)
-PHOTOS, SHARDS = 48, 4
+PHOTOS, SHARDS = 24, 4
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def data(tmp_path):
 
 
 def make(data, output, **options):
-    return make_shards(data, output, size=40_000, workers=1, progress=False, **options)
+    return make_shards(data, output, size=20_000, workers=1, progress=False, **options)
 
 
 def fail_at(monkeypatch, owner, name, call, failure):
@@ -74,7 +74,7 @@ def test_the_data_make_several_shards(data, tmp_path):
     ("owner", "name", "call", "kept"),
     [
         (ShardWriter, "add", 1, 0),
-        (ShardWriter, "add", 40, 2),
+        (ShardWriter, "add", 17, 2),
         (ShardWriter, "finish", 3, 2),
         (Index, "write", 2, 1),
         (Journal, "get", 3, 2),
@@ -126,7 +126,7 @@ def test_a_disk_that_fills_leaves_what_was_finished(data, tmp_path, monkeypatch)
         raise OSError(errno.ENOSPC, "No space left on device", "shard")
 
     with monkeypatch.context() as patch:
-        fail_at(patch, ShardWriter, "add", 40, full)
+        fail_at(patch, ShardWriter, "add", 17, full)
         with pytest.raises(UsageError, match="Do: make room, and run the same command again"):
             make(data, tmp_path / "shards")
     assert not [name for name in files_of(tmp_path / "shards") if ".part" in name]
@@ -168,3 +168,13 @@ def test_a_photo_that_is_refused_leaves_the_other_shards(data, tmp_path):
     with pytest.raises(FormatError, match="Do: correct them, and run the same command again"):
         make(data, tmp_path / "shards")
     assert make(data, tmp_path / "shards", skip_bad=True).sets[0].kept == SHARDS - 1
+
+
+def test_a_shard_without_its_bad_photos_is_not_taken_where_they_are_refused(data, tmp_path, monkeypatch):
+    (data / "images/p0.jpg").write_bytes(b"no photo")
+    with monkeypatch.context() as patch:
+        fail_at(patch, Manifest, "write", 1, lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            make(data, tmp_path / "shards", skip_bad=True)
+    with pytest.raises(FormatError, match=r"images/p0\.jpg"):
+        make(data, tmp_path / "shards")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
@@ -131,28 +132,43 @@ class ClassNumbers:
 
 
 class Wanted:
-    """The photos that a list names, by their files or by their stems; all, where there is no list."""
+    """The photos that a list names; all, where there is no list.
 
-    def __init__(self, names: Sequence[str] | None) -> None:
-        self._names = None if names is None else dict.fromkeys(names, False)
+    A name is that of a file, or its stem; with all folders, with some of the last ones, as the labels may have them, or with more of them
+    than the set has, as darknet's lists do.
+    """
+
+    def __init__(self, names: Iterable[str] | None) -> None:
+        self._seen: dict[str, bool] | None = None if names is None else dict.fromkeys(names, False)
+        self._by_end: dict[str, list[str]] = {}
+        for name in self._seen or ():
+            last = PurePosixPath(name.replace("\\", "/")).name
+            self._by_end.setdefault(last, []).append(name)
 
     def __contains__(self, file: object) -> bool:
-        if self._names is None:
+        if self._seen is None:
             return True
-        name = str(file)
-        stem = name.rpartition("/")[2].rpartition(".")[0]
-        found = [each for each in (name, name.rpartition("/")[2], stem) if each in self._names]
-        for each in found:
-            self._names[each] = True
-        return bool(found)
+        path = PurePosixPath(str(file))
+        found = False
+        for form in (path, path.with_suffix("")):
+            for name in self._by_end.get(form.name, ()):
+                if _is_end(PurePosixPath(name.replace("\\", "/")), form):
+                    self._seen[name] = found = True
+        return found
 
     def missing(self) -> list[Problem]:
         """The names for which there was no photo with labels."""
         return [
-            Problem(name, "the list names it, but there is no such photo with labels")
-            for name, seen in (self._names or {}).items()
+            Problem(name[:200], "the list names it, but there is no such photo with labels")
+            for name, seen in (self._seen or {}).items()
             if not seen
         ]
+
+
+def _is_end(one: PurePosixPath, other: PurePosixPath) -> bool:
+    """Whether one of two paths ends with the other."""
+    count = min(len(one.parts), len(other.parts))
+    return one.parts[-count:] == other.parts[-count:]
 
 
 def rows_of(rows: Sequence[Sequence[float]], size: tuple[int, int] = (1, 1)) -> npt.NDArray[np.float64]:

@@ -44,9 +44,9 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Want
             if root.tag != "annotation":
                 continue
             photo = photo or photos.named(_text(children, "filename"), name)
-            if photo is None:
+            if photo is None and PurePosixPath(name).with_suffix(".jpg").name in wanted:
                 found.problems.append(Problem(name, f"the photo {_text(children, 'filename')[:120]!r} is missing"))
-            elif photo in wanted:
+            elif photo is not None and photo in wanted:
                 labelled.add(photo)
                 found.photos.append(_photo(photo, children, photos, numbers, found))
         except (FormatError, ValueError) as error:

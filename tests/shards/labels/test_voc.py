@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytrtplugins.errors import FormatError
+from pytrtplugins.shards import Shards, make_shards
 from pytrtplugins.shards.labels import read_labels
 from pytrtplugins.utils.file_set import FileSet
 from tests.shards.labels.written import SIZE, voc_xml, write_voc
@@ -78,3 +80,22 @@ def test_labels_that_cannot_be_used_are_named(data, text, what):
     (problem,) = problems(data)
     assert problem.startswith("Annotations/c.xml: ")
     assert what in problem
+
+
+def test_a_photo_of_other_proportions_than_its_labels_is_refused(data):
+    rewrite(data, voc_xml("c", [("dog", 1, 1, 10, 10)], size=(20, 40)))
+    with pytest.raises(FormatError, match=r"JPEGImages/c\.jpg: 40 x 20 pixels; its labels are for 20 x 40"):
+        make_shards(data, data.parent / "shards")
+
+
+def test_a_photo_that_was_made_smaller_since_is_taken(data):
+    rewrite(data, voc_xml("c", [("dog", 20, 10, 40, 20)], size=(80, 41)))
+    make_shards(data, data.parent / "shards")
+    assert Shards.open(data.parent / "shards").boxes(2).ravel().tolist() == pytest.approx(
+        [1, 0.375, 15 / 41, 0.25, 10 / 41]
+    )
+
+
+def test_photos_that_are_missing_do_not_matter_where_a_list_leaves_them_out(data):
+    (data / "JPEGImages/c.jpg").unlink()
+    assert read_labels(FileSet(data), listed=["a", "b"]).problems == []

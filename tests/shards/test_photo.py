@@ -1,0 +1,73 @@
+"""Photos keep their bytes unless they have to change, and are refused where shards cannot hold them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrtplugins.errors import FormatError, ImageError
+from pytrtplugins.shards import Shards, make_shards
+from pytrtplugins.shards.photo import read_header, shrunk
+from pytrtplugins.vision import decode_image
+from tests.shards.photos import make_set, photo
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def turned(orientation, size=(24, 16)):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return photo(1, size, exif=exif)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF"])
+def test_a_head_says_what_decoding_gives(kind):
+    data = photo(0, kind=kind)
+    found = read_header(data, "x")
+    assert (found.format, found.turned) == (kind, False)
+    assert (found.height, found.width, 3) == decode_image(data).shape
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_size_is_that_of_the_upright_photo(orientation):
+    found = read_header(turned(orientation), "x")
+    assert (found.height, found.width, 3) == decode_image(turned(orientation)).shape
+    assert found.turned == (orientation > 1)
+
+
+def test_what_is_no_image():
+    with pytest.raises(ImageError, match=r"photo a\.jpg: not an image") as raised:
+        read_header(b"no photo", "a.jpg")
+    assert raised.value.path == "a.jpg"
+
+
+def test_a_photo_that_is_small_enough_stays_as_it_is():
+    for data in (photo(0), photo(0, kind="PNG")):
+        assert shrunk(data, "x", 24) is data
+
+
+def test_others_become_upright_jpeg_of_that_side():
+    for data, size in (
+        (photo(0, (40, 20)), (24, 12)),
+        (turned(6, (40, 20)), (12, 24)),
+        (turned(3), (24, 16)),
+        (photo(0, kind="BMP"), (24, 16)),
+    ):
+        found = read_header(shrunk(data, "x", 24), "x")
+        assert (found.format, found.width, found.height, found.turned) == ("JPEG", *size, False)
+
+
+def test_a_format_that_shards_do_not_hold_is_refused_or_becomes_jpeg(tmp_path):
+    data = make_set(tmp_path / "data", 1)
+    (data / "images/p0.jpg").rename(data / "images/p0.bmp")
+    (data / "images/p0.bmp").write_bytes(photo(0, kind="BMP"))
+    with pytest.raises(FormatError, match=r"p0\.bmp: a BMP file; shards hold JPEG, PNG, WEBP: --longest-side"):
+        make_shards(data, tmp_path / "a")
+    make_shards(data, tmp_path / "a", longest_side=24)
+    assert read_header(Shards.open(tmp_path / "a").read(0).image, "x").format == "JPEG"
+
+
+def test_the_suffix_is_that_of_the_contents(tmp_path):
+    data = make_set(tmp_path / "data", 1)
+    (data / "images/p0.jpg").write_bytes(photo(0, kind="PNG"))
+    make_shards(data, tmp_path / "a")
+    assert b"p0.png\0" in (tmp_path / "a/shard-00000.tar").read_bytes()
