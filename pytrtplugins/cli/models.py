@@ -89,7 +89,7 @@ def add(
 ) -> Result[Added]:
     """Add an engine file as a version of a model. A version never changes.
 
-    The same file with the same data and figures is not added again.
+    The same file with the same data and figures is not added again, and stays in production if it is there.
 
     Examples: pytrt models add animals.engine --name animals --licence Apache-2.0
 
@@ -110,7 +110,7 @@ def add(
         parent=parent,
         note=note,
     )
-    if to is not None:
+    if to is not None and models.history(name).stage_of(made.version) != "production":  # where a step is run again
         models.promote(name, made.version, to=to)
     return Result(
         Added(made.name, made.version, made.digest, made.bytes, models.history(name).stage_of(made.version)),

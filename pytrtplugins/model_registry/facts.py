@@ -13,6 +13,8 @@ from ..calibration.sidecar import Sidecar
 from ..calibration.table import MAX_CACHE_BYTES
 from ..engines.base.engine_file import read_engine_file
 from ..errors import ModelRegistryError
+from ..shards.manifest import NAME as SHARDS
+from ..shards.manifest import Manifest
 from ..utils.files import read_regular, sha256_hex
 from ..utils.optional import installed_version
 from ..utils.text_formats import read_json
@@ -117,10 +119,11 @@ def of_cache(cache: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def data_digest(given: str | Path) -> str:
-    """The digest of data: as it is given, of a file, or of the names and contents of all files in a folder.
+    """The digest of data: as it is given, of a file, of shards as they name it, or of the names and contents of all files in a folder.
 
     Raises:
         ModelRegistryError: there is no such file or folder, or the folder is empty.
+        FormatError: the shards' own list of them is damaged.
     """
     if is_digest(str(given)):
         return str(given)
@@ -133,6 +136,8 @@ def data_digest(given: str | Path) -> str:
                 f"{path}: {(error.strerror or str(error)).lower()}: expected a file, a folder, or 64 hex digits of a SHA-256",
                 path=path,
             ) from None
+    if (path / SHARDS).is_file():
+        return Manifest.read(path).digest
     digest, files = hashlib.sha256(), sorted(each for each in path.rglob("*") if each.is_file())
     if not files:
         raise ModelRegistryError(f"{path}: the folder has no files", path=path)
@@ -145,8 +150,8 @@ def data_digest(given: str | Path) -> str:
 def read_figures(path: Path, engine: str, precision: str) -> dict[str, float]:
     """The numbers in a file of JSON, such as ``pytrt evaluate --json`` and ``pytrt table --json`` give.
 
-    A number's name is its way through the objects, with dots. Lists are left out, but for those of objects that have a name. Of a table,
-    the first row with this engine and precision counts.
+    A number's name is its way through the objects, with dots, from ``figures`` on where there are such. Lists are left out, but for
+    those of objects that have a name. Of a table, the first row with this engine and precision counts.
 
     Raises:
         ModelRegistryError: it is no JSON, has no numbers or too many, or is a table without such a row.
@@ -156,6 +161,8 @@ def read_figures(path: Path, engine: str, precision: str) -> dict[str, float]:
         found = found["result"]
     if isinstance(found, dict) and isinstance(found.get("rows"), list):
         found = _row(path, found["rows"], engine, precision)
+    elif isinstance(found, dict) and isinstance(found.get("figures"), dict):
+        found = found["figures"]
     figures = dict(_numbers(found, ""))
     if not figures or len(figures) > MAX_FIGURES:
         raise ModelRegistryError(

@@ -54,6 +54,12 @@ def test_a_version_goes_from_a_file_to_production_and_back(run, tmp_path):
     assert "whole: 1 models, 1 versions, 1 files" in run("check --repair")
 
 
+def test_what_is_in_production_stays_there_when_the_step_that_added_it_is_run_again(run):
+    run("add 1.engine --name scale --to staging")
+    run("promote scale")
+    assert "in production" in run("add 1.engine --name scale --to staging")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -15,8 +15,9 @@ import pytest
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.calibration.sidecar import Sidecar
 from pytrtplugins.engines.base.engine_file import read_engine_file
-from pytrtplugins.errors import EngineFileError, ModelRegistryError, UsageError
+from pytrtplugins.errors import EngineFileError, FormatError, ModelRegistryError, UsageError
 from pytrtplugins.model_registry import ModelRegistry, default_folder, facts
+from pytrtplugins.shards.manifest import Manifest
 from pytrtplugins.utils.files import sha256_hex
 
 ROOT = Path(__file__).parents[2]
@@ -271,6 +272,15 @@ def test_processes_that_change_a_registry_at_a_time_lose_nothing(registry, engin
     assert not registry.check().problems
 
 
+def test_shards_have_the_digest_that_trainings_know_them_by(tmp_path):
+    manifest = Manifest(("cat",), ())
+    manifest.write(tmp_path)
+    assert facts.data_digest(tmp_path) == manifest.digest
+    (tmp_path / "shards.json").write_text("{}")
+    with pytest.raises(FormatError):
+        facts.data_digest(tmp_path)
+
+
 def test_figures_are_the_numbers_of_a_result(tmp_path):
     path = tmp_path / "figures.json"
     classes = [{"name": "dog", "ap50": 0.7, "precision_at_50": [1, 0]}, {"name": "cat", "ap50": None}]
@@ -279,7 +289,7 @@ def test_figures_are_the_numbers_of_a_result(tmp_path):
             {"command": "pytrt evaluate", "result": {"engine": "cpu", "figures": {"map50": 0.6, "classes": classes}}}
         )
     )
-    assert facts.read_figures(path, "cpu", "int8") == {"figures.map50": 0.6, "figures.classes.dog.ap50": 0.7}
+    assert facts.read_figures(path, "cpu", "int8") == {"map50": 0.6, "classes.dog.ap50": 0.7}
 
 
 def test_figures_of_a_table_are_those_of_the_engine_and_precision(tmp_path):
