@@ -39,6 +39,7 @@ OF_USERS = {
     "docs/index.md": {"pytrt.toml"},
     "docs/models.md": {"models/NAME/3.json", "models/NAME/history.json", "pytrt.toml"},
     "docs/mxnet.md": {"model-symbol.json"},
+    "docs/pipeline.md": {"served.json"},
     "docs/pipeline_argo.md": {".pytrt/pipelines/NAME/runs/ID.json"},
     "docs/security.md": {"pytrt.toml"},
     "docs/serving_config.md": {"pytrt.toml"},
@@ -50,6 +51,7 @@ OF_USERS = {
         *("model.cfg", "model.names", "model.weights"),
     },
     "samples/models/README.md": {"voc12_trainval.txt"},
+    "samples/pipeline/README.md": {"classes.txt", "train.txt", "val.txt"},
 }
 """What users, or the package itself, would write."""
 ENDINGS = "cfg|cpp|cu|h|json|md|names|png|py|toml|txt|weights"

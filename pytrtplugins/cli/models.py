@@ -81,7 +81,12 @@ def add(
         ),
     ] = None,
     licence: Annotated[str, typer.Option(metavar="TEXT", help="Under which it may be used, such as Apache-2.0.")] = "",
-    run: Annotated[str, typer.Option(metavar="ID", help="The run of a pipeline that made it.")] = "",
+    run: Annotated[
+        str,
+        typer.Option(
+            metavar="ID", envvar="PYTRT_PIPELINE_RUN", help="The run of a pipeline that made it, which a step knows."
+        ),
+    ] = "",
     parent: Annotated[int | None, number(_VERSION, help="The version that it followed; default: the newest.")] = None,
     note: Annotated[str, typer.Option(metavar="TEXT", help="What else is to be said.")] = "",
     to: Annotated[Literal["staging", "production"] | None, typer.Option(help="Put it into this stage as well.")] = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..pipeline import RunRecord, StepRecord, StepState
 from ..pipeline.record import Scalar
@@ -120,9 +121,9 @@ def print_run(found: RunFacts) -> None:
     )
     for step in steps:
         if step.state == "failed":
-            print(f"failed: {step.message}")
+            print(f"failed: {step.message.splitlines()[0]}")
             if step.log:
-                print(f"log: {step.log}")
+                print(f"log: {Path(found.report).parents[1] / step.log}")
         elif step.state == "waiting for approval":
             print(f"Do: pytrt pipeline run ... --approve {step.name}")
     print(f"report: {found.report}")

@@ -42,6 +42,7 @@ class DvcStore(Store):
 
     def __init__(self, repo: Any, pipeline: Pipeline, folder: PipelineFolder) -> None:
         self._repo, self._pipeline, self._folder = repo, pipeline, folder
+        self._stages = {stage.name: stage for stage in repo.index.stages}  # once: reading them takes long
         self._errors = require("dvc.exceptions", extra="pipeline", feature="running pipelines")
 
     @classmethod
@@ -70,7 +71,12 @@ class DvcStore(Store):
             except Exception as error:
                 raise StepError(f"pipeline {pipeline.name}: DVC cannot use {folder.path}: {error}") from error
             try:
-                yield cls(repo, pipeline, folder)
+                with dvc.lock_repo(repo):
+                    made = cls(repo, pipeline, folder)
+                    made._take_shared()
+                    yield made
+                if pipeline.remote:
+                    made._share()
             finally:
                 repo.close()
 
@@ -78,24 +84,22 @@ class DvcStore(Store):
     def changes(self, step: Step) -> list[str] | None:
         if not self.digest(step):
             return None
-        return sorted({word for each in self._repo.status([step.name]).values() for word in self._words(step, each)})
+        return sorted({word for each in self._stage(step).status().values() for word in self._words(step, each)})
 
     @override
     def bring(self, step: Step, *, force: bool, environment: Mapping[str, str]) -> Outcome:
         with _environment(environment):
-            before = self._folder.attempt(step.name)
+            before, stage = self._folder.attempt(step.name), self._stage(step)
             try:
-                made = self._repo.reproduce(
-                    [step.name], single_item=True, force=force, pull=bool(self._pipeline.remote)
-                )
-            except self._errors.ReproductionError as error:
+                made = stage.reproduce(force=force, pull=bool(self._pipeline.remote))
+                if made:
+                    stage.dump(update_pipeline=False)
+            except self._errors.DvcException as error:
                 if self._folder.attempt(step.name) == before or self._done(step):
                     raise StepError(
                         f"step {step.name}: {_causes(error)}", step=step.name
                     ) from error  # not the step, but DVC
                 return "failed"
-            except self._errors.DvcException as error:
-                raise StepError(f"step {step.name}: {_causes(error)}", step=step.name) from error
             ran = self._folder.attempt(step.name) != before
         return "ran" if ran else "restored" if made else "unchanged"
 
@@ -106,24 +110,30 @@ class DvcStore(Store):
             return ""
         return str(found[0][1]) if len(found) == 1 else hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
 
-    def share(self) -> None:
-        """Put what was made where others find it, if the pipeline has such a place.
-
-        Raises:
-            StepError: it cannot be reached.
-        """
+    def _take_shared(self) -> None:
+        """Take what others know of runs, if the pipeline has a place for that; outputs follow when they are needed."""
         if self._pipeline.remote:
             try:
-                self._repo.push(remote=_REMOTE, run_cache=True)
+                self._repo.stage_cache.pull(_REMOTE)
             except Exception as error:  # of whichever storage
-                raise StepError(f"pipeline {self._pipeline.name}: {self._pipeline.remote}: {error}") from error
+                raise self._refused(error) from error
+
+    def _share(self) -> None:
+        try:
+            self._repo.push(remote=_REMOTE, run_cache=True)
+        except Exception as error:  # of whichever storage
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> StepError:
+        what = f"pipeline {self._pipeline.name}: the remote {self._pipeline.remote} cannot be used: {_causes(error)}"
+        return StepError(f"{what}\nDo: correct `remote`, or install DVC's package for it, such as dvc-s3")
 
     def _done(self, step: Step) -> bool:
         attempt = self._folder.attempt(step.name)
         return attempt is not None and attempt.state == "done"
 
     def _stage(self, step: Step) -> Any:
-        return self._repo.stage.load_one(name=step.name)
+        return self._stages[step.name]
 
     def _known_key(self, step: Step) -> dict[str, Any]:
         """What the outputs depended on besides inputs when they were made."""
@@ -172,20 +182,29 @@ def _write(pipeline: Pipeline, folder: PipelineFolder) -> None:
 
 
 def _stage(pipeline: Pipeline, folder: PipelineFolder, step: Step) -> dict[str, Any]:
-    deps = [
-        f"files/{path}"
-        if pipeline.maker(path)
-        else path
-        if os.path.isabs(path)
-        else os.path.relpath(folder.base / path, folder.path)
-        for path in step.inputs
-    ]
+    deps: list[str] = []
+    for path in step.inputs:
+        if pipeline.maker(path):
+            deps.append(f"files/{path}")
+        else:
+            deps += (
+                each if os.path.isabs(path) else os.path.relpath(each, folder.path)
+                for each in _own_files(folder.base / path)
+            )
     return {
         "cmd": f"{_COMMAND} {step.name}",
         **({"deps": deps} if deps else {}),
         "params": [{"params.json": [step.name]}],
         "outs": [f"files/{path}" for path in step.outputs],
     }
+
+
+def _own_files(path: Path) -> list[str]:
+    """What stands for an input of the user: itself; or, of a folder with Python's code, all files but those that Python keeps there."""
+    if not path.is_dir() or not any(path.glob("*.py")):
+        return [str(path)]
+    files = (each for each in path.rglob("*") if each.is_file() and "__pycache__" not in each.parts)
+    return sorted(map(str, files))
 
 
 def _put(path: Path, text: str) -> None:

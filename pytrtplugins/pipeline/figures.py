@@ -49,11 +49,14 @@ def look_up(figures: Mapping[str, float], name: str) -> list[str]:
 
 
 def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:
+    """Numbers with their keys. Objects in a list are known by their ``name``, or by their place; lists of numbers are no figures."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _numbers(item, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _numbers(item, f"{key}.{number}" if key else str(number))
+            if isinstance(item, dict):
+                name = item["name"] if isinstance(item.get("name"), str) else number
+                yield from _numbers(item, f"{key}.{name}" if key else str(name))
     elif isinstance(value, (bool, int, float)):
         yield key or "value", float(value)

@@ -26,6 +26,8 @@ _FIGURES = 2  # that a box shows
 def draw_pipeline(pipeline: Pipeline, states: Sequence[StepState], path: Path) -> None:
     """Draw the steps, arrows from each to those that take its outputs, and what each came to.
 
+    An arrow that a way of several others implies is left out.
+
     Args:
         pipeline: The steps.
         states: Theirs.
@@ -51,7 +53,7 @@ def draw_pipeline(pipeline: Pipeline, states: Sequence[StepState], path: Path) -
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
         axes.axis("off")
         for name, needed in graph.items():
-            for other in needed:
+            for other in _next(needed, graph):
                 _arrow(axes, places[other], places[name], bend=depth_of[name] - depth_of[other] > 1)
         for name, (left, bottom) in places.items():
             _box(axes, left, bottom, states_of[name])
@@ -74,6 +76,18 @@ def _rows(graph: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
         row.sort(key=lambda name: sum(place[each] for each in graph[name]) / max(1, len(graph[name])))
         place |= {name: (number + 0.5) / len(row) for number, name in enumerate(row)}
     return rows
+
+
+def _next(needed: tuple[str, ...], graph: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Of the steps that one needs, those that no other of them needs."""
+    implied: set[str] = set()
+    waiting = [each for other in needed for each in graph[other]]
+    while waiting:
+        each = waiting.pop()
+        if each not in implied:
+            implied.add(each)
+            waiting += graph[each]
+    return [each for each in needed if each not in implied]
 
 
 def _arrow(axes: object, begin: tuple[float, float], end: tuple[float, float], *, bend: bool) -> None:

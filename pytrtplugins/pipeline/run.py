@@ -116,8 +116,6 @@ class _Run:
             write_report(self.run, self.folder.path, report_path(self.run, self.folder.path))
             if self.pipeline.on_exit is not None:
                 self._at_exit(self.pipeline.on_exit)
-        if isinstance(self.store, DvcStore):
-            self.store.share()
         return self.run
 
     def _steps(self, steps: tuple[Step, ...], force: bool) -> RunState:

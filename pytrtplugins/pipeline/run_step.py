@@ -110,7 +110,12 @@ class _Run:
     def _attempt(self, log: Path) -> None:
         step = self.step
         with Scratch.opened(self.folder, step, self.inputs) as scratch:
-            environment = {**limited_environment(step, os.environ), "TMPDIR": str(scratch.temporary)}
+            environment = {
+                "PYTRT_MODEL_REGISTRY": str(self.folder.base / ".pytrt" / "models"),
+                "PYTHONPYCACHEPREFIX": str(self.folder.path / "pycache"),  # not beside sources, which are inputs
+                **limited_environment(step, os.environ),
+                "TMPDIR": str(scratch.temporary),
+            }
             secrets = [os.environ.get(name, "") for name in step.secrets]
             limits = Watched(step.time_limit, step.resources.memory)
             stdout = scratch.path / step.stdout if step.stdout else None

@@ -149,7 +149,12 @@ class Scratch:
         found: _Marks = {}
         for path, source in self._inputs.items():
             files = (
-                (Path(where, name) for where, _, names in os.walk(source) for name in names)
+                (
+                    Path(where, name)
+                    for where, _, names in os.walk(source)
+                    for name in names
+                    if _CACHES.isdisjoint(where.split(os.sep))
+                )
                 if source.is_dir()
                 else [source]
             )

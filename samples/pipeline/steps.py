@@ -1,0 +1,69 @@
+"""The steps of samples/pipeline/pipeline.yaml that are not commands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+import skimage.data
+
+CLASSES = ("person", "dog", "cat", "horse", "cow", "sheep")
+PHOTOS = {"chelsea": (2, (0, 0, 400, 300)), "astronaut": (0, (20, 15, 360, 512))}
+"""Photos of scikit-image: the class of what is on them, and where: left, top, right, bottom in pixels, marked by hand."""
+SIDE = 416
+HELD_BACK = 3  # every third photo is for evaluation
+
+
+def draw_photos(inputs: Sequence[str], outputs: Sequence[str], number: int, seed: int) -> None:
+    """Place two photos at random on plain grounds: a set of labelled photos in the YOLO layout that needs no download."""
+    rng = np.random.default_rng(seed)
+    folder = Path(outputs[0])
+    for name in ("images", "labels"):
+        (folder / name).mkdir(parents=True)
+    lists: dict[str, list[str]] = {"train.txt": [], "val.txt": []}
+    for index in range(number):
+        name = list(PHOTOS)[index % len(PHOTOS)]
+        label, box = PHOTOS[name]
+        photo, placed = _place(getattr(skimage.data, name)(), box, rng)
+        cv2.imwrite(str(folder / f"images/{index:04}.jpg"), photo[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 92])
+        (folder / f"labels/{index:04}.txt").write_text(
+            " ".join([str(label), *(f"{each:.6f}" for each in placed)]) + "\n"
+        )
+        lists["train.txt" if index // len(PHOTOS) % HELD_BACK else "val.txt"].append(f"images/{index:04}.jpg")
+    for file, names in lists.items():
+        (folder / file).write_text("".join(f"{each}\n" for each in names))
+    (folder / "classes.txt").write_text("".join(f"{each}\n" for each in CLASSES))
+
+
+def _place(photo: np.ndarray, box: tuple[int, ...], rng: np.random.Generator) -> tuple[np.ndarray, tuple[float, ...]]:
+    """A photo, smaller and maybe mirrored, on a ground of one colour; and its box as centre and size in 0..1."""
+    left, top, right, bottom = box
+    if rng.random() < 0.5:
+        photo, left, right = photo[:, ::-1], photo.shape[1] - right, photo.shape[1] - left
+    scale = rng.uniform(0.6, 0.95) * SIDE / max(photo.shape[:2])
+    size = [round(scale * each) for each in photo.shape[1::-1]]
+    small = cv2.resize(photo, size, interpolation=cv2.INTER_AREA) * rng.uniform(0.8, 1.15)
+    x, y = (int(rng.integers(0, SIDE - each + 1)) for each in size)
+    canvas = np.full((SIDE, SIDE, 3), rng.integers(60, 200, 3), np.float64)
+    canvas[y : y + size[1], x : x + size[0]] = small
+    edges = [x + scale * left, y + scale * top, x + scale * right, y + scale * bottom]
+    (x1, y1, x2, y2) = (each / SIDE for each in edges)
+    return np.clip(canvas, 0, 255).astype(np.uint8), ((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1)
+
+
+def choose(inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Take the INT8 engine with the highest mAP50: of pairs of an engine and what was measured on it."""
+    engines = [path for path in inputs if path.endswith(".engine")]
+    found = {
+        path: json.loads(Path(path).with_suffix(".json").read_text())["result"]["figures"]["map50"] for path in engines
+    }
+    best = Path(max(engines, key=lambda path: found[path]))
+    for path, mean in found.items():
+        print(f"{path}: mAP50 {mean:.4f}{', taken' if Path(path) == best else ''}")
+    shutil.copyfile(best, outputs[0])
+    shutil.copyfile(best.with_suffix(".json"), outputs[1])
+    shutil.copyfile(best.with_suffix(".cache"), outputs[2])
