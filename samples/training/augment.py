@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from .batch import GREY, Pool
 
-__all__ = ["STRIDE", "Augmenter", "Plan", "mix", "render", "step_generator"]
+__all__ = ["STRIDE", "Augmenter", "Plan", "mix", "render"]
 
 MAX_BOXES = 32  # boxes kept of a training image
 TILES = 4  # images of a mosaic
@@ -42,15 +42,6 @@ class Plan(NamedTuple):
     holes: Tensor
     source: Tensor
 
-    def part(self, rows: slice) -> Plan:
-        """The plan of some of the images: of those that are a rank's."""
-        return Plan(*(tensor[rows] for tensor in self))
-
-
-def step_generator(seed: int, step: int, device: torch.device) -> torch.Generator:
-    """What a step draws its lots from: a function of the seed and the step, without a memory of earlier steps."""
-    return torch.Generator(device).manual_seed(seed * 1_000_003 + step + 1)
-
 
 class Augmenter:
     """Plans batches over a pool of photos on the device: all photos of the set, or those that a loader gave for one step.
@@ -65,7 +56,6 @@ class Augmenter:
         self.count, self.side = pool.pixels.shape[:2]
         self.size, self.boxes, self.device = pool.size, pool.boxes, pool.pixels.device
         self._cumulative = _shares(pool, balance).cumsum(0)
-        self._generator: torch.Generator | None = None
 
     def plan(
         self,
@@ -74,23 +64,20 @@ class Augmenter:
         mosaic_share: float,
         zoom: tuple[float, float],
         *,
-        generator: torch.Generator | None = None,
         own: Tensor | None = None,
     ) -> tuple[Plan, Tensor, Tensor]:
-        """Draw lots for a batch of ``out`` x ``out`` images.
+        """Draw lots for a batch of ``out`` x ``out`` images, from the generator of the device, which the caller has seeded.
 
         Args:
             batch: Images.
             out: Their width and height in pixels.
             mosaic_share: Probability that an image is a mosaic of four images.
             zoom: Smallest and largest scale of a single image, 1 = fits exactly.
-            generator: Where the lots come from, such as :func:`step_generator`; None: PyTorch's default of the device.
             own: (batch,) index of each image's first photo in the pool; only the partners in mosaics are drawn then. None: all are.
 
         Returns:
             The plan; boxes (B, MAX_BOXES, 5) as x1, y1, x2, y2 in cells and class; which of them count (B, MAX_BOXES).
         """
-        self._generator = generator
         source = torch.searchsorted(self._cumulative, self._rand(batch, TILES)).clamp(max=self.count - 1)
         if own is not None:
             source[:, 0] = own
@@ -117,7 +104,7 @@ class Augmenter:
         return Plan(centre, affine, stride, base, self._colours(batch), self._holes(batch, out), drawn), truth, valid
 
     def _rand(self, *shape: int) -> Tensor:
-        return torch.rand(*shape, device=self.device, generator=self._generator)
+        return torch.rand(*shape, device=self.device)
 
     def _place(
         self, source: Tensor, image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, tile: Tensor, used: Tensor
@@ -218,15 +205,9 @@ def render(pixels: Tensor, plan: Plan, out: int) -> Tensor:
     return rgb.clamp(0, 1).permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
 
 
-def mix(
-    images: Tensor, truth: Tensor, valid: Tensor, share: float, generator: torch.Generator | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
+def mix(images: Tensor, truth: Tensor, valid: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
     """Blend some images with their neighbour in the batch; those keep the boxes of both."""
-
-    def lots() -> Tensor:
-        return torch.rand(len(images), 1, device=images.device, generator=generator)
-
-    mixed = lots() < share
-    weight = torch.where(mixed, 0.4 + 0.2 * lots(), 0.0)[..., None, None]
+    mixed = torch.rand(len(images), 1, device=images.device) < share
+    weight = torch.where(mixed, 0.4 + 0.2 * torch.rand(len(images), 1, device=images.device), 0.0)[..., None, None]
     images = images.lerp(images.roll(1, 0), weight)
     return images, torch.cat([truth, truth.roll(1, 0)], 1), torch.cat([valid, valid.roll(1, 0) & mixed], 1)

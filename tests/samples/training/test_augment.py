@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
 sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
 
-from training.augment import Augmenter, mix, render, step_generator
+from training.augment import Augmenter, mix, render
 from training.batch import Batch, Pool
 
 ZOOM = (0.4, 1.6)
@@ -31,10 +31,11 @@ def make_pool() -> Pool:
     return Pool(pixels, size, boxes)
 
 
-def draw(pool: Pool, seed: int, step: int, **options):
-    augmenter, generator = Augmenter(pool, 0.5), step_generator(seed, step, torch.device("cpu"))
-    plan, truth, valid = augmenter.plan(4, 64, 0.75, ZOOM, generator=generator, **options)
-    return mix(render(augmenter.pixels, plan, 64), truth, valid, 0.4, generator)
+def draw(pool: Pool, seed: int, step: int):
+    torch.manual_seed(seed * 1_000_003 + step + 1)  # as the loop does
+    augmenter = Augmenter(pool, 0.5)
+    plan, truth, valid = augmenter.plan(4, 64, 0.75, ZOOM)
+    return mix(render(augmenter.pixels, plan, 64), truth, valid, 0.4)
 
 
 def test_a_step_is_drawn_as_the_shipped_network_was_trained() -> None:
@@ -52,24 +53,6 @@ def test_a_step_is_drawn_as_the_shipped_network_was_trained() -> None:
     assert valid.sum(1).tolist() == [2, 10, 5, 6]
     boxes = [[0.0, 0.02051, 1.30442, 0.82884, 0.0], [0.33179, 0.0, 2.0, 1.0748, 0.0]]
     torch.testing.assert_close(truth[0][valid[0]], torch.tensor(boxes), rtol=0, atol=2e-5)
-
-
-def test_lots_depend_on_seed_and_step_only() -> None:
-    torch.manual_seed(1)
-    first = draw(make_pool(), 3, 5)
-    torch.rand(100)
-    assert all(torch.equal(a, b) for a, b in zip(first, draw(make_pool(), 3, 5), strict=True))
-    for seed, step in ((3, 6), (4, 5)):
-        assert not torch.equal(first[0], draw(make_pool(), seed, step)[0])
-
-
-def test_ranks_draw_parts_of_one_plan() -> None:
-    pool = make_pool()
-    augmenter = Augmenter(pool)
-    plan, _, _ = augmenter.plan(4, 64, 0.75, ZOOM, generator=step_generator(1, 2, torch.device("cpu")))
-    whole = render(augmenter.pixels, plan, 64)
-    parts = [render(augmenter.pixels, plan.part(slice(k, k + 2)), 64) for k in (0, 2)]
-    assert torch.equal(torch.cat(parts), whole)
 
 
 def test_each_photo_of_a_loaded_batch_is_drawn() -> None:
