@@ -102,7 +102,7 @@ def compare(
         *sets,
         names=(str(a), str(b)),
         embed=embedder,
-        embedding=embedder.name if embedder else "",
+        embedding=embedder.output if embedder else "",
         limits=limits,
         photos=photos,
         seed=seed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +10,9 @@ import numpy.typing as npt
 from ..engines.base.engine import Engine
 from ..errors import UsageError
 from ..vision import PIXELS
-from ..vision.pixels import image_input
+from ..vision.pixels import image_batches, image_input
 
 __all__ = ["Embedder"]
-
-_BATCH = 8  # photos of a run, where the network's batch is free
 
 
 class Embedder:
@@ -24,6 +22,9 @@ class Embedder:
         engine: Of a network that takes images.
         pixels: Which values it takes for pixels, one of `pytrtplugins.vision.PIXELS`; photos are stretched to its input.
         output: Name of the output; empty: the first.
+
+    Attributes:
+        output: Its name.
 
     Raises:
         UsageError: the network takes something else, or has no such output.
@@ -35,33 +36,20 @@ class Embedder:
         names = [desc.name for desc in engine.outputs]
         if output and output not in names:
             raise UsageError(f"output {output[:80]!r}: expected one of {', '.join(names)}.")
-        self._engine, self._form, self._output = engine, PIXELS[pixels], output or names[0]
-        self._input, self._size, self._batch = image_input(engine.inputs)
-
-    @property
-    def name(self) -> str:
-        """Of the output."""
-        return self._output
+        image_input(engine.inputs)
+        self._engine, self._form, self.output = engine, PIXELS[pixels], output or names[0]
 
     def __call__(self, images: Iterable[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float64]:
-        """Vectors of images (H, W, 3) uint8, RGB, which are taken a batch at a time: (N, values)."""
-        with self._engine.create_context() as context:
-            rows = []
-            for batch in self._batches(images):
-                count, fill = len(batch), self._batch or len(batch)
-                arrays = {self._input: self._form([*batch, *[batch[-1]] * (fill - count)], self._size)}
-                found = np.asarray(context.run(arrays)[self._output], np.float64)[:count]
-                rows.append(
-                    found.mean(axis=tuple(range(2, found.ndim))) if found.ndim > 2 else found.reshape(count, -1)
-                )
-        return np.concatenate(rows) if rows else np.zeros((0, 0))
+        """Vectors of images (H, W, 3) uint8, RGB, which are taken a batch at a time: (N, values).
 
-    def _batches(self, images: Iterable[npt.NDArray[np.uint8]]) -> Iterator[list[npt.NDArray[np.uint8]]]:
-        waiting: list[npt.NDArray[np.uint8]] = []
-        for image in images:
-            waiting.append(image)
-            if len(waiting) == (self._batch or _BATCH):
-                yield waiting
-                waiting = []
-        if waiting:
-            yield waiting
+        Raises:
+            UsageError: the output has no row for each image.
+        """
+        rows = []
+        with self._engine.create_context() as context:
+            for arrays, count in image_batches(images, self._engine.inputs, self._form):
+                found = np.asarray(context.run(arrays)[self.output], np.float64)
+                if found.ndim < 2 or len(found) != len(next(iter(arrays.values()))):
+                    raise UsageError(f"output {self.output!r}: expected a row for each photo, found {found.shape}.")
+                rows.append(found[:count].mean(axis=tuple(range(2, found.ndim))))
+        return np.concatenate(rows) if rows else np.zeros((0, 0))

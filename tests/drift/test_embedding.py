@@ -36,7 +36,7 @@ def test_a_vector_is_the_mean_over_places(images, batch):
 
 def test_an_output_is_chosen_by_its_name(images):
     embedder = Embedder(engine("N"), "0..255", "z")
-    assert embedder.name == "z"
+    assert embedder.output == "z"
     assert embedder(images) == pytest.approx(np.stack(images).transpose(0, 3, 1, 2).reshape(5, -1).astype(float))
 
 
@@ -49,3 +49,10 @@ def test_what_the_network_does_not_have():
         Embedder(engine(1), output="w")
     with pytest.raises(UsageError, match=r"pixels '0\.\.3': expected one of"):
         Embedder(engine(1), "0..3")
+
+
+def test_an_output_without_a_row_for_each_photo_is_refused(images):
+    head = '<ir_version: 8, opset_import: ["": 17]> net (float[N, 3, 4, 6] x) => (float[1, 1, 1, 1] y)'
+    whole = build(parser.parse_model(f"{head} {{ y = ReduceMean (x) }}"), engine="reference")
+    with pytest.raises(UsageError, match="'y': expected a row for each photo"):
+        Embedder(whole)(images)
