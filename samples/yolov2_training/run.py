@@ -146,7 +146,7 @@ class Run:
             stop=recipe.steps,
             skip_bad=options.skip_bad,
             clock=Clock(trace=options.trace),
-            options=Options(workers=options.workers),
+            options=Options(options.readers, options.decoders, options.workers, decoder=options.decoder),
         )
 
     def _size(self) -> str:

@@ -111,6 +111,8 @@ PROGRAMS = {
     "samples/train_yolov2.py --gpus": (1, 64),
     "samples/train_yolov2.py --restarts": (0, 1000),
     "samples/train_yolov2.py --workers": (0, 1024),
+    "samples/train_yolov2.py --readers": (1, 1024),
+    "samples/train_yolov2.py --decoders": (0, 1024),
     "samples/train_yolov2.py --accumulate": (1, 1024),
     "samples/train_yolov2.py --steps": (1, 10**8),
     "samples/train_yolov2.py --batch": (1, 4096),

@@ -90,3 +90,23 @@ def test_spans_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         without.add("read", begin, begin + 0.5)
     assert clock.spans == [("read", "reader", 1.0, 1.5, 8), ("read", "reader", 2.0, 2.5, 8)]
     assert (clock.dropped, without.spans) == (1, [])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_gpu_waits_for_data_only_while_it_has_nothing_to_do(busy: bool) -> None:
+    """The caller waits alike: a busy GPU computes meanwhile, an idle one stands still."""
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    device, clock, wait = torch.device("cuda"), Clock(), 0.05
+    with clock.waiting(device):
+        torch.cuda.synchronize()
+    clock.lap()
+    if busy:
+        torch.cuda._sleep(4_000_000_000)  # cycles: more than a second of any GPU
+    with clock.waiting(device):
+        threading.Event().wait(wait)
+    torch.cuda.synchronize()
+    lap = clock.lap()
+    assert lap.steps == 1
+    assert (lap.waited < wait / 2) == busy
