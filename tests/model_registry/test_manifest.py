@@ -7,18 +7,30 @@ import json
 import pytest
 
 from pytrtplugins.errors import ModelRegistryError
+from pytrtplugins.model_registry import ModelVersion, StoredFile
 from pytrtplugins.model_registry.manifest import FORMAT, _digest, read, version_from_json, write
 
+VERSION = ModelVersion(
+    name="scale",
+    version=2,
+    created="2026-01-31T12:00:00Z",
+    engine="reference",
+    precision="fp32",
+    files={"engine": StoredFile("scale.engine", "0" * 64, 3)},
+    networks={"built": "1" * 64},
+    figures={"map50": 0.5},
+    parent=1,
+)
 
-def manifest(filled, **changes):
+
+def manifest(**changes):
     """A manifest with other fields, whose digest fits."""
-    content = {**json.loads((filled.folder.models / "scale/2.json").read_bytes())["content"], **changes}
+    content = {**json.loads(write(VERSION))["content"], **changes}
     return json.dumps({"format": FORMAT, "sha256": _digest(content), "content": content}).encode()
 
 
-def test_what_was_written_is_read(filled):
-    version = filled.get("scale", 2)
-    assert version_from_json(read(write(version), "x"), "x") == version
+def test_what_was_written_is_read():
+    assert version_from_json(read(write(VERSION), "x"), "x") == VERSION
 
 
 FILE = {"name": "scale.engine", "sha256": "0" * 64, "bytes": 3}
@@ -51,15 +63,15 @@ FILE = {"name": "scale.engine", "sha256": "0" * 64, "bytes": 3}
         ("licence", None),
     ],
 )
-def test_a_field_with_something_else_is_refused_by_its_name(filled, field, value):
+def test_a_field_with_something_else_is_refused_by_its_name(field, value):
     with pytest.raises(ModelRegistryError, match=f"{field}") as caught:
-        version_from_json(read(manifest(filled, **{field: value}), "x.json"), "x.json")
+        version_from_json(read(manifest(**{field: value}), "x.json"), "x.json")
     assert caught.value.path == "x.json"
 
 
-def test_an_unknown_field_is_refused(filled):
+def test_an_unknown_field_is_refused():
     with pytest.raises(ModelRegistryError, match="expected the fields"):
-        version_from_json(read(manifest(filled, colour="red"), "x"), "x")
+        version_from_json(read(manifest(colour="red"), "x"), "x")
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from pytrtplugins.serving import Limits, ModelSpec
+from pytrtplugins.serving.backends import local
 from pytrtplugins.serving.backends.local import LocalBackend
+from pytrtplugins.serving.processes import engine_process
 from pytrtplugins.serving.protocol.app import App
-from tests.serving.registered import engine_files, registry
+from tests.serving.registered import engine_files, filled_folder, registry
 from tests.serving.running import Certificates
 
-__all__ = ["engine_files", "registry"]  # fixtures
+__all__ = ["engine_files", "filled_folder", "registry"]  # fixtures
 
 
 class Answer:
@@ -84,6 +86,15 @@ class Client:
 
 def spec(name, cls, **options):
     return ModelSpec(name, f"tests.serving.served:{cls}", **options)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_settling():
+    """The processes of a server have Python's collector go through all objects after each change; here these are pytest's too."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (local, engine_process):
+            patch.setattr(module, "settle_again", lambda: None)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -38,15 +40,22 @@ def engine_files(tmp_path_factory):
     return found
 
 
-@pytest.fixture
-def registry(tmp_path, engine_files, monkeypatch):
-    """With all versions, the first in production."""
-    monkeypatch.setattr(facts, "environment", lambda: ({}, {}))
-    made = ModelRegistry(tmp_path / "registry")
-    for path in engine_files:
-        made.add(path, name="scale", data={"shards": PHOTOS}, run="run 7")
+@pytest.fixture(scope="session")
+def filled_folder(tmp_path_factory, engine_files):
+    """A registry with all versions, the first in production."""
+    made = ModelRegistry(tmp_path_factory.mktemp("filled") / "registry")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(facts, "environment", lambda: ({}, {}))
+        for path in engine_files:
+            made.add(path, name="scale", data={"shards": PHOTOS}, run="run 7")
     made.promote("scale", 1)
-    return made
+    return made.folder.path
+
+
+@pytest.fixture
+def registry(tmp_path, filled_folder):
+    """A copy of it."""
+    return ModelRegistry(shutil.copytree(filled_folder, tmp_path / "registry"))
 
 
 def registered(registry, target="registry:scale@production", **options):

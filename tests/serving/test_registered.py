@@ -146,7 +146,7 @@ def test_open_loop_clients_over_http_lose_nothing_while_versions_change(registry
                 await asyncio.to_thread(getattr(registry, change), "scale", *([version] if change == "promote" else []))
                 while (await client.get_model_metadata("scale"))["versions"] != [str(version)]:
                     tasks.append(asyncio.ensure_future(ask(client, asked)))
-                    await asyncio.sleep(0.002)
+                    await asyncio.sleep(0.004)
                 at = len(asked)
                 tasks += [asyncio.ensure_future(ask(client, asked)) for _ in range(5)]
                 settled.append((version, range(at, at + 5)))

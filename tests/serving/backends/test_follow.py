@@ -15,7 +15,7 @@ from tests.serving.conftest import Client
 from tests.serving.registered import OTHER, PHOTOS, registered
 from tests.serving.rig import Rig, x
 
-AT_ONCE = 0.001
+AT_ONCE = 0.005
 
 
 class Load:

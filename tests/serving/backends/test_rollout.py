@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import weakref
 
 import numpy as np
 import pytest
 
 from pytrtplugins.errors import RequestError
-from pytrtplugins.utils.heap import settle
+from pytrtplugins.serving.backends import local
+from pytrtplugins.utils.heap import settle, settle_again
 from tests.serving.conftest import Client, spec
 from tests.serving.rig import Rig, infer, x
 from tests.serving.served import Loads
@@ -93,7 +93,8 @@ def test_where_the_first_engine_process_cannot_load_all_keep_what_served(loads, 
     assert (loads.loads, loads.closed) == (2, 2)
 
 
-def test_a_model_that_was_replaced_is_garbage_though_the_heap_had_settled(loads):
+def test_a_model_that_was_replaced_is_garbage_though_the_heap_had_settled(loads, monkeypatch):
+    monkeypatch.setattr(local, "settle_again", settle_again)
     client = Client([spec("double", "Loads")])
     try:
         model = client.backend._replicas[0].model
@@ -104,5 +105,4 @@ def test_a_model_that_was_replaced_is_garbage_though_the_heap_had_settled(loads)
         client.loop.run_until_complete(client.backend.load("double"))
         assert replaced() is None
     finally:
-        gc.unfreeze()
         client.close()
