@@ -24,11 +24,14 @@ class Interpreter:
         spec: The workflow's specification.
         folder: An empty folder.
         given: Contents of the user's files, by the names of the artifacts.
+        image: Files and folders that the image has in its working directory.
+        environment: Variables of all containers.
         parameters: Values instead of those in the specification.
     """
 
-    def __init__(self, spec, folder, given, **parameters):
-        self.spec, self.folder = spec, folder
+    def __init__(self, spec, folder, given, image=(), environment=None, **parameters):
+        self.spec, self.folder, self.image = spec, folder, image
+        self.environment = _ENVIRONMENT | (environment or {})
         self.templates = {each["name"]: each for each in spec["templates"]}
         self.values = {
             f"workflow.parameters.{each['name']}": parameters.get(each["name"], each["value"])
@@ -83,6 +86,8 @@ class Interpreter:
         for each in (work, self.folder / "inputs"):  # each pod has files of its own
             shutil.rmtree(each, ignore_errors=True)
         work.mkdir(parents=True)
+        for each in self.image:
+            (shutil.copytree if each.is_dir() else shutil.copyfile)(each, work / each.name)
         for each in template.get("inputs", {}).get("artifacts", ()):
             if (source := artifacts[each["name"]]) is None:
                 return "Error"
@@ -93,7 +98,7 @@ class Interpreter:
         env = {
             each["name"]: self._filled(each["value"], values) for each in container.get("env", ()) if "value" in each
         }
-        done = subprocess.run(words, cwd=work, env={**_ENVIRONMENT, **env}, capture_output=True, text=True)
+        done = subprocess.run(words, cwd=work, env={**self.environment, **env}, capture_output=True, text=True)
         self.said[name] = done.stdout + done.stderr
         return self._keep(name, template, "Failed" if done.returncode else "Succeeded")
 
