@@ -133,6 +133,7 @@ PROGRAMS = {
     "benchmarks/accuracy.py --processes": (1, 1024),
     "benchmarks/accuracy.py --threads": THREADS,
     "benchmarks/exports.py --processes": (1, 1024),
+    "benchmarks/gpu/onnx_file.py --batches": (1, 4096),
     "benchmarks/operators.py --processes": (1, 1024),
     "benchmarks/reorg_bandwidth.py --megabytes": (1, 65_536),
     "benchmarks/reorg_bandwidth.py --rounds": (1, 100_000),
