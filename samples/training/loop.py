@@ -20,11 +20,11 @@ from .checkpoint import Checkpoints
 from .graphs import Graphs
 from .modes import Mode, own_part
 from .precision import Precision, make_deterministic
-from .ranks import Ranks
+from .ranks import Ranks, is_launched
 from .schedule import Average, Schedule
 from .settings import Settings
 
-__all__ = ["Loop", "Task"]
+__all__ = ["Loop", "Task", "noted_signals"]
 
 SYNC = 20  # steps that a GPU is given before the host looks at their results
 MEMORY = 0.99  # of the running means that are logged
@@ -90,7 +90,10 @@ class Loop:
         kind, options = optimizer
         self.optimizer = self.mode.optimizer(kind, task.groups(), lr=schedule.peak, **options)
         self.average = Average(task.network, decay)
-        self.measured = torch.zeros(len(task.parts) + 1, device=ranks.device)
+        self.measured = torch.zeros(
+            len(task.parts) + 1, device=ranks.device
+        )  # running means of the figures, and of the gradient
+        self.last = self.measured  # of the last step
         self._bad = torch.full(
             (2,), -1, dtype=torch.int64, device=ranks.device
         )  # first steps without a finite loss, gradient
@@ -138,10 +141,18 @@ class Loop:
         scaled = self.precision.scaler.is_enabled()  # whose gradients overflow at times, without harm
         finite = torch.cat([found[:1], torch.zeros_like(norm) if scaled else norm]).isfinite()
         self._bad = torch.where(finite | (self._bad >= 0), self._bad, self.step)
-        now = torch.cat([found[1:], norm]).to(self.measured)
+        now = self.last = torch.cat([found[1:], norm]).to(self.measured)
         self.measured = now if self.step == 0 else torch.lerp(now, self.measured, MEMORY)
 
-    def run(self, *, seconds: float, look: Callable[[], None], save: Callable[[], None], every: float = 120) -> None:
+    def run(
+        self,
+        *,
+        seconds: float,
+        look: Callable[[], None],
+        save: Callable[[], None],
+        every: float = 120,
+        signals: Sequence[int] = (),
+    ) -> None:
         """Advance to the end of the schedule, for ``seconds``, or until a signal; ``stopped`` says why it ended before.
 
         Args:
@@ -149,23 +160,23 @@ class Loop:
             look: Called after every step, on all ranks at the same steps.
             save: Called when ``every`` seconds have passed since the last time, on all ranks at the same step.
             every: Seconds between two checkpoints.
+            signals: Those that :func:`noted_signals` has noted so far.
 
         Raises:
             ExecutionError: a loss or a gradient is not finite.
         """
         begin, saved, first = time.monotonic(), time.monotonic(), self.step
-        with _signals() as caught:
-            while self.step < self.schedule.steps and not self.stopped:
-                self.advance()
-                if self.step == first + 1 or self.is_looking:
-                    self.check()
-                    now = time.monotonic()
-                    late, due, signalled = self.ranks.agree([now - begin > seconds, now - saved > every, bool(caught)])
-                    self.stopped = "signal" if signalled else "time" if late else ""
-                    if due:
-                        save()
-                        saved = time.monotonic()
-                look()
+        while self.step < self.schedule.steps and not self.stopped:
+            self.advance()
+            if self.step == first + 1 or self.is_looking:
+                self.check()
+                now = time.monotonic()
+                late, due, signalled = self.ranks.agree([now - begin > seconds, now - saved > every, bool(signals)])
+                self.stopped = "signal" if signalled else "time" if late else ""
+                if due:
+                    save()
+                    saved = time.monotonic()
+            look()
 
     @property
     def is_looking(self) -> bool:
@@ -243,12 +254,15 @@ class Loop:
 
 
 @contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Collects SIGINT and SIGTERM, so that a run ends between two steps; the second SIGINT ends it at once."""
+def noted_signals() -> Iterator[list[int]]:
+    """Notes SIGINT and SIGTERM, so that a run ends between two steps and is saved; the second Ctrl-C ends it at once.
+
+    Ranks of torchrun get each signal several times: from the terminal, and from torchrun. They wait for its SIGKILL.
+    """
     caught: list[int] = []
 
     def note(number: int, _: Any) -> None:
-        if number == signal.SIGINT and caught:
+        if number == signal.SIGINT and caught and not is_launched():
             raise KeyboardInterrupt
         caught.append(number)
 

@@ -103,11 +103,14 @@ def launch(program: str, arguments: Sequence[str], ranks: int, restarts: int) ->
         ExecutionError: a process failed more often.
     """
     from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     options = ["--standalone", f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
     try:
         run.main([*options, program, *arguments])
+    except SignalException:
+        return  # the ranks got it too, and said where they stopped
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         raise ExecutionError(

@@ -83,7 +83,7 @@ def _assign(found: Predictions, truth: Tensor, valid: Tensor) -> tuple[Tensor, T
     middle, centre = found.cells[None, :, None] + 0.5, (box[..., :2] + box[..., 2:]) / 2
     covers = ((middle > box[..., :2]) & (middle < box[..., 2:])).all(-1) | ((middle - centre).abs() <= 0.5).all(-1)
     fit = score.clamp(min=1e-4).sqrt() * overlap.clamp(min=1e-3) ** 6 * (covers & valid[:, None])
-    fit = torch.where(fit >= fit.topk(ALIGNED, 1).values[:, -1:], fit, 0.0)
+    fit = torch.where(fit >= fit.topk(min(ALIGNED, fit.shape[1]), 1).values[:, -1:], fit, 0.0)
     best = fit.max(2)
     mine = functional.one_hot(best.indices, fit.shape[2]).bool() & (best.values > 0)[..., None]
     fit, reach = torch.where(mine, fit, 0.0), torch.where(mine, overlap, 0.0).amax(1, keepdim=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pytrtplugins.errors import ExecutionError, UsageError
 from training.checkpoint import Checkpoints
 from training.clock import Clock
 from training.loader import Loader, Options, make_loader
-from training.loop import Loop
+from training.loop import Loop, noted_signals
 from training.ranks import Ranks, is_restarted, join
 from training.sampler import StepSampler
 from training.schedule import Schedule
@@ -154,12 +155,20 @@ class Run:
         return f"{numbers:,} numbers, {(numbers * 4 + 20) / 1e6:.2f} MB .weights"
 
     def finish(self) -> None:
-        """Run the loop to its end, and write the results."""
+        """Run the loop to its end, and write the results; a signal ends the loop, and not the writing."""
+        with noted_signals() as signals:
+            self._finish(signals)
+
+    def _finish(self, signals: Sequence[int]) -> None:
         steps = self.recipe.steps
         try:
             with self.loader:
                 self.loop.run(
-                    seconds=self.options.seconds, look=self._look, save=self._save, every=self.options.save_every
+                    seconds=self.options.seconds,
+                    look=self._look,
+                    save=self._save,
+                    every=self.options.save_every,
+                    signals=signals,
                 )
             self._save()
         finally:

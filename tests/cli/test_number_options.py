@@ -169,6 +169,17 @@ PROGRAMS = {
     "benchmarks/training/loaders.py --side": (32, 4096),
     "benchmarks/training/loaders.py --until": (0.0, 1e6),
     "benchmarks/training/loaders.py --workers": (0, 256),
+    **{
+        f"benchmarks/training/{name}.py --{option}": limits
+        for name in ("modes", "steps")
+        for option, limits in {
+            "batch": (1, 4096),
+            "input": (32, 4096),
+            "seconds": (0.01, 3600.0),
+            "until": (0.0, 1e6),
+        }.items()
+    },
+    "benchmarks/training/modes.py --gpus": (2, 64),
     "benchmarks/tensorrt_enqueue.py --calls": (1, 10**7),
     "benchmarks/tensorrt_enqueue.py --limit": (1e-6, 1e9),
 }

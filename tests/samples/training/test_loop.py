@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason='training needs torch (pip install "
 from pytrtplugins.errors import ExecutionError, FormatError
 from tests.samples.training.toy import ADAM, SGD, STEPS, SingleToy, Toy, advance, difference, make, state
 from training.checkpoint import Checkpoints
-from training.loop import Loop
+from training.loop import Loop, noted_signals
 from training.ranks import Ranks
 from training.schedule import Schedule
 
@@ -141,8 +141,17 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_photos(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_between_two_steps(number):
     loop, before = make(), signal.getsignal(number)
-    loop.run(seconds=60, look=lambda: os.kill(os.getpid(), number) if loop.step == 2 else None, save=lambda: None)
-    assert (loop.step, loop.stopped) == (3, "signal")
+
+    def send():
+        if loop.step == 2:
+            os.kill(os.getpid(), number)
+
+    with noted_signals() as signals:
+        loop.run(seconds=60, look=send, save=lambda: None, signals=signals)
+        assert (loop.step, loop.stopped) == (3, "signal")
+        if number == signal.SIGINT:
+            with pytest.raises(KeyboardInterrupt):  # who asks twice does not wait
+                os.kill(os.getpid(), number)
     assert signal.getsignal(number) == before
 
 

@@ -1,0 +1,271 @@
+"""Photos a second of a training step on one device, in each precision, layout and way to launch it, and in other libraries' loops.
+
+Every step draws its photos from those on the device, augments, and updates the network and its average. The losses of each row's first
+steps are compared with those of FP32 before it is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pytrtplugins.errors import PytrtpluginsError
+from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.optional import require
+
+from . import page, subject
+
+NETWORKS = ("compact", "voc")
+CLOSE = {"fp32": 1e-2, "tf32": 2e-2, "bf16": 0.1, "fp16": 0.1}  # relative difference of the first losses
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A row: settings of the engine, or another library's loop; ``change`` is done to the network before."""
+
+    name: str
+    settings: dict[str, Any]
+    peer: Callable[[Any, str], Callable[[], None]] | None = None
+    change: Callable[[Any], None] | None = None
+
+
+@dataclass
+class Row:
+    """Figures of a row; ``reason`` says why there are none."""
+
+    network: str
+    name: str
+    rate: float = 0.0
+    step_ms: float = 0.0
+    memory_gb: float = 0.0
+    ready_s: float = 0.0
+    difference: float = 0.0
+    own: bool = True
+    reason: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def subjects() -> list[Subject]:
+    """The rows, in the order in which they are measured; the first is what losses are compared with."""
+    nhwc = {"data_format": "NHWC"}
+    bf16 = {**nhwc, "precision": "bf16"}
+    return [
+        Subject("FP32, NCHW", {"data_format": "NCHW"}),
+        Subject("FP32, NHWC", nhwc),
+        Subject("TF32, NHWC", {**nhwc, "precision": "tf32"}),
+        Subject("FP16, NHWC", {**nhwc, "precision": "fp16"}),
+        Subject("BF16, NCHW", {**bf16, "data_format": "NCHW"}),
+        Subject("BF16, NHWC", bf16),
+        Subject("BF16, NHWC, batch norm of separate operations", bf16, change=separate_batch_norm),
+        Subject("BF16, NHWC, CUDA graphs", {**bf16, "cuda_graphs": True}),
+        Subject("BF16, NHWC, compiled", {**bf16, "compile": True}),
+        Subject("BF16, NHWC, compiled, CUDA graphs", {**bf16, "compile": True, "cuda_graphs": True}),
+        Subject(
+            "FP16, NHWC, compiled, CUDA graphs", {**nhwc, "precision": "fp16", "compile": True, "cuda_graphs": True}
+        ),
+        Subject("Lightning Fabric, BF16, NHWC", bf16, peer=fabric),
+        Subject("accelerate, BF16, NHWC", bf16, peer=accelerate),
+        Subject("Lightning Fabric, BF16, NHWC, compiled", {**bf16, "compile": True}, peer=fabric),
+        Subject("accelerate, BF16, NHWC, compiled", {**bf16, "compile": True}, peer=accelerate),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, or write the page of a record."""
+    given = _parse(arguments)
+    if given.record:
+        return _write(given, json.loads(given.record.read_text()))
+    import torch
+
+    device = torch.device(given.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    record = page.about("steps", device, given.note, sys.argv[2:] if arguments is None else arguments)
+    record["batch"], record["input"] = given.batch, given.input
+    try:
+        for row in _rows(given, device):
+            page.keep(given, record, asdict(row))
+            print(_line(row), flush=True)
+    except KeyboardInterrupt:
+        print("ended early", file=sys.stderr)
+    return _write(given, record)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training steps", description=__doc__)
+    page.add_common(parser)
+    add = parser.add_argument
+    add("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="compact, voc (default: both)")
+    add("--batch", type=Whole(1, 4096), default=64, help="photos a step (default: %(default)s)")
+    add("--input", type=Whole(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
+    return parser.parse_args(arguments)
+
+
+def _rows(given: argparse.Namespace, device: Any) -> Iterator[Row]:
+    begin = time.monotonic()
+    for network in given.networks:
+        expected: list[float] = []
+        for each in subjects():
+            if time.monotonic() - begin > given.until:
+                print(f"the rest is left out: {given.until:g} s are over", file=sys.stderr)
+                return
+            wanted = given.k.lower() in each.name.lower()
+            if not wanted and expected:
+                continue
+            row = Row(network, each.name, own=each.peer is None, settings=each.settings)
+            try:
+                losses = _measure(given, network, each, device, row, expected, timed=wanted)
+                expected = expected or losses
+            except PytrtpluginsError as error:  # a package or a GPU is missing
+                row.reason = str(error).split("\n")[0]
+            except Exception as error:  # of a library below; the other rows are measured
+                row.reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            if wanted:
+                yield row
+
+
+def _measure(
+    given: argparse.Namespace, network: str, each: Subject, device: Any, row: Row, expected: list[float], *, timed: bool
+) -> list[float]:
+    """Compare the losses of a row, and time it; gives its first losses."""
+    import torch
+
+    from training.ranks import Ranks
+    from training.settings import Settings
+
+    Settings(**each.settings).check(device.type, 1, joined=False)
+    wait, begin = subject.wait_for(device), time.monotonic()
+    torch.backends.cudnn.benchmark = True
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    settings = dict(each.settings)
+    loop = subject.make_loop(network, given.batch, given.input, Ranks(0, 1, device, False), **settings)
+    if each.change is not None:
+        each.change(loop.task.network)
+    advance = loop.advance if each.peer is None else each.peer(loop, settings.get("precision", "fp32"))
+    losses = subject.first_losses(loop, advance)
+    row.ready_s = time.monotonic() - begin
+    if expected:
+        row.difference = subject.largest_difference(losses, expected)
+        if not row.difference < CLOSE[settings.get("precision", "fp32")]:
+            raise ValueError(f"its first losses differ from those of FP32 by {row.difference:.2g}")
+    if timed:
+        steps, seconds = subject.timed(advance, wait, given.seconds)
+        loop.check()
+        row.rate, row.step_ms = steps * given.batch / seconds, 1e3 * seconds / steps
+    if device.type == "cuda":
+        row.memory_gb = torch.cuda.max_memory_allocated(device) / 1e9
+    return losses
+
+
+# --- other ways to do the same ---------------------------------------------------------------------------------------------
+
+
+def separate_batch_norm(network: Any) -> None:
+    """Put batch norms in a network that are made of elementwise operations and means, as before they were fused."""
+    import torch
+
+    class Separate(torch.nn.BatchNorm2d):
+        def forward(self, x: Any) -> Any:
+            wide = x.float()
+            mean, variance = wide.mean((0, 2, 3)), wide.var((0, 2, 3), unbiased=False)
+            with torch.no_grad():
+                count = x.numel() / x.shape[1]
+                self.running_mean.lerp_(mean, self.momentum)
+                self.running_var.lerp_(variance * count / (count - 1), self.momentum)
+            scale = (self.weight * (variance + self.eps).rsqrt())[:, None, None]
+            return ((wide - mean[:, None, None]) * scale + self.bias[:, None, None]).to(x.dtype)
+
+    for module in network.modules():
+        if type(module) is torch.nn.BatchNorm2d:
+            module.__class__ = Separate
+
+
+def fabric(loop: Any, precision: str) -> Callable[[], None]:
+    """The same step in Lightning Fabric's words."""
+    kind = "lightning_fabric"
+    library = require(kind, extra="", package="lightning-fabric", feature="this row")
+    names = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
+    place = "cuda" if loop.ranks.device.type == "cuda" else "cpu"
+    run = library.Fabric(accelerator=place, devices=1, precision=names[precision])
+    module, optimizer = run.setup(loop.task.module, loop.optimizer)
+
+    def step(inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        loss, parts = module(*inputs)
+        run.backward(loss)
+        norm = run.clip_gradients(module, optimizer, max_norm=loop.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss, parts, norm
+
+    return lambda: _as_loop(loop, step)
+
+
+def accelerate(loop: Any, precision: str) -> Callable[[], None]:
+    """The same step in accelerate's words."""
+    library = require("accelerate", extra="", feature="this row")
+    names = {"bf16": "bf16", "fp16": "fp16", "fp32": "no"}
+    run = library.Accelerator(mixed_precision=names[precision], cpu=loop.ranks.device.type != "cuda")
+    module, optimizer = run.prepare(loop.task.module, loop.optimizer)
+
+    def step(inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        loss, parts = module(*inputs)
+        run.backward(loss)
+        norm = run.clip_grad_norm_(module.parameters(), loop.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss, parts, norm
+
+    return lambda: _as_loop(loop, step)
+
+
+def _as_loop(loop: Any, step: Callable[[tuple[Any, ...]], tuple[Any, Any, Any]]) -> None:
+    """What surrounds a step in the engine's loop: drawing, the rate, the average, the figures."""
+    import torch
+
+    batch = loop.loader.next()
+    loop._sow(loop.step)
+    for group in loop.optimizer.param_groups:
+        group["lr"] = loop.schedule.rate(loop.step)
+    loss, parts, norm = step(loop.task.draw(batch, loop.step))
+    loop.average.update(loop.step)
+    loop._measure(torch.cat([loss.detach()[None], parts.detach()]), norm)
+    loop.step += 1
+
+
+# --- the page --------------------------------------------------------------------------------------------------------------
+
+
+def _line(row: Row) -> str:
+    if row.reason:
+        return f"{row.network}, {row.name}: {row.reason}"
+    return f"{row.network}, {row.name}: {row.rate:,.0f} photos/s, {row.step_ms:.2f} ms a step, {row.memory_gb:.1f} GB"
+
+
+def table(rows: page.Rows) -> str:
+    """The rows of each network, fastest first."""
+    lines = [
+        "| network | step | photos/s | ms | memory GB | ready s | first losses against FP32 |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    good = [row for row in rows if not row["reason"]]
+    for row in sorted(good, key=lambda each: (each["network"], -each["rate"])):
+        lines.append(
+            f"| {row['network']} | {row['name']} | {row['rate']:,.0f} | {row['step_ms']:.2f} | {row['memory_gb']:.1f} "
+            f"| {row['ready_s']:.0f} | {row['difference']:.1e} |"
+        )
+    left_out = [f"- {row['network']}, {row['name']}: {row['reason']}" for row in rows if row["reason"]]
+    return "\n".join(lines + (["", "Left out:", "", *left_out] if left_out else []))
+
+
+def _write(given: argparse.Namespace, record: dict[str, Any]) -> int:
+    bars = [
+        page.Bar(f"{row['network']}, {row['name']}", row["rate"], f"{row['rate']:,.0f}", row["own"])
+        for row in record["rows"]
+        if not row["reason"]
+    ]
+    return page.write(given, record, table, bars, "photos/s")

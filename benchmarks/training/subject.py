@@ -1,0 +1,126 @@
+"""What the steps and the modes are timed with: YOLOv2's task of the samples, on photos that are drawn on the device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_PHOTOS, _BOXES = 256, 6
+CLASSES = ("person", "dog", "cat", "horse", "cow", "sheep")
+CHECKED = 3  # steps whose losses are compared
+WARM_UPS = 5  # steps before the clock runs
+_STEPS = 1 << 30  # of a schedule that no row ends
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A batch of which only the number of photos is asked: they are drawn from the pool."""
+
+    keys: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class Pool:
+    """A loader whose photos lie on the device, so that a step never waits for it."""
+
+    def __init__(self, batch: int) -> None:
+        from training.clock import Clock
+
+        self.clock, self._batch = Clock(), Asked(("",) * batch)
+
+    def next(self) -> Asked:
+        """The next step's photos."""
+        return self._batch
+
+
+def make_loop(network: str, batch: int, size: int, ranks: Any, **settings: Any) -> Any:
+    """The engine's loop over the compact or the full-size network, without dropout, whose lots compilers draw otherwise.
+
+    Args:
+        network: "compact" or "voc".
+        batch: Photos a step of this rank.
+        size: Width and height of the network's input, in pixels.
+        ranks: The processes.
+        settings: Of the engine.
+    """
+    import torch
+
+    from training.loop import Loop
+    from training.schedule import Schedule
+    from training.settings import Settings
+    from yolov2_training.recipe import NETWORKS, Recipe
+    from yolov2_training.task import Detection
+
+    how = Settings(**settings)
+    recipe = Recipe(steps=_STEPS, batch=batch, sizes=(size,), dropout=0.0, **NETWORKS[network])
+    anchors = torch.tensor([[1.0, 1.0], [2.0, 3.0], [4.0, 3.0], [5.0, 7.0], [9.0, 9.0]]) * size / 416
+    task = Detection(recipe, CLASSES, anchors, how, ranks.device)
+    task.draw_from(make_pool(size, ranks.device))
+    cuda = ranks.device.type == "cuda"
+    adam: Any = (torch.optim.AdamW, {"fused": True} if cuda else {})
+    return Loop(task, Pool(batch), how, ranks, Schedule(recipe.steps, recipe.learning_rate), optimizer=adam)
+
+
+def make_pool(size: int, device: Any) -> Any:
+    """Photos of noise, each with a few boxes; the same ones each time."""
+    import numpy as np
+    import torch
+
+    from training.batch import Pool as Photos
+
+    rng, side = np.random.default_rng(0), max(32, size * 11 // 13)  # 352 of 416
+    low = rng.random((_PHOTOS, _BOXES, 2)) * side * 0.6
+    high = low + side * (0.1 + 0.3 * rng.random((_PHOTOS, _BOXES, 2)))
+    kinds = rng.integers(0, len(CLASSES), (_PHOTOS, _BOXES, 1))
+    boxes = torch.from_numpy(np.concatenate([kinds, low, high], 2)).float()
+    pixels = torch.from_numpy(rng.integers(0, 256, (_PHOTOS, side, side, 3), np.uint8))
+    sizes = torch.full((_PHOTOS, 2), float(side))
+    return Photos(*(tensor.to(device) for tensor in (pixels, sizes, boxes)))
+
+
+def first_losses(loop: Any, advance: Callable[[], Any]) -> list[float]:
+    """Box, objectness and class loss of the first steps, one after the other."""
+    found: list[float] = []
+    for _ in range(CHECKED):
+        advance()
+        found += loop.last[:3].tolist()
+    return found
+
+
+def largest_difference(found: list[float], expected: list[float]) -> float:
+    """The largest one relative to what is expected."""
+    return max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
+
+
+def timed(advance: Callable[[], Any], wait: Callable[[], None], seconds: float, ranks: Any = None) -> tuple[int, float]:
+    """Steps, and the seconds that they took, after some that are not counted; several ranks do the same number of steps."""
+    for _ in range(WARM_UPS):
+        advance()
+    wait()
+    begin = time.perf_counter()
+    for _ in range(WARM_UPS):
+        advance()
+    wait()
+    step = (time.perf_counter() - begin) / WARM_UPS
+    if ranks is not None:
+        (step,) = ranks.agree([step])
+    steps = max(1, round(seconds / step))
+    wait()
+    begin = time.perf_counter()
+    for number in range(steps):
+        advance()
+        if number % 20 == 19:
+            wait()
+    wait()
+    return steps, time.perf_counter() - begin
+
+
+def wait_for(device: Any) -> Callable[[], None]:
+    """What waits for a device."""
+    import torch
+
+    return (lambda: torch.cuda.synchronize(device)) if device.type == "cuda" else (lambda: None)
