@@ -19,6 +19,7 @@ from ..utils.optional import require
 from ..utils.override import override
 from ..utils.text_formats import read_yaml
 from .folder import PipelineFolder, changed_keys, step_key
+from .full_disk import is_disk_full, tell_full_disk
 from .pipeline import Pipeline
 from .step import Step
 from .store import Outcome, Store
@@ -42,7 +43,7 @@ class DvcStore(Store):
 
     def __init__(self, repo: Any, pipeline: Pipeline, folder: PipelineFolder) -> None:
         self._repo, self._pipeline, self._folder = repo, pipeline, folder
-        self._stages = {stage.name: stage for stage in repo.index.stages}  # once: reading them takes long
+        self._stages = {stage.name: stage for stage in repo.stage.load_all("dvc.yaml")}  # once: that takes long
         self._errors = require("dvc.exceptions", extra="pipeline", feature="running pipelines")
 
     @classmethod
@@ -57,10 +58,9 @@ class DvcStore(Store):
             StepError: DVC refuses the folder.
             OSError: the folder cannot be written.
         """
-        for name in ("dvc", "dvc_data", "dvc_objects"):
-            logging.getLogger(name).setLevel(logging.ERROR)
         dvc = require("dvc.repo", extra="pipeline", feature="running pipelines")
-        logging.getLogger("dvc").setLevel(logging.ERROR)
+        for name in ("dvc", "dvc_data", "dvc_objects"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # its errors are raised too, and become ours
         _write(pipeline, folder)
         with (
             _working_directory(folder.path),
@@ -69,6 +69,9 @@ class DvcStore(Store):
             try:
                 repo = dvc.Repo(str(folder.path))
             except Exception as error:
+                if is_disk_full(error, folder.path):
+                    what = f"pipeline {pipeline.name}"
+                    raise StepError(tell_full_disk(what, folder.path), path=folder.path) from error
                 raise StepError(f"pipeline {pipeline.name}: DVC cannot use {folder.path}: {error}") from error
             try:
                 with dvc.lock_repo(repo):

@@ -17,6 +17,8 @@ _COLOURS: dict[State, str] = {
     "never run": MUTED,
     "failed": PALETTE[1],
     "waiting for approval": PALETTE[3],
+    "running": PALETTE[0],
+    "to come": MUTED,
 }
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 2.3, 0.5, 0.25, 0.42  # inches
 _LETTERS = 30

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from ..errors import PipelineError, UsageError
 from ..utils.declared import nearest
+from ..utils.numbers import Real
 from ..utils.placed_file import Names
 from ..utils.text_formats import shorten
 from ..utils.yaml_file import YamlFile
@@ -29,6 +30,7 @@ _STEP_KEYS = ("command", "function", "gate", "inputs", "outputs", "metrics", "st
 _LISTS = ("inputs", "outputs", "metrics", "environment", "secrets")
 _TEXTS = ("function", "gate", "stdout")
 _BY = "by"
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _MOST_STEPS = 1000
 
 
@@ -109,12 +111,15 @@ def _chosen(found: Description, where: Names, value: Any, parameters: Mapping[st
 
 def _typed(name: str, text: str, like: Scalar) -> Scalar:
     """What a user typed, in the type of the value that it replaces."""
+    if isinstance(like, str):
+        return text
     try:
         if isinstance(like, bool):
             return {"true": True, "false": False}[text.lower()]
-        return text if isinstance(like, str) else type(like)(text)
+        number = Real(-1e300, 1e300).read(text)
+        return int(text) if _WHOLE.fullmatch(text) else number
     except (ValueError, KeyError):
-        kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(like)]
+        kind = "true or false" if isinstance(like, bool) else "a number"
         raise UsageError(f"--set {name}: expected {kind}, as {written(like)} is, found {shorten(text)}") from None
 
 

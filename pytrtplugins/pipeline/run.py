@@ -16,6 +16,7 @@ from .approval import APPROVED
 from .dvc_store import DvcStore
 from .figures import read_figures
 from .folder import PipelineFolder
+from .full_disk import is_disk_full, tell_full_disk
 from .machine import check_machine
 from .pipeline import Pipeline
 from .process import end_abandoned
@@ -69,28 +70,33 @@ def run_pipeline(
     """
     steps = selection.of(pipeline)
     folder = PipelineFolder.of(pipeline)
-    folder.make()
-    with folder.locked():
-        _sweep(folder)
-        published = Published(folder)
-        _check(pipeline, steps, folder, published)
-        folder.write_plan(pipeline)
-        graph, now = pipeline.graph(), time.time()
-        records = {step.name: StepRecord(step.name, after=graph[step.name]) for step in pipeline.steps}
-        run = RunRecord(
-            new_run_id(),
-            pipeline.name,
-            "running",
-            now,
-            steps=tuple(records.values()),
-            parameters=dict(pipeline.parameters),
-            machine=dict(machine or {}),
-            command=tuple(command),
-        )
-        with store(pipeline, folder) as opened:
-            environment = {RUN: run.id, APPROVED: ",".join(approved)}
-            made = _Run(pipeline, folder, opened, published, run, records, environment, say)
-            return made.go(steps, force)
+    try:
+        folder.make()
+        with folder.locked():
+            _sweep(folder)
+            published = Published(folder)
+            _check(pipeline, steps, folder, published)
+            folder.write_plan(pipeline)
+            graph, now = pipeline.graph(), time.time()
+            records = {step.name: StepRecord(step.name, after=graph[step.name]) for step in pipeline.steps}
+            run = RunRecord(
+                new_run_id(),
+                pipeline.name,
+                "running",
+                now,
+                steps=tuple(records.values()),
+                parameters=dict(pipeline.parameters),
+                machine=dict(machine or {}),
+                command=tuple(command),
+            )
+            with store(pipeline, folder) as opened:
+                environment = {RUN: run.id, APPROVED: ",".join(approved)}
+                made = _Run(pipeline, folder, opened, published, run, records, environment, say)
+                return made.go(steps, force)
+    except OSError as error:
+        if not is_disk_full(error, folder.base):
+            raise
+        raise StepError(tell_full_disk(f"pipeline {pipeline.name}", folder.base), path=folder.path) from error
 
 
 @dataclass
@@ -107,6 +113,16 @@ class _Run:
     say: Callable[[StepRecord], None]
 
     def go(self, steps: tuple[Step, ...], force: bool) -> RunRecord:
+        try:
+            return self._go(steps, force)
+        except OSError as error:  # where not even the record could be written
+            if not is_disk_full(error, self.folder.path):
+                raise
+            step = next((each.name for each in self.records.values() if each.state in ("running", "failed")), "")
+            what = f"step {step}" if step else f"pipeline {self.pipeline.name}"
+            raise StepError(tell_full_disk(what, self.folder.path), step=step, path=self.folder.path) from error
+
+    def _go(self, steps: tuple[Step, ...], force: bool) -> RunRecord:
         state: RunState = "failed"
         try:
             state = self._steps(steps, force)
@@ -126,7 +142,7 @@ class _Run:
                 if outcome != "failed":
                     self.published.put(step)
             except (StepError, OSError) as error:
-                self._note(step, state="failed", end=time.time(), message=_told(step, error))
+                self._note(step, state="failed", end=time.time(), message=_told(step, error, self.folder))
                 return "failed"
             attempt = self.folder.attempt(step.name)
             if outcome == "failed":
@@ -231,8 +247,10 @@ def _check(pipeline: Pipeline, steps: tuple[Step, ...], folder: PipelineFolder, 
     published.check(steps)
 
 
-def _told(step: Step, error: StepError | OSError) -> str:
+def _told(step: Step, error: StepError | OSError, folder: PipelineFolder) -> str:
+    if is_disk_full(error, folder.path):
+        return tell_full_disk(f"step {step.name}", folder.path)
     if isinstance(error, StepError):
         return str(error)
     what = f"{error.filename or 'output'}: {error.strerror or error}"
-    return f"step {step.name}: {what}\nDo: free space, or correct the folder's rights; then run the pipeline again"
+    return f"step {step.name}: {what}\nDo: correct the folder's rights, and run the pipeline again"

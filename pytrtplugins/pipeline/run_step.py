@@ -6,9 +6,7 @@ outputs were taken.
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import signal
 import sys
 import time
@@ -21,6 +19,7 @@ from ..errors import StepError
 from ..utils.terminal import exit_on_error
 from .approval import ask, is_approved
 from .folder import Attempt, PipelineFolder
+from .full_disk import is_disk_full, tell_full_disk
 from .machine import check_machine, limited_environment, use_cores
 from .process import Stopped, Watched, run_watched
 from .scratch import Scratch
@@ -34,7 +33,6 @@ WAITING = 75
 """The exit code of a step that a person must approve; EX_TEMPFAIL in sysexits.h."""
 _OURS = {"pytrt": "pytrtplugins", "darknet2caffe": "darknet2caffe"}
 _LAST_LINES, _LAST_BYTES = 8, 4096
-_FULL = 1 << 20  # bytes that are left on a disk that is called full
 
 
 def main() -> None:
@@ -144,14 +142,8 @@ class _Run:
 
     def _told(self, error: BaseException) -> str:
         """Why a step failed, for the run's record."""
-        free = shutil.disk_usage(self.folder.path).free
-        if getattr(error, "errno", 0) == errno.ENOSPC or free < _FULL:
-            text = "" if isinstance(error, OSError) else f"\n{error}"
-            return (
-                f"step {self.step.name}: the disk of {self.folder.path} is full ({free:,} bytes are free). "
-                f"Its outputs were not taken.{text}\n"
-                "Do: free space, and run the pipeline again; steps that are done stay done"
-            )
+        if is_disk_full(error, self.folder.path):
+            return tell_full_disk(f"step {self.step.name}", self.folder.path)
         if isinstance(error, StepError):
             return str(error)
         name = getattr(error, "filename", None)

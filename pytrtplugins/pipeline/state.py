@@ -8,8 +8,8 @@ from typing import Literal
 
 __all__ = ["State", "StepState"]
 
-State = Literal["done", "stale", "never run", "failed", "waiting for approval"]
-"""``stale``: something that its outputs depend on has changed since they were made."""
+State = Literal["done", "stale", "never run", "failed", "waiting for approval", "running", "to come"]
+"""``stale``: something that its outputs depend on has changed since they were made. The last two are of a run that goes on."""
 
 
 @dataclass(frozen=True)

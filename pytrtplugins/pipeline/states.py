@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from ..errors import StepError
 from .dvc_store import DvcStore
 from .folder import PipelineFolder
 from .pipeline import Pipeline
+from .record import RunRecord, StepRecord, run_ids
 from .run import Opener, step_figures
 from .state import State, StepState
 from .store import Store
@@ -13,20 +17,45 @@ __all__ = ["step_states"]
 
 
 def step_states(pipeline: Pipeline, *, store: Opener = DvcStore.opened) -> tuple[StepState, ...]:
-    """The state of each step, in the order in which they run.
+    """The state of each step, in the order in which they run; while the pipeline runs, as its run has it.
 
     Raises:
-        StepError: the pipeline runs at the moment.
         MissingExtraError: DVC is missing.
         OSError: the folder cannot be written.
     """
     folder = PipelineFolder.of(pipeline)
     if not folder.path.is_dir():
         return tuple(StepState(step.name, "never run") for step in pipeline.steps)
-    with folder.locked():
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(folder.locked())
+        except StepError:
+            return _running(pipeline, folder)
         folder.write_plan(pipeline)
-        with store(pipeline, folder) as opened:
-            return _states(pipeline, folder, opened)
+        return _states(pipeline, folder, stack.enter_context(store(pipeline, folder)))
+
+
+def _running(pipeline: Pipeline, folder: PipelineFolder) -> tuple[StepState, ...]:
+    """What the record of the run that goes on says of each step."""
+    ids = run_ids(folder.path)
+    records = (
+        {step.name: step for step in RunRecord.load(folder.path / "runs" / f"{ids[-1]}.json").steps} if ids else {}
+    )
+    found = []
+    for step in pipeline.steps:
+        record = records.get(step.name, StepRecord(step.name))
+        found.append(
+            StepState(
+                step.name,
+                "to come" if record.state == "not run" else record.state,
+                record.message,
+                seconds=record.seconds,
+                digest=record.digest,
+                figures=record.figures,
+                log=str(folder.path / record.log) if record.log else "",
+            )
+        )
+    return tuple(found)
 
 
 def _states(pipeline: Pipeline, folder: PipelineFolder, store: Store) -> tuple[StepState, ...]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import sys
 
 import pytest
+
+from pytrtplugins.pipeline.run import run_pipeline
+from pytrtplugins.pipeline.states import step_states
+from tests.pipeline.plain_store import PlainStore
 
 pytest.importorskip("yaml")
 
@@ -39,3 +45,46 @@ def test_check_says_all_that_is_wrong_and_ends_with_code_2(pytrt, tmp_path):
     assert (code, out) == (2, "")
     assert "line 1: name: expected lower-case letters" in err
     assert "line 4: steps.b.inptus: is not known. Write inputs" in err
+
+
+@pytest.fixture
+def real(tmp_path, monkeypatch):
+    """A pipeline whose steps run, without DVC."""
+    if sys.platform == "win32":
+        pytest.skip("pipelines run on Linux and macOS")
+    from pytrtplugins.cli import pipeline
+
+    monkeypatch.setattr(pipeline, "run_pipeline", functools.partial(run_pipeline, store=PlainStore.opened))
+    monkeypatch.setattr(pipeline, "step_states", functools.partial(step_states, store=PlainStore.opened))
+    monkeypatch.setattr(pipeline.doctor, "machine", lambda: {"Python": "3"})
+    (tmp_path / "pipeline.yaml").write_text("""name: demo
+parameters: {code: 0}
+steps:
+  a: {command: [sh, -c, "echo said; echo '{\\"x\\": 1}' > o; exit ${code}"], metrics: [o]}
+  b: {command: cp o p, inputs: [o], outputs: [p], approval: true}
+""")
+    return str(tmp_path / "pipeline.yaml")
+
+
+def test_run_ends_with_a_code_for_each_end(pytrt, real, tmp_path):
+    code, out, err = pytrt("pipeline", "run", real)
+    assert (code, "a: done in " in err, "; x 1" in err) == (3, True, True)
+    assert "Do: pytrt pipeline run ... --approve b" in out
+    code, out, err = pytrt("pipeline", "run", real, "--approve", "b")
+    assert (code, "a: unchanged" in err, "1 steps ran, 1 were unchanged" in out) == (0, True, True)
+    code, out, err = pytrt("pipeline", "run", real, "--set", "code=7", "-q")
+    assert (code, out) == (1, "")
+    assert err.startswith("step a ended with exit code 7\n  | said")
+    code, out, err = pytrt("pipeline", "run", real, "--approve", "c")
+    assert (code, "pipeline demo has no step 'c'" in err) == (2, True)
+
+
+def test_show_prints_and_draws_the_states(pytrt, real, tmp_path):
+    pytest.importorskip("matplotlib")
+    pytrt("pipeline", "run", real)
+    code, out, _ = pytrt("pipeline", "show", real, "--graph", str(tmp_path / "graph.svg"))
+    assert (code, "waiting for approval" in out, "x 1" in out) == (0, True, True)
+    picture = (tmp_path / "graph.svg").read_text()
+    assert picture.count("<svg") == 1
+    code, out, _ = pytrt("pipeline", "show", real, "--json")
+    assert [each["state"] for each in json.loads(out)["result"]["steps"]] == ["done", "waiting for approval"]

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # DVC and what it imports ha
 def pipeline(folder, word="hello", remote=""):
     if not (folder / "in.txt").exists():
         (folder / "in.txt").write_text("1\n")
-    make = f"mkdir build/a; cat in.txt > build/a/x; echo {word} > build/a/y"
+    make = f"mkdir build/a; cat in.txt > build/a/x; echo {word} > build/a/y; echo 'stages: [' > build/a/dvc.yaml"
     steps = (
         Step("a", command=("sh", "-c", make), inputs=("in.txt",), outputs=("build/a",)),
         Step("b", command=("sh", "-c", "cat build/a/x build/a/y"), inputs=("build/a",), stdout="b.txt"),

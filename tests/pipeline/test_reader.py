@@ -95,15 +95,18 @@ def test_values_of_a_user_choose_and_replace(write):
     found = Pipeline.load(write(GOOD), {"size": "smoke", "strict": "true"})
     assert [step.name for step in found.steps] == ["photos", "calibrate-minmax-8", "evaluate"]
     assert found.step("photos").parameters == {"number": 16, "title": "a smoke set", "strict": True}
-    assert Pipeline.load(write(GOOD), {"photos": "7"}).parameters["photos"] == 7
+    for text, value in (("7", 7), ("-7.5", -7.5), ("1e3", 1000.0)):
+        given = Pipeline.load(write(GOOD), {"photos": text}).parameters["photos"]
+        assert (given, type(given)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
         ({"sise": "smoke"}, "no such parameter.\nDo: write size"),
-        ({"photos": "many"}, "expected a whole number, as 500 is, found 'many'"),
+        ({"photos": "many"}, "expected a number, as 500 is, found 'many'"),
         ({"strict": "maybe"}, "expected true or false"),
+        ({"photos": "nan"}, "expected a number"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(write, values, problem):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -257,6 +259,22 @@ def test_a_step_waits_for_approval_and_goes_on_when_it_is_given(run):
     assert run(A, B, C, asks, force=True, approved=["*"]).state == "done"
 
 
+@pytest.mark.parametrize(
+    ("typed", "state"), [("y\n", "done"), ("\n", "waiting for approval"), ("", "waiting for approval")]
+)
+def test_a_person_is_asked_on_a_terminal_and_sees_the_figures(run, monkeypatch, capsys, typed, state):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    (run.base / "m.json").write_text('{"mAP50": 0.61}')
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    assert run(shell("d", "echo > d.txt", inputs=("m.json",), outputs=("d.txt",), approval=True)).state == state
+    asked = capsys.readouterr().err
+    assert "m.json: mAP50 0.61" in asked
+    assert "Run step d? [y/N]" in asked
+
+
 def test_files_of_the_user_are_never_replaced(run):
     (run.base / "build").mkdir()
     (run.base / "build/a").write_text("mine")
@@ -291,6 +309,13 @@ def test_two_runs_of_a_pipeline_exclude_each_other(run):
     ):
         run(A)
     assert run(A).state == "done"
+    record = run(A)
+    replace(record, state="running", steps=(replace(record.steps[0], state="running"),)).save(run.folder)
+    with folder.locked():
+        assert [(each.step, each.state) for each in step_states(Pipeline("demo", (A, B), folder=run.base))] == [
+            ("a", "running"),
+            ("b", "to come"),
+        ]
     with folder.locked():  # another pipeline in the same folder is not kept out
         other = Pipeline(
             "other", (shell("a", "cp in.txt other", inputs=("in.txt",), outputs=("other",)),), folder=run.base
