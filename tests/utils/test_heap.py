@@ -19,8 +19,10 @@ class Circle:
 
 @pytest.fixture(autouse=True)
 def unfrozen():
-    yield
+    """As in a process that never settled; afterwards as before, or the collector goes through all of pytest's objects from here on."""
     gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 def test_what_is_there_is_left_alone_and_garbage_is_gone():
