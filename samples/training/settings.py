@@ -91,9 +91,9 @@ class Settings:
                 "leave --cuda_graphs out, or give --device cuda",
             ),
             (
-                self.cuda_graphs and world > 1,
-                f"--cuda_graphs with {world} ranks: the exchange of gradients is not captured",
-                "leave --cuda_graphs out, or use one GPU",
+                self.cuda_graphs and (world > 1 or joined),
+                f"--cuda_graphs in a process group of {world}: the exchange of gradients is not captured",
+                "leave --cuda_graphs out, or use one GPU without --gpus and torchrun",
             ),
             (
                 self.cuda_graphs and self.accumulate > 1,

@@ -106,7 +106,8 @@ def test_ranks_compute_what_one_process_computes_and_continue_each_others_runs(t
 CONTRADICTIONS = [
     ("cpu", 1, False, {"precision": "tf32"}, "tensor cores"),
     ("cpu", 1, False, {"cuda_graphs": True}, "without a GPU"),
-    ("cuda", 2, True, {"cuda_graphs": True}, "with 2 ranks"),
+    ("cuda", 2, True, {"cuda_graphs": True}, "a process group of 2"),
+    ("cuda", 1, True, {"cuda_graphs": True}, "a process group of 1"),
     ("cuda", 1, False, {"cuda_graphs": True, "accumulate": 2}, "--accumulate"),
     ("cuda", 2, True, {"staged_vars": True, "variable_update": "parameter_server"}, "parameter_server"),
     ("cuda", 2, True, {"staged_vars": True, "variable_update": "independent"}, "independent"),
