@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from .report_charts import figure_chart, seconds_text, step_times
 __all__ = ["write_report"]
 
 _LOG_BYTES, _LOG_LINES = 64 << 10, 200  # of the end of a log
+_SHOWN = 10  # figures of a step, and charts, before the others are folded
 _DIGEST = 12  # hex digits that are shown
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-_])")
 """What a terminal takes for colours, titles and moves."""
@@ -122,16 +124,30 @@ def _log(folder: Path, name: str) -> str:
 
 
 def _figures(compared: RunComparison) -> Iterator[str]:
+    """A table for each step; of many figures those that are nested least, and the others where a reader opens them."""
     yield "<h2>Figures</h2>"
     if not compared.figures:
         yield "<p>No step has figures.</p>"
-        return
-    if compared.before is None:
-        yield html_table(("figure", "this run"), [(each.name, _number(each.now)) for each in compared.figures])
-        return
-    rows = [(each.name, _number(each.before), _number(each.now), *_difference(each)) for each in compared.figures]
-    changed = [each.changed and not _both_nan(each) for each in compared.figures]
-    yield html_table(("figure", "before", "this run", "difference", "in %"), rows, marked=changed)
+    steps: dict[str, list[Change[float]]] = {}
+    for each in compared.figures:
+        step, _, name = each.name.partition(".")
+        steps.setdefault(step, []).append(replace(each, name=name))
+    for step, figures in steps.items():
+        ordered = sorted(figures, key=lambda each: each.name.count("."))
+        yield f"<h3>{html.escape(step)}</h3>{_figure_table(ordered[:_SHOWN], compared.before)}"
+        if folded := ordered[_SHOWN:]:
+            changed = sum(map(_has_changed, folded)) if compared.before else 0
+            said = f"{len(folded)} more" + (f", of which {changed} changed" if changed else "")
+            yield f"<details><summary>{said}</summary>{_figure_table(folded, compared.before)}</details>"
+
+
+def _figure_table(figures: Sequence[Change[float]], before: str | None) -> str:
+    if before is None:
+        return html_table(("figure", "this run"), [(each.name, _number(each.now)) for each in figures])
+    rows = [(each.name, _number(each.before), _number(each.now), *_difference(each)) for each in figures]
+    return html_table(
+        ("figure", "before", "this run", "difference", "in %"), rows, marked=list(map(_has_changed, figures))
+    )
 
 
 def _difference(change: Change[float]) -> tuple[str, str]:
@@ -146,9 +162,12 @@ def _difference(change: Change[float]) -> tuple[str, str]:
 
 def _charts(run: RunRecord, earlier: Sequence[RunRecord]) -> Iterator[str]:
     runs = [*(each.figures for each in earlier), run.figures]
-    drawn = [figure_chart(name, [each.get(name, math.nan) for each in runs]) for name in run.figures]
-    if any(drawn):
-        yield f'<h2>Figures over the last {len(runs)} runs</h2><div class="charts">{"".join(drawn)}</div>'
+    names = sorted(run.figures, key=lambda name: name.count("."))
+    drawn = [chart for name in names if (chart := figure_chart(name, [each.get(name, math.nan) for each in runs]))]
+    if drawn:
+        yield f'<h2>Figures over the last {len(runs)} runs</h2><div class="charts">{"".join(drawn[:_SHOWN])}</div>'
+    if folded := drawn[_SHOWN:]:
+        yield f'<details><summary>{len(folded)} more</summary><div class="charts">{"".join(folded)}</div></details>'
 
 
 def _changes(
@@ -166,8 +185,9 @@ def _changes(
     )
 
 
-def _both_nan(change: Change[float]) -> bool:
-    return all(each is not None and math.isnan(each) for each in (change.before, change.now))
+def _has_changed(change: Change[float]) -> bool:
+    nan = all(each is not None and math.isnan(each) for each in (change.before, change.now))
+    return change.changed and not nan
 
 
 def _number(value: float | None) -> str:

@@ -71,8 +71,8 @@ def test_figures_and_parameters_stand_beside_the_last_run_that_came_to_its_end(t
     now = run(1, step("eval", figures={"mAP50": 0.55, "p99_ms": 20.0}), parameters={"size": "full", "images": 20})
     page = report(tmp_path, now)
     assert rows(page, "Figures") == [
-        ["eval.mAP50", "0.5", "0.55", "+0.05", "+10.00%"],
-        ["eval.p99_ms", "20", "20", "0", ""],
+        ["mAP50", "0.5", "0.55", "+0.05", "+10.00%"],
+        ["p99_ms", "20", "20", "0", ""],
     ]
     assert rows(page, "Parameters") == [["size", "full", "smoke"], ["images", "20", ""]]
     assert page.count("<tr class=marked>") == 2
@@ -88,7 +88,7 @@ def test_another_run_can_stand_beside(tmp_path):
         run(2, step("eval", figures={"mAP50": 1.0})),
         against=RunRecord.load(next(tmp_path.glob("runs/*00.*"))),
     )
-    assert rows(page, "Figures") == [["eval.mAP50", "0.25", "1", "+0.75", "+300.00%"]]
+    assert rows(page, "Figures") == [["mAP50", "0.25", "1", "+0.75", "+300.00%"]]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,19 @@ def test_another_run_can_stand_beside(tmp_path):
 )
 def test_differences_of_awkward_figures(tmp_path, before, now, shown):
     page = report(tmp_path, run(1, step("a", figures={"x": now})), against=run(0, step("a", figures={"x": before})))
-    assert rows(page, "Figures") == [["a.x", *shown]]
+    assert rows(page, "Figures") == [["x", *shown]]
+
+
+def test_many_figures_are_folded_with_the_nested_ones_last(tmp_path):
+    nested = {f"classes.c{number}.ap": 0.5 for number in range(12)}
+    before = run(0, step("eval", figures={**nested, "classes.c11.ap": 0.25, "mAP50": 0.5}))
+    page = report(tmp_path, run(1, step("eval", figures={**nested, "mAP50": 0.5})), against=before)
+    shown, folded = page.split("<details>")
+    assert rows(shown, "Figures")[0][:3] == ["mAP50", "0.5", "0.5"]
+    assert len(rows(shown, "Figures")) == 10
+    assert "<summary>3 more, of which 1 changed</summary>" in folded
+    assert folded.count("<tr class=marked>") == 1
+    assert "<td>classes.c11.ap</td>" in folded
 
 
 def test_a_failure_has_the_end_of_its_log(tmp_path):
