@@ -113,8 +113,9 @@ def launch(program: str, arguments: Sequence[str], ranks: int, restarts: int) ->
         return  # the ranks got it too, and said where they stopped
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
+        how = f"by signal {-failure.exitcode}" if failure.exitcode < 0 else f"with status {failure.exitcode}"
         raise ExecutionError(
-            f"rank {rank} ended with {failure.signal_name() or f'status {failure.exitcode}'}; what it said is above.\n"
-            "Do: run the same command with --resume, which continues from the last good checkpoint",
+            f"rank {rank} ended {how}; what it said is above.\n"
+            "Do: mend what it names, if anything; then run the same command with --resume, which continues from the last good checkpoint",
             rank=rank,
         ) from None

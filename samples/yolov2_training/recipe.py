@@ -79,7 +79,7 @@ class Recipe:
         """
         if self.batch % (ranks * accumulate):
             raise UsageError(
-                f"--batch {self.batch}: {ranks} ranks with --accumulate {accumulate} cannot share it equally.\n"
+                f"--batch {self.batch}: {ranks} rank{'s' * (ranks > 1)} with --accumulate {accumulate} cannot split it equally.\n"
                 f"Do: give a multiple of {ranks * accumulate}"
             )
         if wrong := [size for size in self.sizes if size % 32]:
