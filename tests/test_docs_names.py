@@ -45,6 +45,7 @@ OF_USERS = {
     "docs/serving_config.md": {"pytrt.toml"},
     "docs/shell.md": {"pytrt.toml"},
     "docs/shards.md": {"KEY.json", "classes.txt", "labels/NAME.txt", "shards.json"},
+    "docs/table.md": {"pairs.txt"},
     "docs/testing.md": {"pytrt.toml"},
     "docs/training.md": {
         *("classes.txt", "train.txt", "yolov2-voc.cfg", "curve.png", "stages.png", "trace.json"),

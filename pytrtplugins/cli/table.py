@@ -15,6 +15,7 @@ from ..models import YoloData
 from ..tables import (
     ClassificationTask,
     DetectionTask,
+    ImagePairs,
     LabelledImages,
     Plan,
     Table,
@@ -25,6 +26,7 @@ from ..tables import (
     to_markdown,
     write_html,
 )
+from ..tables.image_pairs import PAIR_SUFFIXES
 from ..utils.files import check_target, write_atomic
 from ..utils.name_list import read_name_list
 from ..utils.numbers import LARGEST_BATCH, Real, Whole
@@ -56,8 +58,9 @@ def command(
     data: Annotated[
         Path,
         typer.Option(
-            metavar="DIR|FILE.npz",
-            help="verification, classification: a folder of images for each person or class; detection: the YOLO layout.",
+            metavar="DIR|FILE",
+            help="verification, classification: a folder of images for each person or class, or an .npz file; verification also a list of "
+            "pairs, .txt or .csv; detection: the YOLO layout.",
         ),
     ],
     task: Annotated[
@@ -82,6 +85,12 @@ def command(
     calibration: Annotated[
         Path | None,
         typer.Option(metavar="DIR|FILE.npz", help="Images to calibrate with; default: a part of --data."),
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where the images are that a list of pairs names; default: where the list is."
+        ),
     ] = None,
     calibration_share: Annotated[
         float,
@@ -129,6 +138,9 @@ def command(
     verification: whether two images show the same person, by the cosine between embeddings, for all pairs of --data. Columns: true
     positives (TPR) at 0.001 and 0.01 false positives, balanced accuracy, and how near embeddings are to those of the first row.
 
+    A list of pairs as --data (LFW's pairs.txt, lines `a.jpg b.jpg 1`, or .csv) has verification look at these pairs only, and tells the
+    accuracy by folds where it has folds. INT8 then needs --calibration.
+
     classification: top-1 and top-5. detection: mAP50 and mAP50:95, on the images in val.txt; those in train.txt calibrate.
 
     Latency and memory are measured host to host; calibrations of one engine and precision have the same latency, so only the first is
@@ -137,6 +149,8 @@ def command(
     Examples: pytrt table face.onnx --task verification --data faces/ --pixels 0..255 --engines cpu,onnxruntime -o face.html
 
     pytrt table face.onnx --task verification --data faces/ --algorithms minmax,entropy --samples 50,200 -o face.md -o face.png
+
+    pytrt table face.onnx --task verification --data pairs.txt --images lfw/ --calibration people/
 
     pytrt table yolov2.cfg --task detection --data voc/ --precisions fp32,int8
     """
@@ -162,7 +176,7 @@ def command(
     folder = work or Path(f"{model.stem}.table")
     found = make_table(
         network,
-        _task(task, data, calibration, calibration_share, pixels, names, mode, limit),
+        _task(task, data, images, calibration, calibration_share, pixels, names, mode, limit),
         plan,
         name=model.name,
         data=data.name,
@@ -178,6 +192,7 @@ def command(
 def _task(
     task: str,
     data: Path,
+    folder: Path | None,
     calibration: Path | None,
     share: float,
     pixels: str,
@@ -186,10 +201,17 @@ def _task(
     limit: int | None,
 ) -> Task:
     known = None if names is None else tuple(read_name_list(names))
+    is_list = data.suffix.lower() in PAIR_SUFFIXES and not data.is_dir()
+    if folder is not None and not is_list:
+        raise UsageError("--images: only a list of pairs, .txt or .csv, names images in another folder")
+    if is_list and task != "verification":
+        raise UsageError(f"--data {data}: a list of pairs is for --task verification")
     if task == "detection":
         if calibration is not None:
             raise UsageError("--calibration: detection calibrates on the images in train.txt of --data")
         return DetectionTask(YoloData(data), names=known, mode=mode, limit=limit)
+    if is_list:
+        return VerificationTask(ImagePairs(data, folder), LabelledImages(calibration) if calibration else None, pixels)
     images = LabelledImages(data)
     measured, seen = (images, LabelledImages(calibration)) if calibration else reversed(images.split(share))
     if task == "verification":

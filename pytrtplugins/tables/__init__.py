@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from .image_pairs import ImagePairs
 from .labelled import LabelledImages
 from .page import draw_chart, to_markdown, write_html
 from .rows import Latency, Table, TableRow, Variant
 from .table import Plan, make_table
 from .tasks import ClassificationTask, DetectionTask, Figure, Task, VerificationTask
-from .verification import Verification, verify
+from .verification import FoldAccuracy, Pairs, Verification, fold_accuracy, verify
 
 __all__ = [
     "ClassificationTask",
     "DetectionTask",
     "Figure",
+    "FoldAccuracy",
+    "ImagePairs",
     "LabelledImages",
     "Latency",
+    "Pairs",
     "Plan",
     "Table",
     "TableRow",
@@ -23,6 +27,7 @@ __all__ = [
     "Verification",
     "VerificationTask",
     "draw_chart",
+    "fold_accuracy",
     "make_table",
     "to_markdown",
     "verify",

@@ -16,10 +16,12 @@ from ..utils.array_files import read_npz
 from ..utils.files import files_below, sha256_hex
 from ..vision import load_image
 from ..vision.finding import IMAGE_SUFFIXES
+from .verification import Pairs, pairs_of
 
-__all__ = ["LabelledImages"]
+__all__ = ["SUFFIXES", "LabelledImages"]
 
-_SUFFIXES = (*IMAGE_SUFFIXES, ".pgm")
+SUFFIXES = (*IMAGE_SUFFIXES, ".pgm")
+"""Of files that are images of people or classes."""
 _NUMBER = re.compile(r"(\d+)")
 
 
@@ -43,7 +45,7 @@ class LabelledImages:
         self.source = Path(source)
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         if self.source.is_dir():
-            files, _ = files_below(self.source, _SUFFIXES)
+            files, _ = files_below(self.source, SUFFIXES)
             found = [path.relative_to(self.source).as_posix() for path in files]
             names = [name for name in found if "/" in name]
         elif self.source.is_file():
@@ -59,7 +61,7 @@ class LabelledImages:
         if not names:
             raise NoDataError(
                 f"images {str(source)!r}: expected a folder for each label, with images in it "
-                f"({' '.join(_SUFFIXES)}), found none.",
+                f"({' '.join(SUFFIXES)}), found none.",
                 path=self.source,
             )
         self._set(names)
@@ -77,6 +79,15 @@ class LabelledImages:
         """(N,): the number of each image's label in `labels`."""
         number = {label: index for index, label in enumerate(self.labels)}
         return np.array([number[_label(name)] for name in self.names], np.int64)
+
+    @property
+    def pairs(self) -> Pairs:
+        """All pairs of different images.
+
+        Raises:
+            UsageError: there are too many images, or all pairs are of one kind.
+        """
+        return Pairs(*pairs_of(self.numbers))
 
     def image(self, name: str) -> npt.NDArray[np.uint8]:
         """An image as (H, W, 3) uint8, RGB.

@@ -18,8 +18,9 @@ from ..models.image_network import ImageNetwork
 from ..tensor import TensorDesc
 from ..vision import PIXELS, letterbox
 from ..vision.pixels import image_batches, image_input
+from .image_pairs import ImagePairs
 from .labelled import LabelledImages
-from .verification import cosines, normalized, pairs_of, verify
+from .verification import cosines, fold_accuracy, normalized, verify
 
 __all__ = ["ClassificationTask", "DetectionTask", "Figure", "Task", "VerificationTask"]
 
@@ -41,6 +42,19 @@ class Figure:
     drawn: bool = False
 
 
+_VERIFICATION = (
+    Figure("tpr_at_001", "TPR at FPR 0.001", drawn=True),
+    Figure("tpr_at_01", "TPR at FPR 0.01"),
+    Figure("balanced_accuracy", "balanced accuracy"),
+    Figure("cosine_mean", "cosine to the first row, mean", 5, drawn=True),
+    Figure("cosine_1", "its 1st percentile", 5),
+)
+
+
+def _by_folds(count: int) -> tuple[Figure, ...]:
+    return Figure("fold_accuracy", f"balanced accuracy, {count} folds"), Figure("fold_error", "its standard error")
+
+
 class Task(Protocol):
     """What a network is for."""
 
@@ -50,7 +64,7 @@ class Task(Protocol):
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """What `measure` gives. More is better in each."""
+        """What `measure` gives. More is better in each that is drawn."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -76,8 +90,8 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _Labelled:
-    """What tasks on labelled images share.
+class _OnImages:
+    """What tasks on labelled images, and on pairs of images, share.
 
     Attributes:
         data: What is measured on.
@@ -85,21 +99,24 @@ class _Labelled:
         pixels: How pixels become numbers; one of `PIXELS`.
     """
 
-    data: LabelledImages
+    data: LabelledImages | ImagePairs
     calibrated_on: LabelledImages | None = None
     pixels: str = "0..1"
 
     @property
     def identity(self) -> dict[str, Any]:
         """Digests of the images, and the form of pixels."""
-        other = None if self.calibrated_on is None else [self.calibrated_on.digest(), *self.calibrated_on.labels]
-        return {"data": [self.data.digest(), *self.data.labels], "calibration": other, "pixels": self.pixels}
+        other = None if self.calibrated_on is None else self.calibrated_on.digest()
+        return {"data": self.data.digest(), "calibration": other, "pixels": self.pixels}
 
     def calibration(self, inputs: Sequence[TensorDesc], count: int) -> list[Arrays]:
         """The first image of each label, then the second, and so on."""
         images = self.calibrated_on
         if images is None:
-            raise UsageError("INT8 and FP8 need images to calibrate on, which the accuracy is not measured on")
+            raise UsageError(
+                "INT8 and FP8 need images to calibrate on, which the accuracy is not measured on.\n"
+                "Do: pytrt table --calibration DIR, or --precisions fp32"
+            )
         if count > len(images):
             raise UsageError(f"calibration with {count} images: {images.source} has {len(images)} for that")
         rank: dict[int, int] = {}
@@ -123,26 +140,23 @@ class _Labelled:
 
 
 @dataclass(frozen=True, eq=False)
-class VerificationTask(_Labelled):
-    """Whether two images show the same: all pairs of the data, by the cosine between their embeddings."""
+class VerificationTask(_OnImages):
+    """Whether two images show the same, by the cosine between their embeddings: all pairs of the data, or those of a file."""
 
     name: str = field(default="verification", init=False)
-    figures: tuple[Figure, ...] = field(
-        default=(
-            Figure("tpr_at_001", "TPR at FPR 0.001", drawn=True),
-            Figure("tpr_at_01", "TPR at FPR 0.01"),
-            Figure("balanced_accuracy", "balanced accuracy"),
-            Figure("cosine_mean", "cosine to the first row, mean", 5, drawn=True),
-            Figure("cosine_1", "its 1st percentile", 5),
-        ),
-        init=False,
-    )
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """Accuracy by folds is among them where the pairs have folds."""
+        folds = self.data.pairs.folds if isinstance(self.data, ImagePairs) else None
+        by_folds = () if folds is None else _by_folds(len(np.unique(folds)))
+        return (*_VERIFICATION[:3], *by_folds, *_VERIFICATION[3:])
 
     def measure(self, engine: Engine, reference: Any) -> tuple[dict[str, float], Any]:
         """Figures of `verify`, and how near embeddings are to those of the first engine."""
-        found = normalized(self._outputs(engine))
-        first, second, same = pairs_of(self.data.numbers)
-        told = verify(cosines(found, first, second), same)
+        found, pairs = normalized(self._outputs(engine)), self.data.pairs
+        similarity = cosines(found, pairs.first, pairs.second)
+        told = verify(similarity, pairs.same)
         alike = (found * (found if reference is None else np.asarray(reference))).sum(axis=1)
         figures = {
             "tpr_at_001": told.tpr_at_001,
@@ -151,17 +165,22 @@ class VerificationTask(_Labelled):
             "cosine_mean": float(alike.mean()),
             "cosine_1": float(np.percentile(alike, 1)),
         }
+        if pairs.folds is not None:
+            by_folds = fold_accuracy(similarity, pairs.same, pairs.folds)
+            figures |= {"fold_accuracy": by_folds.mean, "fold_error": by_folds.error}
         return figures, found.tolist()
 
 
 @dataclass(frozen=True, eq=False)
-class ClassificationTask(_Labelled):
+class ClassificationTask(_OnImages):
     """Which class an image belongs to.
 
     Attributes:
+        data: What is measured on.
         classes: Names of the outputs, in their order; None: the labels of the data, in their order.
     """
 
+    data: LabelledImages
     classes: tuple[str, ...] | None = None
     name: str = field(default="classification", init=False)
     figures: tuple[Figure, ...] = field(

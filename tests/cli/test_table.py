@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
+from pytrtplugins.vision import save_image
 from tests.tables.people import network, photos
 
 
@@ -15,6 +16,7 @@ from tests.tables.people import network, photos
 def files(pytrt, tmp_path):
     onnx.save(network(), tmp_path / "face.onnx")
     np.savez(tmp_path / "faces.npz", **photos())
+    (tmp_path / "pairs.txt").write_text("a.png b.png maybe\n")
     return tmp_path
 
 
@@ -36,7 +38,7 @@ def test_a_table_is_printed_and_written_and_leaves_nothing_else(pytrt, files):
     assert rows[0]["host_mib"] > 0
     assert rows[1]["figures"]["cosine_mean"] > 0.9
     assert sorted(path.name for path in files.iterdir()) == [
-        "face.onnx", "faces.npz", "t.html", "t.json", "t.md", "t.svg"
+        "face.onnx", "faces.npz", "pairs.txt", "t.html", "t.json", "t.md", "t.svg"
     ]  # fmt: skip
 
 
@@ -53,6 +55,9 @@ def test_a_table_is_printed_and_written_and_leaves_nothing_else(pytrt, files):
         (("--algorithms", "kl"), "algorithm 'kl'"),
         (("--data", "nowhere"), "no such folder or file"),
         (("--calibration-share", "0.05"), "cannot be divided"),
+        (("--data", "pairs.txt", "--task", "classification"), "a list of pairs is for --task verification"),
+        (("--data", "pairs.txt"), "pairs.txt line 1: expected two images, 1 or 0"),
+        (("--images", "x"), "--images: only a list of pairs"),
     ],
 )
 def test_wrong_words_are_refused_before_anything_is_built(pytrt, files, words, said):
@@ -60,3 +65,19 @@ def test_wrong_words_are_refused_before_anything_is_built(pytrt, files, words, s
     assert code == 2
     assert said in " ".join(err.split())
     assert not (files / "face.table").exists()
+
+
+def test_a_list_of_pairs_is_measured_by_folds(pytrt, files):
+    for name in ("s4/0.png", "s4/1.png", "s5/0.png", "s5/1.png"):
+        (files / "people" / name).parent.mkdir(parents=True, exist_ok=True)
+        save_image(photos()[name], files / "people" / name)
+    rows = [("s4/0", "s4/1", 1, 0), ("s4/0", "s5/0", 0, 0), ("s5/0", "s5/1", 1, 1), ("s4/1", "s5/1", 0, 1)]
+    (files / "pairs.csv").write_text("".join(f"{a}.png,{b}.png,{same},{fold}\n" for a, b, same, fold in rows))
+    code, out, _ = pytrt(
+        "table", "face.onnx", "--task", "verification", "--engines", "reference", "--batches", "1", *QUICK,
+        "--data", "pairs.csv", "--images", "people", "--calibration", "faces.npz", "-o", "t.json",
+    )  # fmt: skip
+    assert code == 0
+    assert "balanced accuracy, 2 folds" in out
+    assert "verification on pairs.csv" in out
+    assert json.loads((files / "t.json").read_text())["rows"][1]["figures"]["fold_accuracy"] == 1.0

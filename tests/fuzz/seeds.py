@@ -293,6 +293,9 @@ def images() -> Seed:
     file = io.BytesIO()
     Image.fromarray(PIXELS).save(file, format="gif", save_all=True, append_images=[Image.fromarray(255 - PIXELS)])
     yield "image/frames", file.getvalue()
+    yield "image_pairs/lfw", "l2\t1\na\t1\t2\na\t1\tb\t1\na\t2\t1\nb\t1\ta\t2\n"
+    yield "image_pairs/list", " a/a_0001.png a/a_0002.png 1\na/a_0001.png b/b_0001.png 0\n"
+    yield "image_pairs/table", ',first,second,same\na/a_0001.png,a/a_0002.png,1\n"b/b_0001.png",a/a_0001.png,0\n'
     yield "names/three", "cat\ndog\nman\n"
     yield "names/windows", b"\xef\xbb\xbfcat\r\ndog\r\n\r\nman"
     yield "labels/two", "0 0.5 0.5 0.25 0.25\n\n1 0.1 0.1 0.2 0.2\n"

@@ -41,6 +41,7 @@ from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.plugin.envelope import wrap
 from pytrtplugins.precision.report import read_report
 from pytrtplugins.serving.config import read_limits, read_models
+from pytrtplugins.tables import ImagePairs
 from pytrtplugins.utils.array_files import read_npy, read_npz
 from pytrtplugins.utils.files import sha256_hex
 from pytrtplugins.utils.journal import Journal
@@ -320,6 +321,16 @@ def labels(data: bytes) -> object:
         labels.data = YoloData(place)
     (place / "labels" / "a.txt").write_bytes(data)
     return labels.data.boxes("images/a.png")
+
+
+@target
+def image_pairs(data: bytes) -> object:
+    """A list of pairs, whose first byte says which form it is."""
+    place = folder() / "pairs"
+    for name in ("a/a_0001.png", "a/a_0002.png", "b/b_0001.png"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).touch()
+    return ImagePairs(file(data[1:], "pairs.csv" if data[:1] == b"," else "pairs.txt"), place)
 
 
 @target

@@ -74,3 +74,13 @@ def test_too_many_images_one_kind_of_pairs_and_nan_are_refused():
         verify(np.array([0.5]), np.array([True]))
     with pytest.raises(UsageError, match="infinite or no numbers"):
         verify(np.array([0.5, np.nan]), np.array([True, False]))
+
+
+def test_cosines_of_some_pairs_are_those_of_all(monkeypatch):
+    from pytrtplugins.tables import verification
+
+    rows = np.random.default_rng(0).standard_normal((9, 5))
+    first, second = np.triu_indices(9, 1)
+    everything = cosines(rows, first, second)
+    monkeypatch.setattr(verification, "_AT_ONCE", 4)
+    assert np.allclose(cosines(rows, first[:10], second[:10]), everything[:10])
