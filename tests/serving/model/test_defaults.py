@@ -20,6 +20,7 @@ from pytrtplugins.vision.image import decode_image
 from tests.models.darknet_engine import FunctionEngine
 from tests.onnx_parts import info, model, node
 from tests.serving.conftest import Client
+from tests.serving.registered import registered
 
 PIL = pytest.importorskip("PIL.Image")
 
@@ -44,6 +45,22 @@ def two_boxes(data):
 def detector_engine(batch):
     fields = {"classes": 2, "num": 1, "coords": 4, "anchors": [1.0, 1.0], "softmax": True}
     return FunctionEngine(two_boxes, (batch, 3, 32, 32), (batch, 7, 2, 2), **fields)
+
+
+def test_an_image_is_answered_with_the_version_of_the_registry(registry, monkeypatch):
+    """Over plain HTTP the headers say it."""
+    monkeypatch.setattr("pytrtplugins.serving.model.defaults.default_model", lambda *_: Detector(detector_engine(1)))
+    detecting = Client([registered(registry)])
+    try:
+        file = io.BytesIO()
+        PIL.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file, "PNG")
+        for path in ("/v1/detect", "/v1/models/scale:predict"):
+            answer = detecting.post(path, file.getvalue())
+            assert answer.status == 200
+            assert answer.headers["x-model-version"] == "1"
+            assert answer.headers["x-model-digest"] == registry.get("scale", 1).digest
+    finally:
+        detecting.close()
 
 
 @pytest.fixture(scope="module")
