@@ -113,13 +113,12 @@ def run_watched(
 
 def end_abandoned(folder: Path) -> int:
     """End the processes of steps that ran in folders below this one, and whose run was killed; gives how many there were."""
-    found = 0
+    found, mark = 0, f"\0{_MARK}={folder}{os.sep}".encode()
     with contextlib.suppress(OSError):
         for entry in os.listdir("/proc"):
             if entry.isdigit() and int(entry) != os.getpid():
                 with contextlib.suppress(OSError):
-                    variables = Path("/proc", entry, "environ").read_bytes().split(b"\0")
-                    if any(each.startswith(f"{_MARK}={folder}{os.sep}".encode()) for each in variables):
+                    if mark in b"\0" + Path("/proc", entry, "environ").read_bytes():
                         os.kill(int(entry), signal.SIGKILL)
                         found += 1
     return found

@@ -218,9 +218,12 @@ def step_figures(step: Step, folder: PipelineFolder) -> dict[str, float]:
 
 def _sweep(folder: PipelineFolder) -> None:
     """Remove what a run that was killed left behind: processes and folders of its steps."""
-    end_abandoned(folder.work)
-    remove_tree(folder.work)
-    folder.work.mkdir()
+    folder.work.mkdir(exist_ok=True)
+    left = list(folder.work.iterdir())
+    if left:
+        end_abandoned(folder.work)
+    for each in left:
+        remove_tree(each)
 
 
 def _check(pipeline: Pipeline, steps: tuple[Step, ...], folder: PipelineFolder, published: Published) -> None:

@@ -79,6 +79,7 @@ def test_run_ends_with_a_code_for_each_end(pytrt, real, tmp_path):
     assert (code, "pipeline demo has no step 'c'" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_show_prints_and_draws_the_states(pytrt, real, tmp_path):
     pytest.importorskip("matplotlib")
     pytrt("pipeline", "run", real)

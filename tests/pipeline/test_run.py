@@ -183,6 +183,7 @@ def test_all_processes_of_a_step_end_with_it(run):
     assert not is_alive(int((run.base / "pid").read_text()))
 
 
+@pytest.mark.slow
 def test_memory_is_watched(run):
     pytest.importorskip("psutil")
     hog = "import time; kept = bytearray(120 << 20); time.sleep(60)"
@@ -358,6 +359,7 @@ def test_a_full_disk_is_named_and_nothing_is_lost(run, monkeypatch):
     assert (run.base / "build/a").read_text() == "2\n2\n"
 
 
+@pytest.mark.slow
 def test_what_runs_at_the_end_knows_how_it_went(run):
     says = Step("on-exit", command=("sh", "-c", f"echo $PYTRT_PIPELINE_STATE >> {run.base}/end"))
     run(A, on_exit=says)
