@@ -32,6 +32,12 @@ class Load:
                 self.asked.append(asyncio.ensure_future(self.service.infer(x(1))))
             await asyncio.sleep(AT_ONCE)
 
+    async def some(self):
+        """The versions that answer a few requests that begin now."""
+        asked = [asyncio.ensure_future(self.service.infer(x(1))) for _ in range(4)]
+        self.asked += asked
+        return {int(item.source.version) for item in await asyncio.gather(*asked)}
+
     async def versions(self):
         """Of the answers, in the order of the requests; each was compared with what the answer says of itself."""
         self.task.cancel()
@@ -50,12 +56,12 @@ async def change_under_load(backend, registry, room):
     service = backend.services["scale"]
     follower = asyncio.ensure_future(following.follow(backend, AT_ONCE))
     load, after = Load(service, room), []
+    assert await load.some() == {1}
     changes = [(2, registry.promote), (3, registry.promote), (2, registry.rollback), (1, registry.rollback)]
     for version, change in changes:
         await asyncio.to_thread(change, "scale", *([version] if change == registry.promote else []))
         await until(lambda version=version: {each.version for each in backend.sources(0)} == {str(version)})
-        late = await asyncio.gather(*(service.infer(x(1)) for _ in range(4)))
-        after.append({int(item.source.version) for item in late})
+        after.append(await load.some())
         assert service.version == str(version)
     follower.cancel()
     assert after == [{version} for version, _ in changes]
