@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -38,10 +39,15 @@ class Memory:
     Attributes:
         host: Highest use of the process's memory beyond that before the engine was loaded: weights and buffers, libraries left out.
         gpu: Growth of the GPU's used memory, CUDA's own context left out; 0 on a CPU.
+        weights: Constants, as the engine keeps them on its device; None: its library does not tell.
+        activations: What a context needs to run, on the engine's device: on a GPU as the engine tells, None where it does not; on a CPU
+            the growth of the process's memory from the loaded engine to the highest use in the runs.
     """
 
     host: float
     gpu: float
+    weights: float | None = None
+    activations: float | None = None
 
 
 def measure_memory(path: Path, batch: int, modules: Sequence[str] = ()) -> Memory:
@@ -69,10 +75,10 @@ def measure_memory(path: Path, batch: int, modules: Sequence[str] = ()) -> Memor
         said = done.stderr.decode(errors="replace").strip().splitlines()
         raise ExecutionError(f"measuring the memory of {path}: {said[-1] if said else f'exit code {done.returncode}'}")
     found = parse_json(done.stdout, "what the process printed", max_bytes=_MOST_BYTES)
-    return Memory(float(found["host"]), float(found["gpu"]))
+    return Memory(**found)
 
 
-def _main(said: dict[str, Any]) -> dict[str, float]:
+def _main(said: dict[str, Any]) -> dict[str, float | None]:
     for module in said["modules"]:
         import_user_module(module)
     name = read_engine_file(said["path"]).metadata["engine"]
@@ -81,8 +87,7 @@ def _main(said: dict[str, Any]) -> dict[str, float]:
         cupy.zeros(1)  # CUDA's context
     else:
         _load_library(name)
-    Path("/proc/self/clear_refs").write_text("5")  # the highest use counts from here on
-    before = _bytes("VmRSS")
+    before = _begin()
     free = 0 if cupy is None else cupy.cuda.runtime.memGetInfo()[0]
     engine = load_engine(said["path"])
     random = np.random.default_rng(0)
@@ -90,11 +95,30 @@ def _main(said: dict[str, Any]) -> dict[str, float]:
     for desc in engine.inputs:
         dims = [dim if isinstance(dim, int) else said["batch"] for dim in desc.dims]
         inputs[desc.name] = random.random(dims, np.float32).astype(desc.dtype.numpy)
+    loading = _bytes("VmHWM")
+    loaded = _begin()
     with engine.create_context() as context:
         for _ in range(_RUNS):
             context.run(inputs)
         used = 0 if cupy is None else free - cupy.cuda.runtime.memGetInfo()[0]
-    return {"host": max(0, _bytes("VmHWM") - before) / _MIB, "gpu": max(0, used) / _MIB}
+        running = _bytes("VmHWM")
+        activations = max(0, running - loaded) if cupy is None else context.activation_bytes()
+    weights = engine.weight_bytes()  # behind the runs: asking may take memory
+    return {
+        "host": max(0, loading - before, running - before) / _MIB,
+        "gpu": max(0, used) / _MIB,
+        "weights": None if weights is None else weights / _MIB,
+        "activations": None if activations is None else activations / _MIB,
+    }
+
+
+def _begin() -> int:
+    """Give free memory back to the system, and let the highest use count from here on; what the process has then."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+    if trim is not None:
+        trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return _bytes("VmRSS")
 
 
 def _load_library(engine: str) -> None:

@@ -10,7 +10,7 @@ from .tasks import Figure
 
 __all__ = ["Latency", "Table", "TableRow", "Variant"]
 
-_MIB = 1 << 20
+_PARTS = ("weights MiB", "activations MiB")
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,8 @@ class TableRow:
         latency: By batch. Of variants that differ in calibration only the first one was timed.
         host_mib: Highest use of the host's memory while the engine is loaded and run with the first batch; libraries are left out.
         gpu_mib: Growth of the GPU's used memory in that time.
+        weights_mib: Constants as the engine keeps them, on its device; None: unknown.
+        activations_mib: What a context needs to run the first batch, on the engine's device; None: unknown.
         figures: Accuracy, by key; `Table.figures` has the titles.
     """
 
@@ -75,6 +77,8 @@ class TableRow:
     latency: dict[int, Latency] = field(default_factory=dict)
     host_mib: float = 0.0
     gpu_mib: float = 0.0
+    weights_mib: float | None = None
+    activations_mib: float | None = None
     figures: dict[str, float] = field(default_factory=dict)
 
 
@@ -114,6 +118,11 @@ class Table:
         """Whether a row needs memory of a GPU."""
         return any(row.gpu_mib for row in self.rows)
 
+    @property
+    def _parts(self) -> list[str]:
+        """Heads of the columns of parts of the memory that are known of a row."""
+        return [title for title in _PARTS if any(_part(row, title) is not None for row in self.rows)]
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as values for JSON."""
         return asdict(self)
@@ -121,7 +130,7 @@ class Table:
     def columns(self) -> list[str]:
         """Heads of the columns."""
         times = [title for batch in self.batches for title in _times_of(batch, len(self.batches) > 1)]
-        memory = ["host MiB", *(["GPU MiB"] if self.on_gpu else []), "file MiB"]
+        memory = ["host MiB", *(["GPU MiB"] if self.on_gpu else []), *self._parts, "file MiB"]
         return ["", *times, *memory, "build s", *(figure.title for figure in self.figures)]
 
     def cells(self, row: TableRow) -> list[str]:
@@ -134,7 +143,9 @@ class Table:
                 if at is None
                 else [f"{at.p50_ms:.3f}", f"{at.p99_ms:.3f}", f"{at.rate:,.1f}", f"{at.speed:.2f}"]
             )
-        found += [f"{row.host_mib:,.0f}", *([f"{row.gpu_mib:,.0f}"] if self.on_gpu else []), f"{row.file_mib:,.1f}"]
+        found += [f"{row.host_mib:,.0f}", *([f"{row.gpu_mib:,.0f}"] if self.on_gpu else [])]
+        found += ["–" if (size := _part(row, title)) is None else f"{size:,.1f}" for title in self._parts]
+        found.append(f"{row.file_mib:,.1f}")
         found.append(f"{row.build_s:.1f}")
         for figure in self.figures:
             value = row.figures.get(figure.key)
@@ -149,6 +160,10 @@ class Table:
 
     def _repr_html_(self) -> str:
         return view(f"{self.model}: {self.task}", self.columns(), map(self.cells, self.measured), self.remarks())
+
+
+def _part(row: TableRow, title: str) -> float | None:
+    return row.weights_mib if title == _PARTS[0] else row.activations_mib
 
 
 def _times_of(batch: int, several: bool) -> list[str]:

@@ -249,13 +249,20 @@ class _Maker:
             self.bar.update(0, f"accuracy of {name}")
             figures = self.journal.get(f"accuracy {name}", lambda: self._accuracy(row.variant, first))
             self.bar.update(1, f"memory of {name}")
-            used = self.journal.get(f"memory {name}", lambda: asdict(self._memory(row.variant)))
+            used = Memory(**self.journal.get(f"memory {name}", lambda: asdict(self._memory(row.variant))))
             self.bar.update()
         except UsageError:
             raise
         except PytrtpluginsError as error:
             return _without_figures(row.variant, error)
-        return replace(row, figures=figures, host_mib=used["host"], gpu_mib=used["gpu"])
+        return replace(
+            row,
+            figures=figures,
+            host_mib=used.host,
+            gpu_mib=used.gpu,
+            weights_mib=used.weights,
+            activations_mib=used.activations,
+        )
 
     def _accuracy(self, variant: Variant, first: Variant) -> dict[str, float]:
         if variant == first:

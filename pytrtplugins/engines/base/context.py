@@ -46,6 +46,10 @@ class ExecutionContext(Exclusive[Arrays]):
             found[name] = target
         return found
 
+    def activation_bytes(self) -> int | None:
+        """Bytes of the memory on the engine's device that tensors lie in during runs; None where the engine does not tell."""
+        return None
+
     def run(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Arrays:
         """Run the network once.
 

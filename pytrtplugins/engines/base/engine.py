@@ -209,6 +209,10 @@ class Engine(Uncopied, ABC):
         """What the engine runs in one go, in its order: kernels, as far as the library below it tells."""
         return tuple(part_of(node.name, node.op_type, [node]) for node in self.model_without_weights.graph.node)
 
+    def weight_bytes(self) -> int | None:
+        """Bytes of the network's constants as the engine keeps them, on its device; None where the library below it does not tell."""
+        return None
+
     def create_context(self) -> ExecutionContext:
         """Make the state for one thread's runs; a context manager.
 

@@ -284,6 +284,10 @@ class CudaEngine(Engine):
         return self.device.usable()
 
     @override
+    def weight_bytes(self) -> int | None:
+        return self.selector.weight_bytes()
+
+    @override
     def parts(self) -> tuple[Part, ...]:
         return parts_of(self._graph, self.inputs, self.disabled, self.options.plugins)
 
@@ -344,14 +348,12 @@ class CudaEngine(Engine):
 
 
 def _requirements(device: CudaDevice) -> dict[str, Any]:
-    kernels = kernels_digest()  # for which weights are packed, as FORMAT says
-    return {"gpu": device.model, "driver": device.driver // 1000, "format": FORMAT, "kernels": kernels}
+    return {"gpu": device.model, "driver": device.driver // 1000, "format": FORMAT, "kernels": kernels_digest()}
 
 
 def _facts(device: CudaDevice) -> dict[str, str | int]:
     facts: dict[str, str | int] = {"gpu": device.model, "driver": device.driver, **cudnn_versions()}
-    facts["cublaslt"] = cublaslt_version()
-    return {**facts, "format": FORMAT, "kernels": kernels_digest()}
+    return {**facts, "cublaslt": cublaslt_version(), "format": FORMAT, "kernels": kernels_digest()}
 
 
 def _float_type(options: BuildOptions) -> DType:
@@ -376,8 +378,9 @@ def _check_fp8(device: CudaDevice) -> None:
 
 def _holds_fp8(model: onnx.ModelProto) -> bool:
     """Whether a model has codes of FP8, whatever the precision is called."""
-    kind = require("onnx", extra="onnx").TensorProto.FLOAT8E4M3FN
-    return any(tensor.data_type == kind for tensor in model.graph.initializer)
+    return require("onnx", extra="onnx").TensorProto.FLOAT8E4M3FN in {
+        each.data_type for each in model.graph.initializer
+    }
 
 
 def _batches(options: BuildOptions) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ExecutionError
 from ...model.decompose import add_shapes
+from ...model.proto import arrays_of
 from ...passes import Placement, UnsignedActivations, run_passes
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
@@ -76,9 +77,19 @@ class OnnxruntimeEngine(HostEngine):
             if isinstance(step, PluginStep):
                 found.append(Part(step.name, type(step.plugin).__name__, tuple(step.inputs), tuple(step.outputs)))
             else:
-                nodes = optimized_model(step.model, _HARMFUL if self.precision == "int8" else None).graph.node
-                found += [part_of(node.name, node.op_type, [node]) for node in nodes]
+                found += [part_of(node.name, node.op_type, [node]) for node in self._optimized(step.model).graph.node]
         return tuple(found)
+
+    @override
+    def weight_bytes(self) -> int | None:
+        if any(isinstance(step, PluginStep) for step in self._steps):
+            return None  # a plugin has its own
+        models = [self._optimized(step.model) for step in self._steps if not isinstance(step, PluginStep)]
+        arrays = [array for model in models for array in arrays_of(model.graph.initializer).values()]
+        return sum(array.nbytes for array in (*arrays, *self._constants.values()))
+
+    def _optimized(self, model: onnx.ModelProto) -> onnx.ModelProto:
+        return optimized_model(model, _HARMFUL if self.precision == "int8" else None)
 
     def _standard_form(self) -> onnx.ModelProto:
         return add_shapes(run_passes(self._written_out(), UnsignedActivations()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -105,6 +106,18 @@ class CpuEngine(HostEngine):
                 nodes = {id(by_name[name]): by_name[name] for name in names if name in by_name}
                 found.append(part_of(op.get_friendly_name(), facts.get("layerType", ""), list(nodes.values())))
         return tuple(found)
+
+    @override
+    def weight_bytes(self) -> int | None:
+        if self._compiled is None or self._hosts:
+            return None  # some are onnxruntime's, or a plugin's
+        found = 0
+        for op in self._compiled.get_runtime_model().get_ordered_ops():
+            if op.get_rt_info()["layerType"].astype(str) == "Const":
+                found += (
+                    sum(math.prod(port.get_shape()) * port.get_element_type().bitwidth for port in op.outputs()) // 8
+                )
+        return found
 
     def _session(self, reason: str) -> Any:
         """The session for the whole model; None where onnxruntime cannot run it, or a plugin is in it."""

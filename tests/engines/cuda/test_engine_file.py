@@ -304,3 +304,11 @@ def test_choices_and_engine_files_are_valid_with_the_kernels_that_they_were_made
     source.kernels_digest.cache_clear()
     assert found[0][0] != found[1][0]
     assert found[0][1] != found[1][1]
+
+
+def test_weights_on_the_device_are_those_of_the_file(built):
+    engine, path = built
+    packed = module.SavedPlan.from_bytes(read_engine_file(path).payload()).packed
+    wanted = sum(array.nbytes for forms in packed.values() for array in forms.values())
+    assert engine.weight_bytes() == wanted > 0
+    assert ptp.load_engine(path).weight_bytes() == wanted

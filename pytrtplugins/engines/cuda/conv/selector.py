@@ -160,11 +160,18 @@ class ConvSelector:
     def packed(self) -> dict[str, dict[str, npt.NDArray[Any]]]:
         """Copies of the operands as they lie on the device, by convolution and form."""
         with self._lock:
-            held = {**self._packed, **{name: operands.packed for name, operands in self._operands.items()}}
             return {
                 name: {form: self._device.download(array).reshape(-1) for form, array in forms.items()}
-                for name, forms in held.items()
+                for name, forms in self._held().items()
             }
+
+    def weight_bytes(self) -> int:
+        """Bytes of the operands on the device, in all forms."""
+        with self._lock:
+            return sum(int(array.nbytes) for forms in self._held().values() for array in forms.values())
+
+    def _held(self) -> dict[str, Mapping[str, Any]]:
+        return {**self._packed, **{name: operands.packed for name, operands in self._operands.items()}}
 
     @functools.cached_property
     def cache(self) -> TacticCache | None:

@@ -82,6 +82,10 @@ class CudaContext(ExecutionContext):
             self._begun, self._done = (cuda.Event(disable_timing=True) for _ in range(2))
         self._elsewhere = False  # whether the last run was enqueued on another stream, which has recorded `_done`
 
+    @override
+    def activation_bytes(self) -> int | None:
+        return sum(ready.execution.bytes for ready in self._ready.values())
+
     def enqueue(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], stream: Any = None) -> None:
         """Queue a run from arrays on the GPU to arrays on the GPU, and return at once; `bind` costs less for the same ones again.
 
