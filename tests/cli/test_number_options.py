@@ -104,6 +104,8 @@ PROGRAMS = {
     "pytrtplugins/models/options.py --threshold": (0.0, 1.0),
     "pytrtplugins/models/options.py --nms": (0.0, 1.0),
     "samples/face.py --threshold": (-1.0, 1.0),
+    "samples/face_story.py --samples": (1, 1_000_000),
+    "samples/face_story.py --batches": (1, 4096),
     "samples/train_yolov2.py --hold-back": (0.0, 0.99),
     "samples/train_yolov2.py --evaluations": (1, 10**6),
     "samples/train_yolov2.py --seconds": (0.0, 31_536_000.0),
