@@ -48,7 +48,7 @@ def test_other_input_sizes_give_darknets_numbers(libdarknet, tmp_path, size):
     check(libdarknet, tmp_path, network(seed=3).with_input_size(*size), every_layer=True)
 
 
-SMALL = ["cifar", "cifar.test", "darknet", "go", "jnet-conv", "tiny", "writing"]
+SMALL = ["cifar.test", "go", "tiny", "writing"]
 RECURRENT = ["gru", "rnn", "rnn.train"]
 LARGE = sorted(path.stem for path in CFGS.glob("*.cfg") if path.stem not in (*SMALL, *RECURRENT))
 
@@ -66,7 +66,14 @@ def test_recurrent_networks_are_refused_by_name(name):
         read_network(published(name))
 
 
-@pytest.mark.parametrize("name", ["yolov2-tiny", "yolov2-tiny-voc", "yolov3-tiny", "yolov2-voc"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "yolov2-tiny",
+        "yolov3-tiny",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("yolov2-tiny-voc", "yolov2-voc")),
+    ],
+)
 def test_larger_networks_give_darknets_numbers_on_small_images(libdarknet, tmp_path, name):
     """The same layers and weights as at full size, which the slow tests run."""
     net = read_network(published(name)).with_input_size(96, 160).with_random_weights(1)

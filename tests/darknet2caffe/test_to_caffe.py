@@ -196,7 +196,12 @@ def test_a_tree_of_classes_gets_a_softmax_for_each_group_of_siblings(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "layers"), [("yolov2-tiny-voc", 15), ("yolov3-tiny", 16), ("cifar", 16), ("resnet18", 12), ("go", 16)]
+    ("name", "layers"),
+    [
+        ("yolov3-tiny", 16),
+        ("resnet18", 12),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("yolov2-tiny-voc", 15), ("cifar", 16), ("go", 16))),
+    ],
 )
 def test_opencv_gives_darknets_numbers_of_published_networks_on_small_images(tmp_path, libdarknet, name, layers):
     net = first_layers(published(name), layers)

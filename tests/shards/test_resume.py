@@ -130,7 +130,7 @@ def test_a_disk_that_fills_leaves_what_was_finished(data, tmp_path, monkeypatch)
         with pytest.raises(UsageError, match="Do: make room, and run the same command again"):
             make(data, tmp_path / "shards")
     assert not [name for name in files_of(tmp_path / "shards") if ".part" in name]
-    assert make(data, tmp_path / "shards").sets[0].kept == 2
+    assert make(data, tmp_path / "shards").sets[0].kept in (2, 3)  # the one behind may end before it is called off
 
 
 def test_a_disk_that_is_too_small_is_refused_at_once(data, tmp_path, monkeypatch):

@@ -40,7 +40,9 @@ def scaled(rows):
     )
 
 
-@pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
+@pytest.mark.parametrize(
+    "engine", ["cpu", *(pytest.param(name, marks=pytest.mark.slow) for name in ("onnxruntime", "reference"))]
+)
 def test_activations_are_apart_from_weights(tmp_path, engine):
     path = tmp_path / "a.engine"
     ptp.build(scaled("N"), engine=engine, progress=False).save(path)

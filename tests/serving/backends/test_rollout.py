@@ -93,6 +93,7 @@ def test_where_the_first_engine_process_cannot_load_all_keep_what_served(loads, 
     assert (loads.loads, loads.closed) == (2, 2)
 
 
+@pytest.mark.slow  # the collector looks through everything that the tests keep
 def test_a_model_that_was_replaced_is_garbage_though_the_heap_had_settled(loads, monkeypatch):
     monkeypatch.setattr(local, "settle_again", settle_again)
     client = Client([spec("double", "Loads")])
