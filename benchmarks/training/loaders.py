@@ -7,12 +7,11 @@ on a GPU; ``--step 5`` is a stand-in that takes 5 ms of the device.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -80,19 +79,7 @@ def subjects(workers: Sequence[int]) -> list[Subject]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or write the page of a record."""
     given = _parse(arguments)
-    if given.record:
-        return _write(given, json.loads(given.record.read_text()))
-    import torch
-
-    device = torch.device(given.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    record = page.about("loaders", device, given.note, sys.argv[2:] if arguments is None else arguments)
-    try:
-        for row in _rows(given, device, record):
-            page.keep(given, record, asdict(row))
-            print(_line(row), flush=True)
-    except KeyboardInterrupt:
-        print("ended early", file=sys.stderr)
-    return _write(given, record)
+    return page.measure("loaders", given, arguments, lambda *known: _rows(given, *known), _line, _write)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,22 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parse(arguments)
     if given.rank_of:
         return _rank(given)
-    if given.record:
-        return _write(given, json.loads(given.record.read_text()))
-    import torch
-
-    given.device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    record = page.about(
-        "modes", torch.device(given.device), given.note, sys.argv[2:] if arguments is None else arguments
+    return page.measure(
+        "modes", given, arguments, lambda *_: _rows(given), _line, _write, batch=given.batch, input=given.input
     )
-    record["batch"], record["input"] = given.batch, given.input
-    try:
-        for row in _rows(given):
-            page.keep(given, record, asdict(row))
-            print(_line(row), flush=True)
-    except KeyboardInterrupt:
-        print("ended early", file=sys.stderr)
-    return _write(given, record)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

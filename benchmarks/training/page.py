@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,42 @@ def about(subject: str, device: Any, note: str, arguments: Sequence[str]) -> dic
     return {**record, "subject": subject, "rows": []}
 
 
+def measure(
+    subject: str,
+    given: argparse.Namespace,
+    arguments: Sequence[str] | None,
+    rows: Callable[[Any, dict[str, Any]], Iterator[Any]],
+    line: Callable[[Any], str],
+    write: Callable[[argparse.Namespace, dict[str, Any]], int],
+    **facts: Any,
+) -> int:
+    """Measure row after row and write the page, or write that of the record that was given; the exit status.
+
+    Args:
+        subject: The program.
+        given: Its options.
+        arguments: Its command line; None: the process's.
+        rows: From the device and the record, dataclasses one by one.
+        line: What is printed of a row.
+        write: Writes the page of a record.
+        **facts: Also in the record.
+    """
+    if given.record:
+        return write(given, json.loads(given.record.read_text()))
+    import torch
+
+    given.device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(given.device)
+    record = about(subject, device, given.note, sys.argv[2:] if arguments is None else arguments) | facts
+    try:
+        for row in rows(device, record):
+            keep(given, record, asdict(row))
+            print(line(row), flush=True)
+    except KeyboardInterrupt:
+        print("ended early", file=sys.stderr)
+    return write(given, record)
+
+
 def keep(given: argparse.Namespace, record: dict[str, Any], row: dict[str, Any]) -> None:
     """Add a row to the record, and to its file."""
     record["rows"].append(row)
@@ -79,6 +115,7 @@ def write(
         chart(f"{record['subject']}; {record['processor']}", bars, unit, *images)
         parts.append(report.image_link(f"{record['subject']}, {unit}", images[0]))
     page = given.docs / PAGE
+    page.parent.mkdir(parents=True, exist_ok=True)
     report.put_section(page, name, "\n\n".join(parts))
     print(f"written: {page}")
     return 0

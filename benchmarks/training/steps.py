@@ -7,11 +7,10 @@ steps are compared with those of FP32 before it is timed.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pytrtplugins.errors import PytrtpluginsError
@@ -78,20 +77,16 @@ def subjects() -> list[Subject]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or write the page of a record."""
     given = _parse(arguments)
-    if given.record:
-        return _write(given, json.loads(given.record.read_text()))
-    import torch
-
-    device = torch.device(given.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    record = page.about("steps", device, given.note, sys.argv[2:] if arguments is None else arguments)
-    record["batch"], record["input"] = given.batch, given.input
-    try:
-        for row in _rows(given, device):
-            page.keep(given, record, asdict(row))
-            print(_line(row), flush=True)
-    except KeyboardInterrupt:
-        print("ended early", file=sys.stderr)
-    return _write(given, record)
+    return page.measure(
+        "steps",
+        given,
+        arguments,
+        lambda device, _: _rows(given, device),
+        _line,
+        _write,
+        batch=given.batch,
+        input=given.input,
+    )
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
