@@ -4,13 +4,8 @@
 from __future__ import annotations
 
 import io
-import os
-import re
-import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,79 +19,19 @@ torch = pytest.importorskip("torch", reason='the training sample needs torch (pi
 SAMPLES = Path(__file__).parents[3] / "samples"
 sys.path.insert(0, str(SAMPLES))
 
-from pytrtplugins.errors import ExecutionError, FormatError, ImageError, MissingExtraError, UsageError
+from pytrtplugins.errors import MissingExtraError, UsageError
+from tests.samples.training.loaders import CPU, KINDS, LIMIT, SIDE, assert_equal, make
 from tests.samples.training.photo_set import PhotoSet
-from training import photos, stream
+from training import photos
 from training.batch import GREY, Batch
 from training.dataloader import advice
 from training.decode_gpu import shrink
-from training.loader import Loader, Options, make_loader
+from training.loader import Options, make_loader
 from training.photos import decode, fitted_size
 from training.sampler import StepSampler
 from training.staging import Slot
 
-CPU = torch.device("cpu")
-SIDE = 64
-LIMIT = 60  # seconds until a test that waits for a thread fails
-
-
-class HostDecoder:
-    """In the place of a GPU's decoder: the photos in full size; None for one in three, which it cannot decode."""
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    def decode(self, files):
-        assert all(file[:2] == b"\xff\xd8" for file in files), "only JPEG files go to the GPU"
-        self.seen += len(files)
-        return [torch.tensor(decode(file, "", 10_000)) if i % 3 else None for i, file in enumerate(files)]
-
-
-KINDS = {
-    "resident": Options(decoders=2),
-    "spdl-cpu": Options(readers=2, decoders=3, ahead=2),
-    "spdl-gpu": Options(readers=2, ahead=2, decoder=HostDecoder()),
-    "dataloader": Options(),
-}
-
-
-def make(kind: str, data, *, batch: int = 4, options: Options | None = None, seed: int = 1, **more) -> Loader:
-    if kind.startswith("spdl"):
-        pytest.importorskip("spdl.pipeline", reason='this loader needs spdl-core (pip install "pytrtplugins[train]")')
-    sampler = StepSampler(len(data), batch, seed=seed, **{k: more.pop(k) for k in ("rank", "world") if k in more})
-    more = {"size": SIDE, "stop": 6} | more
-    return make_loader(kind, data, sampler, CPU, options=options or KINDS[kind], **more)
-
-
-def fail(kind: str, data, **more) -> tuple[Exception, list[int]]:
-    """The error that a loader ends with, and the steps whose batches it gave before; then it is closed."""
-    steps = list[int]()
-    try:
-        with make(kind, data, **more) as loader:
-            for batch in loader:
-                steps.append(batch.step)
-    except Exception as error:
-        if kind != "resident":
-            assert loader.closed.is_set()
-            with pytest.raises(StopIteration):
-                loader.next()
-        return error, steps
-    raise AssertionError("no error")
-
-
-def assert_equal(a: Batch, b: Batch, *, pixels: bool = True) -> None:
-    assert (a.step, a.keys) == (b.step, b.keys)
-    for name in ("size", "boxes", "valid") + pixels * ("pixels",):
-        assert torch.equal(getattr(a, name), getattr(b, name)), name
-
-
-@pytest.fixture(autouse=True)
-def _no_thread_is_left() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    for thread in set(threading.enumerate()) - before:
-        thread.join(LIMIT)
-        assert not thread.is_alive(), thread
+pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
 
 @pytest.mark.parametrize("kind", ["spdl-cpu", "dataloader"])
@@ -257,106 +192,6 @@ def test_a_slow_step_bounds_what_is_read_ahead() -> None:
     assert 1 < farthest[0] <= ahead + 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_photo_that_does_not_decode_is_named(kind: str) -> None:
-    number = int(StepSampler(11, 4, seed=1).indices(1)[2])
-    data = PhotoSet(11, bad=(number,))
-    error, given = fail(kind, data)
-    assert isinstance(error, ImageError)
-    assert re.search(rf"photo{number} does not decode \(.* of set-00000\.tar\)", str(error))
-    assert str(error).endswith("Do: take it out of the set, or give --skip-bad")
-    assert error.key == f"photo{number}"
-    assert given == ([] if kind == "resident" else [0])  # batches before it are given first
-
-
-def test_skipped_photos_are_replaced_alike_by_every_kind() -> None:
-    data, good = PhotoSet(11, bad=(2, 3, 7)), PhotoSet(11)
-    sampler = StepSampler(11, 4, seed=1)
-    found = {}
-    for kind in KINDS:
-        with make(kind, data, skip_bad=True) as loader:
-            found[kind] = list(loader)
-            assert sorted(loader.skipped) == [2, 3, 7]
-    for step in range(6):
-        for row, number in enumerate(sampler.indices(step)):
-            tries = 0
-            while number in (2, 3, 7):
-                tries += 1
-                number = sampler.after(step, row, tries)
-            assert found["resident"][step].keys[row] == good.read(number).key
-    for kind in ("spdl-cpu", "dataloader", "spdl-gpu"):
-        for a, b in zip(found["resident"], found[kind], strict=True):
-            assert_equal(a, b, pixels=kind != "spdl-gpu")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_set_without_a_single_photo_is_told(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(photos, "MOST_TRIES", 5)
-    error, given = fail(kind, PhotoSet(8, bad=tuple(range(8))), skip_bad=True)
-    assert "5 photos, one behind the other, do not decode. The last: photo" in str(error)
-    assert not given
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_error_of_the_set_is_raised_at_its_step(kind: str) -> None:
-    """A shard that is truncated, say. ``skip_bad`` does not hide it."""
-
-    class Truncated(PhotoSet):
-        def read(self, number: int):
-            if number == missing:
-                raise FormatError("set-00001.tar: the tar is truncated.\nDo: pytrt shards check", path="set-00001.tar")
-            return super().read(number)
-
-    missing = int(StepSampler(11, 4, seed=1).indices(2)[0])
-    error, given = fail(kind, Truncated(11), skip_bad=True)
-    assert isinstance(error, FormatError)
-    assert error.path == "set-00001.tar"
-    assert given == ([] if kind == "resident" else [0, 1])
-
-
-@pytest.mark.parametrize("kind", ["spdl-cpu", "spdl-gpu"])
-def test_an_error_while_a_batch_is_copied_is_raised(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("out of memory")
-
-    monkeypatch.setattr(stream.Copies, "send", fail)
-    with make(kind, PhotoSet(8)) as loader, pytest.raises(RuntimeError, match="out of memory"):
-        loader.next()
-
-
-@pytest.mark.parametrize("taken", [0, 1])
-@pytest.mark.parametrize("kind", ["spdl-cpu", "dataloader"])
-def test_a_loader_that_is_closed_early_ends_its_threads(kind: str, taken: int) -> None:
-    loader = make(kind, PhotoSet(8), stop=1000)
-    for _ in range(taken):
-        loader.next()
-    loader.close()
-    loader.close()
-    with pytest.raises(StopIteration):
-        loader.next()
-
-
-def test_an_interrupt_while_waiting_closes_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
-    loader = make("spdl-cpu", PhotoSet(8), stop=1000)
-
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(loader._pipeline, "get_item", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        loader.next()
-    assert loader.closed.is_set()
-
-
-def test_a_pipeline_that_ends_too_early_is_an_error_and_no_hang() -> None:
-    loader = make("spdl-cpu", PhotoSet(8), stop=3)
-    loader.stop = 4  # more than its stages were given
-    for _ in range(3):
-        loader.next()
-    with pytest.raises(ExecutionError, match="before step 3"):
-        loader.next()
-
-
 def test_the_largest_boxes_are_kept_in_their_order() -> None:
     slot = Slot(1, 8, 2)
     boxes = np.array([[0, 0.5, 0.5, 0.1, 0.1], [1, 0.5, 0.5, 0.9, 0.2], [2, 0.5, 0.5, 0.3, 0.3]], np.float32)
@@ -422,54 +257,6 @@ def test_advice_for_the_dataloader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataloader.shutil, "disk_usage", lambda _: SimpleNamespace(free=64_000_000))
     (shared,) = advice(3, True, batch_bytes=20_000_000)
     assert "has 64 MB free, and the batches of 3 processes need 120 MB" in shared
-
-
-@pytest.mark.slow  # each process imports torch
-def test_worker_processes_give_the_same_batches_and_errors() -> None:
-    data = PhotoSet(12, bad=(int(StepSampler(12, 4, seed=1).indices(2)[0]),))
-    with make("spdl-cpu", data) as expected, make("dataloader", data, options=Options(workers=2)) as loader:
-        for _ in range(2):
-            assert_equal(expected.next(), loader.next())
-        for each in (expected, loader):
-            with pytest.raises(ImageError, match="does not decode") as caught:
-                each.next()
-            assert caught.value.key in str(caught.value)
-        assert [stage.items for stage in loader.clock.lap().stages] == [8, 8, 8]
-
-
-_RUN = """
-import sys; sys.path[:0] = [{samples!r}, {root!r}]
-import torch
-from tests.samples.training.photo_set import PhotoSet
-from training.loader import make_loader
-from training.sampler import StepSampler
-loader = make_loader("spdl-cpu", PhotoSet(8), StepSampler(8, 4, seed=1), torch.device("cpu"), size=64, stop=10**6)
-loader.next()
-print("running", flush=True)
-{end}
-"""
-
-
-@pytest.mark.slow  # a process that imports torch
-@pytest.mark.parametrize(
-    ("end", "interrupted", "word"),
-    [
-        ("while True: loader.next()", True, "KeyboardInterrupt"),
-        ("import time; time.sleep(60)", True, "KeyboardInterrupt"),
-        ("raise SystemError('unrelated')", False, "unrelated"),
-    ],
-)
-def test_a_process_ends_with_its_main_thread(end: str, interrupted: bool, word: str) -> None:
-    """At Ctrl-C in the loader or elsewhere, and at an error of the step; nobody closes the loader."""
-    pytest.importorskip("spdl.pipeline", reason='this loader needs spdl-core (pip install "pytrtplugins[train]")')
-    code = _RUN.format(samples=str(SAMPLES), root=str(SAMPLES.parent), end=end)
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "running\n"
-    if interrupted:
-        os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=LIMIT)
-    assert process.returncode
-    assert errors.strip().splitlines()[-1].startswith((word, f"SystemError: {word}"))
 
 
 @pytest.mark.gpu

@@ -1,0 +1,27 @@
+"""Fixtures of the tests of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Threads of PyTorch cost more than they give for networks as small as these."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def rectangles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of images of rectangles, in the YOLO layout."""
+    from tests.samples.rectangles import draw_set
+
+    return draw_set(tmp_path_factory.mktemp("set") / "rectangles")
