@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..errors import ModelRegistryError
 from ..shards.manifest import NAME as SHARDS
 from ..shards.manifest import Manifest
 from ..utils.files import read_regular, sha256_hex
+from ..utils.named_numbers import named_numbers
 from ..utils.optional import installed_version
 from ..utils.text_formats import read_json
 from ..version import __version__
@@ -150,8 +151,8 @@ def data_digest(given: str | Path) -> str:
 def read_figures(path: Path, engine: str, precision: str) -> dict[str, float]:
     """The numbers in a file of JSON, such as ``pytrt evaluate --json`` and ``pytrt table --json`` give.
 
-    A number's name is its way through the objects, with dots, from ``figures`` on where there are such. Lists are left out, but for
-    those of objects that have a name. Of a table, the first row with this engine and precision counts.
+    A number's name is that of `named_numbers`, from ``figures`` on where there are such. Of a table, the first row
+    with this engine and precision counts.
 
     Raises:
         ModelRegistryError: it is no JSON, has no numbers or too many, or is a table without such a row.
@@ -163,7 +164,7 @@ def read_figures(path: Path, engine: str, precision: str) -> dict[str, float]:
         found = _row(path, found["rows"], engine, precision)
     elif isinstance(found, dict) and isinstance(found.get("figures"), dict):
         found = found["figures"]
-    figures = dict(_numbers(found, ""))
+    figures = dict(named_numbers(found))
     if not figures or len(figures) > MAX_FIGURES:
         raise ModelRegistryError(
             f"{path}: expected an object with 1 to {MAX_FIGURES:,} numbers, found {len(figures):,}", path=path
@@ -180,15 +181,3 @@ def _row(path: Path, rows: list[Any], engine: str, precision: str) -> dict[str, 
             return {"latency": row.get("latency"), **(row.get("figures") or {})}
     names = ", ".join(f"{each.get('engine')} {each.get('precision')}" for each in variants[:20])
     raise ModelRegistryError(f"{path}: no row for engine {engine} in {precision}; it has {names[:400]}", path=path)
-
-
-def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
-    if type(value) in (int, float):
-        yield name, value
-    elif isinstance(value, list):
-        named = [each for each in value if isinstance(each, dict) and isinstance(each.get("name"), str)]
-        for each in named:
-            yield from _numbers(each, f"{name}.{each['name']}".lstrip("."))
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _numbers(item, f"{name}.{key}".lstrip("."))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ..errors import FormatError
 from ..utils.files import read_regular
+from ..utils.named_numbers import named_numbers
 from ..utils.text_formats import MAX_BYTES, parse_json
 
 __all__ = ["look_up", "read_figures"]
@@ -31,7 +31,7 @@ def read_figures(path: str | Path, name: str = "") -> dict[str, float]:
     if isinstance(found, dict) and found.keys() == _COMMANDS:
         found = found["result"]
     figures: dict[str, float] = {}
-    for key, value in _numbers(found, ""):
+    for key, value in named_numbers(found):
         figures[key] = value
         if len(figures) > _MOST:
             raise FormatError(f"{name}: expected at most {_MOST:,} figures.", path=path)
@@ -46,17 +46,3 @@ def look_up(figures: Mapping[str, float], name: str) -> list[str]:
         return [name]
     ends = [key for key in figures if key.endswith(f".{name}")]
     return ends or [key for key in figures if key.rpartition(".")[2].rpartition("_")[0] == name]
-
-
-def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:
-    """Numbers with their keys. Objects in a list are known by their ``name``, or by their place; lists of numbers are no figures."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield from _numbers(item, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            if isinstance(item, dict):
-                name = item["name"] if isinstance(item.get("name"), str) else number
-                yield from _numbers(item, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, (bool, int, float)):
-        yield key or "value", float(value)
