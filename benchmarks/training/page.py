@@ -121,6 +121,12 @@ def write(
     return 0
 
 
+def listed(lines: list[str], rows: Rows) -> str:
+    """The lines of a table, and below it which rows have no figures, and why."""
+    left_out = [f"- {row['network']}, {row['name']}: {row['reason']}" for row in rows if row["reason"]]
+    return "\n".join(lines + (["", "Left out:", "", *left_out] if left_out else []))
+
+
 def chart(title: str, bars: Sequence[Bar], unit: str, *paths: Path) -> None:
     """The figures as dots on a logarithmic axis."""
     found = sorted(bars, key=lambda bar: bar.value)

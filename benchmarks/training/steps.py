@@ -253,8 +253,7 @@ def table(rows: page.Rows) -> str:
             f"| {row['network']} | {row['name']} | {row['rate']:,.0f} | {row['step_ms']:.2f} | {row['memory_gb']:.1f} "
             f"| {row['ready_s']:.0f} | {row['difference']:.1e} |"
         )
-    left_out = [f"- {row['network']}, {row['name']}: {row['reason']}" for row in rows if row["reason"]]
-    return "\n".join(lines + (["", "Left out:", "", *left_out] if left_out else []))
+    return page.listed(lines, rows)
 
 
 def _write(given: argparse.Namespace, record: dict[str, Any]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,7 @@ class Options:
         return self.decoders or threads_for_files()
 
 
-class Loader:
+class Loader(ABC):
     """Gives the batches of the steps from ``start`` to ``stop``, one after the other; then it raises StopIteration.
 
     A loader is closed at its end, at the first error, when its context is left, and when the main thread ends.
@@ -107,8 +108,9 @@ class Loader:
         self.step += 1
         return batch
 
+    @abstractmethod
     def _take(self, step: int) -> Batch:
-        raise NotImplementedError
+        """The batch of a step; steps come in their order."""
 
     def close(self) -> None:
         """End all threads and processes. It may be called twice, and from any thread."""
