@@ -104,6 +104,13 @@ def pytest_collection() -> Generator[None, object, object]:
                 logger.propagate = True
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Names bytes by their number where they are no short text: what gzip writes holds the time, and workers must agree on names."""
+    if isinstance(val, bytes) and not (len(val) <= 40 and val.isascii() and val.decode().isprintable()):
+        return f"{len(val)} bytes"
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
