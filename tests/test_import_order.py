@@ -55,6 +55,7 @@ BY_NAME = {  # modules whose names are made at run time
     "pytrtplugins/plugin/registry.py": "the package's own layers, when a model has one: the registry imports none",
     "pytrtplugins/__init__.py": "a public name is imported when it is asked for",
     "pytrtplugins/engines/registry.py": "an engine is imported when it is asked for; the registry imports none",
+    "pytrtplugins/cli/app.py": "the files of the command that runs",
     "pytrtplugins/utils/late.py": "what packages of others import",
     "pytrtplugins/utils/optional.py": "packages of others",
 }

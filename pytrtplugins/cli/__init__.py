@@ -34,35 +34,12 @@ def _run(arguments: Sequence[str] | None) -> None:
 
 @functools.cache
 def command() -> Any:
-    """The command with all its parts; typer would make it anew for each call, which takes 40 ms."""
-    from . import (  # noqa: F401  they add their commands
-        bench,
-        check,
-        data,
-        doctor,
-        download,
-        edit,
-        export,
-        imports,
-        models,
-        pipeline,
-        pipeline_export,
-        pipeline_report,
-        precision,
-        profile,
-        repair,
-        run,
-        serve,
-        serve_export,
-        serve_key,
-        serve_top,
-        shards,
-        table,
-    )
-    from .app import app
-    from .common import add_options
+    """The command with all its parts; typer would make it anew for each call."""
+    from .app import Commands, app
 
-    return add_options(require("typer.main", extra="cli", package="typer").get_command(app))
+    made = require("typer.main", extra="cli", package="typer").get_command(app)
+    made.commands = Commands()
+    return made
 
 
 def _show(kind: str, message: str) -> None:

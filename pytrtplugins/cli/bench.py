@@ -14,7 +14,7 @@ from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, Real, Whole
 from ..utils.optional import require
 from . import loading, options, tables
 from .app import app
-from .options import number
+from .number import number
 from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")

@@ -10,7 +10,7 @@ from ..utils.optional import require
 from . import options
 from .app import app
 from .fields import open_plugin, read_samples
-from .options import number
+from .number import number
 from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,9 +18,7 @@ __all__ = ["add_options"]
 
 def add_options(command: Any) -> Any:
     """Give -q, -v, --json and --config to each command of a group, and of groups within it; gives the group back."""
-    app = typer.Typer(add_completion=False)
-    app.command()(_options)
-    params = require("typer.main", extra="cli", package="typer").get_command(app).params
+    params = _params()
     waiting = [command]
     while waiting:
         each = waiting.pop()
@@ -29,6 +28,13 @@ def add_options(command: Any) -> Any:
             names = {name for param in each.params for name in param.opts}
             each.params += [param for param in params if not names & set(param.opts)]
     return command
+
+
+@functools.cache
+def _params() -> list[Any]:
+    app = typer.Typer(add_completion=False)
+    app.command()(_options)
+    return list(require("typer.main", extra="cli", package="typer").get_command(app).params)
 
 
 def _be_quiet(asked: bool) -> bool:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..serving.config import TABLES as SERVED_TABLES
 from ..utils.declared import mismatch, nearest, single_kind
 from ..utils.text_formats import shorten
 from ..utils.toml_file import TomlFile, read_text
-from .options import limits_of
+from .number import limits_of
 from .results import option_name
 
 __all__ = ["Default", "Defaults", "defaults_for", "find_config", "open_config", "read_config"]
@@ -89,7 +88,8 @@ def read_config(file: TomlFile, root: Any) -> Defaults:
     Raises:
         FormatError: it has an unknown command or option, or a value of another type; ``.path`` and ``.line`` say where.
     """
-    data = {key: value for key, value in file.data.items() if key not in SERVED_TABLES}
+    served = _served_tables()
+    data = {key: value for key, value in file.data.items() if key not in served}
     return Defaults(str(file.path), tuple(_read(data, root, (), file)))
 
 
@@ -118,7 +118,7 @@ def _read(data: Any, command: Any, words: tuple[str, ...], file: TomlFile) -> It
     if inner is not None:
         for key, value in data.items():
             if key not in inner:
-                known = inner if words else (*inner, *SERVED_TABLES)
+                known = inner if words else (*inner, *_served_tables())
                 raise file.error((*words, key), f"{name} has no command {key!r}.{nearest(key, known)}")
             yield from _read(value, inner[key], (*words, key), file)
         return
@@ -135,6 +135,13 @@ def _read(data: Any, command: Any, words: tuple[str, ...], file: TomlFile) -> It
         if (expected := mismatch(value, hints[options[key].name], limits_of)) is not None:
             raise file.error((*words, key), f"{name}, {key}: expected {expected}, found {shorten(value)}.")
         yield Default(" ".join(words), option_name(options[key]), value, file.line((*words, key)))
+
+
+def _served_tables() -> tuple[str, ...]:
+    """The tables that say which models are served and how."""
+    from ..serving.config import TABLES  # which takes long to import, and most have no such file
+
+    return TABLES
 
 
 def _given(value: Any, kind: Any, folder: Path) -> Any:

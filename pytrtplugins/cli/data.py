@@ -19,7 +19,7 @@ from ..utils.terminal import COMMAND
 from ..vision import PIXELS
 from . import loading, options
 from .app import app
-from .options import number
+from .number import number
 from .results import Result, show, to_json
 from .tables import print_texts
 

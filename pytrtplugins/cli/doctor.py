@@ -1,18 +1,31 @@
-"""The command ``pytrt doctor``."""
+"""The commands that say what works on this machine: ``pytrt devices`` and ``doctor``."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+from .. import engines
 from ..doctor import Report, examine
 from ..utils.optional import require
 from . import tables
 from .app import app
+from .facts import Devices
 from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
-__all__ = ["command"]
+__all__ = ["command", "devices"]
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def devices() -> Result[Devices]:
+    """List the engines: which work on this machine, and why the others do not.
+
+    Examples: pytrt devices
+
+    pytrt devices --json
+    """
+    return Result(Devices(engines.auto_engine(), tuple(engines.availability())), tables.print_devices)
 
 
 @app.command("doctor")  # type: ignore[untyped-decorator]

@@ -13,7 +13,7 @@ from ..utils.optional import require
 from . import loading, options
 from .app import app
 from .fields import read_fields
-from .options import number
+from .number import number
 from .results import Result
 
 if TYPE_CHECKING:

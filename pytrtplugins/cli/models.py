@@ -18,7 +18,7 @@ from ..utils.terminal import COMMAND
 from . import models_text as text
 from .app import app
 from .models_facts import Added, Card, Changed, Listed, ListedVersion, Traced
-from .options import number
+from .number import number
 from .results import Result, show
 
 typer = require("typer", extra="cli", feature="the command pytrt")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from ..engines import names
-from ..errors import UsageError
 from ..plugin.policy import FORMS
-from ..utils.numbers import SHARE, THREADS, Real, Whole
+from ..utils.numbers import SHARE, THREADS, Whole
 from ..utils.optional import require
 from ..vision.letterbox import Mode as FitMode
 from . import loading
+from .number import number
 from .other_files import expect_model
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -37,37 +36,10 @@ __all__ = [
     "Settings",
     "Threads",
     "Weights",
-    "limits_of",
-    "number",
 ]
 
 MAX_SAMPLES = 1_000_000_000
 """Images that an option may leave of a data set."""
-
-
-def number(limits: Whole | Real, *names: str, help: str, metavar: str = "N") -> Any:
-    """An option that takes a number, or several of them where it may be repeated: what goes into `Annotated` beside the type."""
-    return typer.Option(*names, metavar=metavar, help=help, parser=str, callback=_reading(limits))
-
-
-def limits_of(option: Any) -> Whole | Real | None:
-    """The limits of an option that `number` made; None for others."""
-    return getattr(option.callback, "limits", None)
-
-
-def _reading(limits: Whole | Real) -> Callable[[Any, Any, Any], Any]:
-    def read(context: Any, parameter: Any, value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return [read(context, parameter, item) for item in value]
-        if value is None:
-            return None
-        try:
-            return limits.read(value)
-        except ValueError as error:
-            raise UsageError(f"{max(parameter.opts, key=len)}: {error}") from None
-
-    read.limits = limits  # type: ignore[attr-defined]
-    return read
 
 
 def _engines(incomplete: str) -> list[str]:

@@ -22,7 +22,8 @@ from ..vision.letterbox import Mode
 from . import loading, options, tables
 from .app import app
 from .facts import Searched, Treated, WrittenFile
-from .options import MAX_SAMPLES, number
+from .number import number
+from .options import MAX_SAMPLES
 from .other_files import expect_model
 from .results import Result, show
 from .samples import read_samples

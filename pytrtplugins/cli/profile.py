@@ -13,7 +13,7 @@ from ..utils.optional import require
 from . import loading, options
 from .app import app
 from .facts import Profiled
-from .options import number
+from .number import number
 from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")

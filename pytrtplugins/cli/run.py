@@ -21,7 +21,7 @@ from ..utils.progress import progress_bar
 from ..vision import Outputs, Sources, Tracker
 from . import loading, options, runs, tables
 from .app import app
-from .options import number
+from .number import number
 from .other_files import expect_images
 from .results import Result, current_output
 from .run_facts import Detected, Looked, OutputFacts, Ran

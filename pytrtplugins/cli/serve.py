@@ -18,7 +18,7 @@ from ..utils.optional import require
 from ..utils.toml_file import TomlFile
 from . import options
 from .app import app
-from .options import number
+from .number import number
 from .results import Result
 from .serve_facts import Checked, CheckedModel, Served, ServedModel
 

@@ -14,7 +14,7 @@ from ..utils.declared import field_limits
 from ..utils.optional import require
 from .app import app
 from .config import read_config
-from .options import number
+from .number import number
 from .results import Result
 from .serve import milliseconds
 

@@ -10,7 +10,7 @@ from ..serving.access.keys import Key, add_key
 from ..utils.declared import field_limits
 from ..utils.optional import require
 from .app import app
-from .options import number
+from .number import number
 from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")

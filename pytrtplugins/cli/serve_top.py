@@ -17,7 +17,7 @@ from ..utils.numbers import Real
 from ..utils.optional import require
 from .app import app
 from .key_presses import KeyPresses
-from .options import number
+from .number import number
 from .results import Result, current_output
 from .tables import console
 

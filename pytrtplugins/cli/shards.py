@@ -13,7 +13,7 @@ from ..utils.numbers import Real, Whole
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
 from .app import app
-from .options import number
+from .number import number
 from .results import Result, show
 from .tables import print_texts
 

@@ -34,7 +34,8 @@ from ..utils.optional import require
 from ..vision import PIXELS
 from . import loading, options
 from .app import app
-from .options import MAX_SAMPLES, number
+from .number import number
+from .options import MAX_SAMPLES
 from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")

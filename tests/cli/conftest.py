@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from pytrtplugins.errors import UsageError
@@ -26,7 +28,6 @@ def asked(monkeypatch):
         monkeypatch.setattr(where, name, stub)
         return calls
 
-    from pytrtplugins.cli import app, check, export, precision, run
-
-    put.app, put.check, put.export, put.precision, put.run = app, check, export, precision, run
+    for name in ("calibrate", "check", "evaluate", "export", "precision", "run"):
+        setattr(put, name, importlib.import_module(f"pytrtplugins.cli.{name}"))
     return put

@@ -8,11 +8,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from typer.testing import CliRunner
 
 from pytrtplugins.calibration import CalibrationTable
-from pytrtplugins.cli import bench, check, run  # noqa: F401  they add their commands
-from pytrtplugins.cli.app import app
 from pytrtplugins.vision import load_image, save_image
 
 ROOT = Path(__file__).parents[2]
@@ -74,19 +71,19 @@ def small_cfg(tmp_path):
     return tmp_path / "small.cfg"
 
 
-def test_the_help_teaches_with_examples():
-    result = CliRunner().invoke(app, ["--help"])
-    assert result.exit_code == 0
-    assert "pytrt check-plugin mylayers:ChannelShuffle" in result.output
+def test_the_help_teaches_with_examples(pytrt):
+    code, out, _ = pytrt("--help")
+    assert code == 0
+    assert "pytrt check-plugin mylayers:ChannelShuffle" in out
 
 
 @pytest.mark.parametrize(
     "command", ["devices", "inspect", "build", "run", "calibrate", "check-plugin", "evaluate", "bench"]
 )
-def test_each_command_explains_itself_with_an_example(command):
-    result = CliRunner().invoke(app, [command, "--help"])
-    assert result.exit_code == 0
-    assert f"pytrt {command}" in result.output
+def test_each_command_explains_itself_with_an_example(pytrt, command):
+    code, out, _ = pytrt(command, "--help")
+    assert code == 0
+    assert f"pytrt {command}" in out
 
 
 def test_devices_lists_every_engine(pytrt):

@@ -20,11 +20,11 @@ typer = pytest.importorskip("typer")
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
 from pytrtplugins.cli.app import app  # noqa: E402
-from pytrtplugins.cli.options import limits_of  # noqa: E402
+from pytrtplugins.cli.number import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
-cli.command()  # all modules that add commands are imported from here on
+dict(cli.command().commands)  # all files that add commands are imported from here on
 MAINS = {"pytrt": cli.main, "darknet2caffe": darknet2caffe_cli.main}
 APPS = {"pytrt": app, "darknet2caffe": darknet2caffe_cli.app}
 IMAGES, PIXELS, FILTERS, THREADS = (1, 10**9), (1, 16_384), (1, 8192), (1, 4096)
@@ -313,7 +313,7 @@ def test_every_numeric_option_of_the_commands_has_its_limits():
     assert sorted(options) == sorted(COMMANDS)
     for name, option in options.items():
         limits = limits_of(option)
-        assert limits is not None, f"{name} takes any number: make it with pytrtplugins.cli.options.number"
+        assert limits is not None, f"{name} takes any number: make it with pytrtplugins.cli.number.number"
         assert (limits.minimum, limits.maximum) == COMMANDS[name], name
         assert isinstance(limits, Whole) == isinstance(COMMANDS[name][0], int), name
 

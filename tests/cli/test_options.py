@@ -91,8 +91,8 @@ def test_what_a_calibrator_is_made_of(name, tmp_path):
 
 def test_calibrate(pytrt, asked):
     made, read = asked(loading, "make_calibrator", "calibrator"), asked(loading, "open_model", "model")
-    asked(asked.app.passes, "prepare", "prepared")
-    calibrated = asked(asked.app.engines, "calibrate")
+    asked(asked.calibrate.passes, "prepare", "prepared")
+    calibrated = asked(asked.calibrate.engines, "calibrate")
     ends(pytrt, "calibrate", "net.cfg", "--calibration", "p", "--cache", "c", "--weights", "w", "--algorithm", "entropy",
          "--batch", "2", "--limit", "3", "--mode", "stretch", "--engine", "onnxruntime", "--threads", "5",
          "--plugin", "acme::Scale=compute")  # fmt: skip
@@ -199,9 +199,9 @@ def test_names_are_those_given_else_the_models_own_else_those_beside_it(
 
 
 def test_evaluate(pytrt, asked):
-    read = asked(asked.app.models, "YoloData", "data")
+    read = asked(asked.evaluate.models, "YoloData", "data")
     opened, detectors = asked(loading, "open_engine", ENGINE), asked(loading, "Yolov2", "detector")
-    evaluated = asked(asked.app.models, "evaluate")
+    evaluated = asked(asked.evaluate.models, "evaluate")
     ends(pytrt, "evaluate", "net.onnx", "--data", "d", "--data", "e.tar", "--split", "test.txt", *BUILT, *DETECTOR,
          "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9")  # fmt: skip
     assert read == [(([Path("d"), Path("e.tar")],), {})]
@@ -213,9 +213,9 @@ def test_evaluate(pytrt, asked):
 
 @pytest.mark.parametrize(("limit", "rounded"), [(None, 8), (5, 5), (30, 8)])
 def test_equalize(pytrt, asked, limit, rounded):
-    images = asked(asked.app, "ImageBatches", "photos")
+    images = asked(asked.calibrate, "ImageBatches", "photos")
     read = asked(loading, "open_model", "model")
-    equalized, round_weights = (asked(asked.app.engines, name, *answer) for name, answer in
+    equalized, round_weights = (asked(asked.calibrate.engines, name, *answer) for name, answer in
                                 (("equalize", ["equalized"]), ("round_weights", [])))  # fmt: skip
     ends(pytrt, "equalize", "net.cfg", "--calibration", "p", "-o", "out.onnx", "--weights", "w", "--mode", "stretch",
          "--round-weights", "--engine", "onnxruntime", "--threads", "5", *([] if limit is None else ["--limit", limit]))  # fmt: skip

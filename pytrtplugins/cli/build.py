@@ -1,0 +1,85 @@
+"""The command ``pytrt build``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+from ..utils.files import check_target
+from ..utils.numbers import LARGEST_BATCH, SHARE, Whole
+from ..utils.optional import require
+from ..vision.letterbox import Mode as FitMode
+from . import inspected, loading, options, tables
+from .app import app
+from .facts import Built
+from .number import number
+from .other_files import not_an_engine_here
+from .results import Result
+
+if TYPE_CHECKING:
+    from ..engines.cuda import CudaEngine
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["build"]
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def build(
+    model: options.Model,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Engine file to write.")],
+    weights: options.Weights = None,
+    engine: options.Engine = "auto",
+    precision: options.Precision = "fp32",
+    calibration: options.Images = None,
+    cache: options.Cache = None,
+    threads: options.Threads = None,
+    mode: options.CalibrationMode = "letterbox",
+    settings: options.Settings = None,
+    batch: Annotated[
+        int | None,
+        number(Whole(1, LARGEST_BATCH), help="Images per run, for darknet's networks; an ONNX file has its own batch."),
+    ] = None,
+    names: options.Names = None,
+    fit: Annotated[
+        FitMode | None,
+        typer.Option(help="How `pytrt run` fits images into the network's input; stored in the engine file."),
+    ] = None,
+    threshold: Annotated[
+        float | None, number(SHARE, metavar="X", help="Lowest score that `pytrt run` shows; stored in the engine file.")
+    ] = None,
+    forms: options.Forms = None,
+    plugins: options.Plugins = None,
+) -> Result[Built]:
+    """Build an engine and save it, so that it starts faster the next time. The file also stores a detector's class names.
+
+    Examples: pytrt build yolov2.onnx --precision int8 --cache yolov2.cache -o yolov2.engine
+
+    pytrt build yolov2.onnx --engine tensorrt --precision fp16 --setting batch=1,8,16 -o yolov2.engine
+
+    pytrt build yolov2.onnx --precision precision.yaml -o yolov2.engine
+    """
+    check_target(output)
+    if loading.is_engine_file(model):
+        raise not_an_engine_here(model)
+    started = time.perf_counter()
+    built = loading.open_engine(
+        model,
+        weights=weights,
+        engine=engine,
+        precision=precision,
+        calibration=calibration,
+        cache=cache,
+        threads=threads,
+        mode=mode,
+        settings=loading.read_settings(settings),
+        plugins=loading.read_forms(forms),
+        batch=batch,
+        said={"names": names, "mode": fit, "score_threshold": threshold},
+    )
+    built.save(output)
+    rows = cast("CudaEngine", built).tactics() if built.name == "cuda" else ()
+    seconds, size = time.perf_counter() - started, output.stat().st_size
+    found = Built(inspected.engine_facts(built, output), inspected.kernel_facts(rows), seconds, size)
+    return Result(found, tables.print_built)

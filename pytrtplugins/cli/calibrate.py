@@ -1,0 +1,100 @@
+"""The commands that prepare a network for INT8: ``pytrt calibrate`` and ``equalize``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from .. import engines, passes
+from ..calibration import ImageBatches
+from ..calibration.batches import MAX_IMAGES
+from ..engines.calibrate import network_digest
+from ..errors import UsageError
+from ..utils.files import check_target, write_atomic
+from ..utils.numbers import Whole
+from ..utils.optional import require
+from . import loading, options, tables
+from .app import app
+from .facts import Calibrated, WrittenFile
+from .number import number
+from .results import Result
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["calibrate", "equalize"]
+
+_ROUNDED_WITH = 8  # images, or fewer where the limit says so
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def calibrate(
+    model: options.Model,
+    calibration: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="A few hundred images like those that the network will see; or .npz files, with an array for each input.",
+        ),
+    ],
+    cache: options.Cache = None,
+    weights: options.Weights = None,
+    algorithm: Annotated[
+        Literal["entropy", "minmax", "percentile"], typer.Option(help="How the scales are chosen.")
+    ] = "minmax",
+    batch: Annotated[int, number(Whole(1, MAX_IMAGES), help="Images per run.")] = 8,
+    limit: options.FirstImages = None,
+    mode: options.CalibrationMode = "letterbox",
+    engine: options.Engine = "auto",
+    threads: options.Threads = None,
+    forms: options.Forms = None,
+    plugins: options.Plugins = None,
+) -> Result[Calibrated]:
+    """Measure on images the scales that INT8 and FP8 need, and save them in a cache file (TensorRT's format).
+
+    Example: pytrt calibrate yolov2.onnx --calibration images/ --cache yolov2.cache
+    """
+    path = cache or model.with_suffix(".cache")
+    check_target(path)
+    calibrator = loading.make_calibrator(algorithm, calibration, path, batch=batch, limit=limit, mode=mode)
+    prepared = passes.prepare(loading.open_model(model, weights))
+    table = engines.calibrate(prepared, calibrator, engine=engine, threads=threads, plugins=loading.read_forms(forms))
+    calibrator.store_table(table, network=network_digest(prepared))
+    found = Calibrated(str(path), len(table), table.algorithm)
+    return Result(found, lambda found: print(f"{found.file}: {found.tensors} tensors, {found.algorithm}"))
+
+
+@app.command("equalize")  # type: ignore[untyped-decorator]
+def equalize(
+    model: options.Model,
+    calibration: Annotated[
+        Path, typer.Option(metavar="DIR", help="Images like those that the network will see; 20 are enough.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")],
+    weights: options.Weights = None,
+    limit: options.FirstImages = 20,
+    mode: options.CalibrationMode = "letterbox",
+    round_weights: Annotated[
+        bool,
+        typer.Option("--round-weights", help="Also round the weights of each layer together; for CPUs without VNNI."),
+    ] = False,
+    engine: options.Engine = "auto",
+    threads: options.Threads = None,
+    plugins: options.Plugins = None,
+) -> Result[WrittenFile]:
+    """Rescale the channels of a network so that INT8 loses less accuracy; in float the results stay the same.
+
+    Calibrate and build the new model like any other. Networks with depthwise convolutions gain most,
+    and calibration by percentile (`pytrt calibrate --algorithm percentile`) suits it best. With --round-weights its weights
+    are those that INT8 has on this machine, in float too: build it on a machine of the same kind.
+
+    Example: pytrt equalize mobile.onnx --calibration images/ -o mobile-equalized.onnx
+    """
+    if not output.absolute().parent.is_dir() or output.suffix != ".onnx":
+        raise UsageError(f"--output {output}: expected a file .onnx in a folder that exists")
+    batches = ImageBatches(calibration, limit=limit, mode=mode)
+    equalized = engines.equalize(loading.open_model(model, weights), batches, engine=engine, threads=threads)
+    if round_weights:
+        batches = ImageBatches(calibration, limit=min(limit or _ROUNDED_WITH, _ROUNDED_WITH), mode=mode)
+        equalized = engines.round_weights(equalized, batches, engine=engine, threads=threads)
+    write_atomic(output, equalized.SerializeToString())
+    return Result(WrittenFile(str(output), output.stat().st_size), tables.print_file)

@@ -1,0 +1,78 @@
+"""The command ``pytrt evaluate``."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Annotated
+
+from .. import models
+from ..utils.figures import check_figure
+from ..utils.numbers import SHARE
+from ..utils.optional import require
+from . import loading, options, tables
+from .app import app
+from .facts import Evaluated
+from .number import number
+from .results import Result
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["evaluate"]
+
+_MAX_EVALUATED = 1000  # boxes of an image; pycocotools takes 100 of each class
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def evaluate(
+    model: options.Model,
+    data: Annotated[
+        list[Path], typer.Option(metavar="DIR|TAR", help="Labelled images in the YOLO layout; repeat for parts.")
+    ],
+    split: Annotated[str, typer.Option(help="The list of images in it.")] = "val.txt",
+    weights: options.Weights = None,
+    names: options.Names = None,
+    engine: options.Engine = "auto",
+    precision: options.Precision = "fp32",
+    cache: options.Cache = None,
+    threads: options.Threads = None,
+    threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score that counts, 0..1.")] = 0.005,
+    nms: options.Nms = 0.45,
+    mode: options.ModelsMode = None,
+    class_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class-map", metavar="DATA=MODEL", help="A class's name in the data, and its name in the model."
+        ),
+    ] = None,
+    limit: options.FirstImages = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")
+    ] = None,
+    plugins: options.Plugins = None,
+) -> Result[Evaluated]:
+    """Measure a detector's average precision on labelled images (pycocotools).
+
+    Examples: pytrt evaluate yolov2-voc.cfg --data labelled/ --precision int8
+
+    pytrt evaluate yolo-fastest-1.1.cfg --names coco.names --data coco/ --mode stretch --plot curves.png
+    """
+    if plot:
+        check_figure(plot)
+    labelled = models.YoloData(data)
+    built = loading.open_engine(
+        model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
+    )
+    result = models.evaluate(
+        loading.open_detector(built, model, names, mode=mode, max_detections=_MAX_EVALUATED),
+        labelled,
+        split,
+        score_threshold=threshold,
+        iou_threshold=nms,
+        class_map=loading.read_pairs(class_map, "--class-map", "NAME_IN_THE_DATA=NAME_IN_THE_MODEL"),
+        limit=limit,
+    )
+    if plot:
+        models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
+    found = Evaluated(built.name, built.precision, result)
+    return Result(found, functools.partial(tables.print_evaluation, name=str(model)))

@@ -1,0 +1,73 @@
+"""The command ``pytrt inspect``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from .. import engines
+from ..errors import UsageError
+from ..utils.optional import require
+from . import inspected, loading, options, tables
+from .app import app
+from .fused import FusedFacts, inspect_fused
+from .model_facts import DarknetFacts, EngineFacts, ModelFacts, Nodes
+from .results import Result
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["inspect"]
+
+
+@app.command()  # type: ignore[untyped-decorator]
+def inspect(
+    model: options.Model,
+    weights: Annotated[
+        Path | None, typer.Argument(metavar="[WEIGHTS]", help="darknet's weights, to check that they fit.")
+    ] = None,
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="List the nodes, with the names, types and dims of their tensors.")
+    ] = False,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="List the nodes whose operators this engine lacks; with --fused: the engine that fuses.",
+        ),
+    ] = None,
+    fused: Annotated[
+        bool,
+        typer.Option("--fused", help="Show which nodes the engine runs as one kernel; the network is built for it."),
+    ] = False,
+    graph: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="With --fused: draw the network before and after.")
+    ] = None,
+    precision: options.Precision = "fp32",
+    cache: options.Cache = None,
+    plugins: options.Plugins = None,
+) -> Result[ModelFacts] | Result[Nodes] | Result[EngineFacts] | Result[DarknetFacts] | Result[FusedFacts]:
+    """Show the inputs, outputs, layers and plugins of a model, and nodes that no engine knows, or that one engine lacks.
+
+    Examples: pytrt inspect yolov2-voc.cfg yolov2-voc.weights
+
+    pytrt inspect model.onnx --nodes
+
+    pytrt inspect model.onnx --engine cpu
+
+    pytrt inspect model.onnx --fused --graph fused.svg
+    """
+    if fused:
+        return inspect_fused(model, weights, engine or "auto", precision, cache, graph)
+    if graph is not None:
+        raise UsageError(f"--graph {graph} needs --fused.")
+    if engine is not None:
+        opened = loading.open_model(model, weights)
+        nodes_lacking = inspected.lacking(opened, engines.unsupported_nodes(opened, engine))
+        return Result(Nodes(nodes_lacking, engine), tables.print_nodes)
+    if nodes:
+        return Result(Nodes(inspected.listed(loading.open_model(model, weights))), tables.print_nodes)
+    if model.suffix == ".cfg":
+        return inspected.inspect_darknet(model, weights)
+    if loading.is_engine_file(model):
+        return Result(inspected.engine_facts(loading.open_engine(model), model), tables.print_engine)
+    return Result(inspected.model_facts(loading.open_model(model, weights), str(model)), tables.print_model)

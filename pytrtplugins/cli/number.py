@@ -1,0 +1,39 @@
+"""Options of ``pytrt`` that take a number: whoever gives another one is told which option it is and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import UsageError
+from ..utils.numbers import Real, Whole
+from ..utils.optional import require
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["limits_of", "number"]
+
+
+def number(limits: Whole | Real, *names: str, help: str, metavar: str = "N") -> Any:
+    """An option that takes a number, or several of them where it may be repeated: what goes into `Annotated` beside the type."""
+    return typer.Option(*names, metavar=metavar, help=help, parser=str, callback=_reading(limits))
+
+
+def limits_of(option: Any) -> Whole | Real | None:
+    """The limits of an option that `number` made; None for others."""
+    return getattr(option.callback, "limits", None)
+
+
+def _reading(limits: Whole | Real) -> Callable[[Any, Any, Any], Any]:
+    def read(context: Any, parameter: Any, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [read(context, parameter, item) for item in value]
+        if value is None:
+            return None
+        try:
+            return limits.read(value)
+        except ValueError as error:
+            raise UsageError(f"{max(parameter.opts, key=len)}: {error}") from None
+
+    read.limits = limits  # type: ignore[attr-defined]
+    return read

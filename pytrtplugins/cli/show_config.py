@@ -1,0 +1,37 @@
+"""The command ``pytrt config``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from ..utils.optional import require
+from . import tables
+from .app import app
+from .config import Defaults, find_config, open_config, read_config
+from .results import Result
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["show_config"]
+
+
+@app.command("config")  # type: ignore[untyped-decorator]
+def show_config(
+    context: typer.Context,  # type: ignore[name-defined]
+    file: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Read this file instead of the one that is found.")
+    ] = None,
+) -> Result[Defaults]:
+    """Show the defaults of options that are in force, and the file that they come from.
+
+    The file is pytrt.toml in the working directory or the nearest folder above it, or the table [tool.pytrt] of a pyproject.toml. It has
+    a table for each command, whose keys are the long names of options.
+
+    Examples: pytrt config
+
+    pytrt config --config other.toml
+    """
+    path = file or find_config(Path.cwd())
+    found = Defaults("", ()) if path is None else read_config(open_config(path), context.find_root().command)
+    return Result(found, tables.print_defaults)

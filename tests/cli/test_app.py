@@ -1,0 +1,68 @@
+"""The list of commands is complete, and a command imports what it needs, not what others need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("typer")
+
+from pytrtplugins.cli import command  # noqa: E402
+from pytrtplugins.cli.app import COMMANDS, app  # noqa: E402
+
+LOADED = """
+import sys
+from pytrtplugins.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    print(*sys.modules, file=sys.stderr)
+"""
+HEAVY = {"drift", "engines", "model_registry", "models", "passes", "pipeline", "serving", "shards", "vision"}
+
+
+def rooms_loaded_by(*words):
+    """The rooms of the package that a process has imported when the command has ended."""
+    done = subprocess.run([sys.executable, "-c", LOADED, *words], capture_output=True, text=True, check=True)
+    return {name.split(".")[1] for name in done.stderr.split() if name.startswith("pytrtplugins.")}
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        (["--version"], set()),
+        (["--help"], set()),
+        (["shards", "--help"], {"shards", "vision"}),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_a_command_imports_what_it_needs(words, needed):
+    assert rooms_loaded_by(*words) & HEAVY == needed
+
+
+def test_the_list_names_every_command_of_its_files():
+    made = command().commands
+    assert {name: each.name for name, each in made.items()} == {name: name for name in COMMANDS}
+    added = [each.name or each.callback.__name__ for each in app.registered_commands]
+    assert sorted([*added, *(each.name for each in app.registered_groups)]) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_summary_fits_on_a_line_of_a_terminal(name):
+    summary = COMMANDS[name].summary
+    assert len(summary) <= 60
+    assert not summary.endswith(".")
+
+
+def test_a_name_that_is_misspelt_is_answered_with_the_right_one(pytrt):
+    code, _, err = pytrt("bulid")
+    assert code == 2
+    assert "Did you mean 'build'?" in err
+
+
+def test_a_shell_completes_names_of_commands(pytrt, monkeypatch):
+    for name, value in {"_PYTRT_COMPLETE": "complete_bash", "COMP_WORDS": "pytrt export", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert pytrt()[1].split() == ["export-plugin", "export-triton"]
