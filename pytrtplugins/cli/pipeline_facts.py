@@ -99,10 +99,8 @@ def say_step(record: StepRecord) -> None:
     if record.state == "running":
         text = "..." if sys.stderr.isatty() else ""
     elif record.state == "done":
-        figures = _figures(record.figures)
-        text = ("unchanged" if record.reused else f"done in {record.seconds:.1f} s") + (
-            f"; {figures}" if figures else ""
-        )
+        done = "unchanged" if record.reused else f"done in {record.seconds:.1f} s"
+        text = "; ".join(filter(None, (done, _figures(record.figures), record.message)))
         text += f" (attempt {record.attempts})" if record.attempts > 1 else ""
     else:
         text = f"{record.state}: {record.message}" if record.message else record.state

@@ -94,7 +94,7 @@ class DvcStore(Store):
         with _environment(environment):
             before, stage = self._folder.attempt(step.name), self._stage(step)
             try:
-                made = stage.reproduce(force=force, pull=bool(self._pipeline.remote))
+                made = stage.reproduce(force=force, pull=bool(self._pipeline.remote), run_cache=step.restorable)
                 if made:
                     stage.dump(update_pipeline=False)
             except self._errors.DvcException as error:

@@ -26,7 +26,7 @@ __all__ = ["read_description"]
 
 _KEYS = ("name", "folder", "parameters", "schedule", "remote", "on_exit", "steps")
 _STEP_KEYS = ("command", "function", "gate", "inputs", "outputs", "metrics", "stdout", "parameters", "environment", "secrets",
-              "resources", "retry", "time_limit", "approval", "matrix", "when")  # fmt: skip
+              "resources", "retry", "time_limit", "approval", "stateful", "matrix", "when")  # fmt: skip
 _LISTS = ("inputs", "outputs", "metrics", "environment", "secrets")
 _TEXTS = ("function", "gate", "stdout")
 _BY = "by"
@@ -255,6 +255,7 @@ class _StepReader:
             retry=self._retry(),
             time_limit=self._read(("time_limit",), self.raw.get("time_limit"), read_seconds, None),
             approval=self._flag("approval"),
+            stateful=self._flag("stateful"),
             **lists,  # type: ignore[arg-type]
             **texts,  # type: ignore[arg-type]
         )

@@ -45,7 +45,7 @@ class StepRecord:
         digest: Of its outputs; empty where there are none.
         figures: The numbers in its metrics, by their names; nested ones have dots, such as ``val.mAP50``.
         log: Its log file, in the pipeline's folder, as a relative path; empty where there is none.
-        message: Why it failed, or what it waits for.
+        message: Why it failed, what it waits for, or what its gate found.
         after: Names of the steps whose outputs it takes.
     """
 

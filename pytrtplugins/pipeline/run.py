@@ -23,6 +23,7 @@ from .process import end_abandoned
 from .published import Published
 from .record import RunRecord, RunState, StepRecord, new_run_id
 from .report import write_report
+from .run_gate import found_by
 from .run_step import RUN
 from .scratch import remove_tree
 from .selection import Selection
@@ -170,6 +171,7 @@ class _Run:
                 log=attempt.log if attempt else "",
                 digest=self.store.digest(step),
                 figures=step_figures(step, self.folder),
+                message=found_by(self.folder.stored(step.outputs[0])) if step.gate else "",
             )
         return "done"
 

@@ -10,12 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..errors import PipelineError
-from ..utils.files import write_atomic
+from ..utils.files import read_regular, write_atomic
 from ..utils.terminal import exit_on_error
+from ..utils.text_formats import MAX_BYTES, parse_json
 from .figures import read_figures
 from .gate import Gate
 
-__all__ = ["main"]
+__all__ = ["found_by", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -37,6 +38,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.passes is not None:
             write_atomic(given.passes, b"true" if passes else b"false")
         sys.exit(0 if passes or given.passes is not None else 1)
+
+
+def found_by(path: Path) -> str:
+    """What a gate that held has found, as its output says it: ``map50 above 0.5 (net.map50 0.65 > 0.5)``.
+
+    Raises:
+        FormatError: the file is damaged.
+        OSError: it cannot be read.
+    """
+    comparisons = parse_json(read_regular(path, MAX_BYTES), path)["comparisons"]
+    return "; ".join(f"{each['text']} ({each['found']})" for each in comparisons)
 
 
 def _main(gate: str, files: Sequence[Path], output: Path) -> bool:

@@ -76,6 +76,7 @@ class Step:
         retry: How often it is started again.
         time_limit: Seconds of one attempt. None: not limited.
         approval: Whether a person must agree before it runs.
+        stateful: Whether it reads or changes more than its inputs and outputs, such as a registry.
         matrix: The values of this one of several similar steps, by name.
         family: The name that such steps have in common; otherwise its own.
     """
@@ -95,6 +96,7 @@ class Step:
     retry: Retry = Retry()
     time_limit: float | None = None
     approval: bool = False
+    stateful: bool = False
     matrix: Mapping[str, Scalar] = field(default_factory=dict)
     family: str = ""
 
@@ -108,6 +110,11 @@ class Step:
         if problems := list(_problems(self)):
             text = "\n".join(f"  {where}: {what}" for where, what in problems)
             raise PipelineError(f"step {shorten(self.name)}:\n{text}", step=self.name, problems=tuple(problems))
+
+    @property
+    def restorable(self) -> bool:
+        """Whether outputs of a run before the last may stand for a run: then nothing else comes of it, and nobody is asked."""
+        return not (self.stateful or self.approval)
 
     def argv(self) -> tuple[str, ...]:
         """The words that do the step in a folder with its inputs, wherever this package is installed."""

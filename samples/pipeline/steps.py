@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import cv2
 import numpy as np
 import skimage.data
+
+from pytrtplugins.model_registry import ModelRegistry
 
 CLASSES = ("person", "dog", "cat", "horse", "cow", "sheep")
 PHOTOS = {"chelsea": (2, (0, 0, 400, 300)), "astronaut": (0, (20, 15, 360, 512))}
@@ -67,3 +72,35 @@ def choose(inputs: Sequence[str], outputs: Sequence[str]) -> None:
     shutil.copyfile(best, outputs[0])
     shutil.copyfile(best.with_suffix(".json"), outputs[1])
     shutil.copyfile(best.with_suffix(".cache"), outputs[2])
+
+
+def measure_served(inputs: Sequence[str], outputs: Sequence[str], model: str) -> None:
+    """Measure what is in production on the photos of today; while nothing is, the figures of the FP32 engine stand for it.
+
+    The figure ``version`` says what was measured: 0 is the FP32 engine. The first input is the engine that is to be compared with it,
+    so that each new one is compared with what is served when it comes.
+    """
+    _, float_figures, photos, *_ = inputs
+    registry = ModelRegistry()
+    known = registry.folder.path.is_dir() and model in registry.names()
+    version = registry.history(model).current("production") if known else None
+    if version is None:
+        print(f"Nothing serves {model} yet: the FP32 engine stands for it.")
+        measured = Path(float_figures).read_text()
+    else:
+        engine = registry.file(registry.get(model, version))
+        print(f"{model}:{version} is served.")
+        words = ["evaluate", str(engine), "--data", photos, "--json"]
+        measured = subprocess.run(
+            [sys.executable, "-m", "pytrtplugins", *words], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+    figures = json.loads(measured)["result"]["figures"]
+    Path(outputs[0]).write_text(json.dumps({"version": version or 0, "figures": figures}))
+
+
+def promote(inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Put the registered version into production. It need not be the newest: the same engine is not registered twice."""
+    registered = json.loads(Path(inputs[0]).read_text())["result"]
+    change = ModelRegistry().promote(registered["name"], registered["version"], why="samples/pipeline")
+    print(f"{registered['name']}:{change.version} is in production.")
+    Path(outputs[0]).write_text(json.dumps({"name": registered["name"], **asdict(change)}, indent=1))

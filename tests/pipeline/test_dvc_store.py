@@ -29,6 +29,13 @@ def pipeline(folder, word="hello", remote=""):
     steps = (
         Step("a", command=("sh", "-c", make), inputs=("in.txt",), outputs=("build/a",)),
         Step("b", command=("sh", "-c", "cat build/a/x build/a/y"), inputs=("build/a",), stdout="b.txt"),
+        Step(
+            "c",
+            command=("sh", "-c", f"tee -a {folder}/registry < b.txt"),
+            inputs=("b.txt",),
+            stdout="c.txt",
+            stateful=True,
+        ),
     )
     return Pipeline("demo", steps, folder=folder, remote=remote)
 
@@ -49,24 +56,26 @@ def test_dvc_remembers_restores_and_tells(tmp_path):
     pytest.importorskip("dvc.repo", reason="DVC is missing. Do: pip install 'pytrtplugins[pipeline]'")
     where = Path.cwd()
     first = run_pipeline(pipeline(tmp_path))
-    assert outcomes(first) == {"a": "done", "b": "done"}
+    assert outcomes(first) == {"a": "done", "b": "done", "c": "done"}
     assert (tmp_path / "b.txt").read_text() == "1\nhello\n"
     assert all(step.digest and step.log for step in first.steps)
-    assert outcomes(run_pipeline(pipeline(tmp_path))) == {"a": "reused", "b": "reused"}
+    assert outcomes(run_pipeline(pipeline(tmp_path))) == {"a": "reused", "b": "reused", "c": "reused"}
 
     assert [(each.step, each.state, each.reason) for each in step_states(pipeline(tmp_path, word="other"))] == [
         ("a", "stale", "what it runs"),
         ("b", "stale", "step a"),
+        ("c", "stale", "step b"),
     ]
     (tmp_path / "in.txt").write_text("2\n")
     assert step_states(pipeline(tmp_path))[0].reason == "input in.txt has changed"
-    assert outcomes(run_pipeline(pipeline(tmp_path))) == {"a": "done", "b": "done"}
+    assert outcomes(run_pipeline(pipeline(tmp_path))) == {"a": "done", "b": "done", "c": "done"}
     assert (tmp_path / "b.txt").read_text() == "2\nhello\n"
 
-    (tmp_path / "in.txt").write_text("1\n")  # as before: nothing runs, and the outputs are those of before
+    (tmp_path / "in.txt").write_text("1\n")  # as before: only what changes more than its outputs runs
     (tmp_path / ".pytrt/pipelines/demo/dvc.lock").write_text("stages: {a: {cm")  # half written
     again = run_pipeline(pipeline(tmp_path))
-    assert outcomes(again) == {"a": "reused", "b": "reused"}
+    assert outcomes(again) == {"a": "reused", "b": "reused", "c": "done"}
+    assert (tmp_path / "registry").read_text() == "1\nhello\n2\nhello\n1\nhello\n"
     assert [step.digest for step in again.steps] == [step.digest for step in first.steps]
     assert (tmp_path / "b.txt").read_text() == "1\nhello\n"
     assert Path.cwd() == where
@@ -80,9 +89,9 @@ def test_results_are_shared_through_a_remote(tmp_path):
     for folder in (one, two):
         folder.mkdir()
     first = run_pipeline(pipeline(one, remote=str(tmp_path / "store")))
-    assert outcomes(first) == {"a": "done", "b": "done"}
+    assert outcomes(first) == {"a": "done", "b": "done", "c": "done"}
     second = run_pipeline(pipeline(two, remote=str(tmp_path / "store")))
-    assert outcomes(second) == {"a": "reused", "b": "reused"}
+    assert outcomes(second) == {"a": "reused", "b": "reused", "c": "done"}
     assert (two / "b.txt").read_text() == "1\nhello\n"
 
 

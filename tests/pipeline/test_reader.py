@@ -41,6 +41,7 @@ steps:
     environment: [SEED]
     secrets: [TOKEN]
     approval: true
+    stateful: true
 on_exit:
   command: echo ${size}
 """
@@ -75,10 +76,13 @@ def test_a_file_says_what_its_steps_are(write):
     assert steps["photos"].inputs == ("make.py",)
     assert steps["photos"].parameters == {"number": 500, "title": "a full set", "strict": False}
     assert steps["train"].command[-1] == "two words"
-    assert (steps["train"].environment, steps["train"].secrets, steps["train"].approval) == (
-        ("SEED",),
-        ("TOKEN",),
+    train = steps["train"]
+    assert (train.environment, train.secrets) == (("SEED",), ("TOKEN",))
+    assert (train.approval, train.stateful, steps["photos"].approval, steps["photos"].stateful) == (
         True,
+        True,
+        False,
+        False,
     )
     assert found.on_exit.command == ("echo", "full")
     assert (found.schedule, found.parameters) == ("0 3 * * *", {"size": "full", "photos": 500, "strict": False})

@@ -390,8 +390,10 @@ def test_python_steps_find_their_functions(run):
     )
     step = Step("x", function="steps.py:count", inputs=("in.txt",), metrics=("m.json",), parameters={"factor": 3})
     assert run(step).figures == {"x.length": 6.0}
-    gate = Step("gate", gate="m.length below 5", inputs=("m.json",), outputs=("gate.json",))
+    holds = run(step, Step("gate", gate="length above 5", inputs=("m.json",), outputs=("gate.json",)))
+    assert holds.steps[-1].message == "length above 5 (m.length 6 > 5)"
+    gate = Step("gate", gate="m.length below 5", inputs=("m.json",), outputs=("stops.json",))
     record = run(step, gate)
     assert outcomes(record) == {"x": "reused", "gate": "failed"}
     assert "FAILS: m.length below 5 (m.length 6 < 5)" in failure(record)
-    assert not (run.base / "gate.json").exists()
+    assert not (run.base / "stops.json").exists()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pytrtplugins.model_registry import ModelRegistry
 from pytrtplugins.pipeline import Pipeline
 from pytrtplugins.pipeline.record import RunRecord, run_ids
 
@@ -76,15 +77,21 @@ def test_the_small_size_goes_from_photos_to_a_registered_engine(project):
     verdict = json.loads((project / "build/pipeline/gate.json").read_text())
     assert verdict["passes"]
     assert len(verdict["comparisons"]) == 2
-    promoted = json.loads((project / "build/pipeline/promoted.json").read_text())
-    assert promoted["ok"]
-    assert list((project / ".pytrt/models").rglob("*.json"))
+    assert figures["served.version"] == 0  # nothing is served: the FP32 engine stands for it
+    assert figures["served.figures.map50"] == figures["evaluate-float.figures.map50"]
+    registry = ModelRegistry(project / ".pytrt/models")
+    served = registry.get("yolov2-animals", stage="production")
+    engine = registry.file(served).read_bytes()
+    assert (project / "build/pipeline/package/compose/models/int8.engine").read_bytes() == engine
+    assert (project / "build/pipeline/package/triton/yolov2-animals/1/model.onnx").is_file()
 
     begin = time.monotonic()
     done, record, ran = run(project)
     assert (done.returncode, ran) == (0, set()), done.stderr
     print(f"second run: {time.monotonic() - begin:.1f} s")
 
+    done, record, ran = run(project, "--only", "served", "--force")
+    assert (done.returncode, ran, record.figures["served.version"]) == (0, {"served"}, served.version), done.stderr
     done, _, ran = run(project, "--only", "gate", "--force")
     assert (done.returncode, ran) == (0, {"gate"}), done.stderr
     done, record, ran = run(project, "--from", "choose", "--set", "p99=0.001")

@@ -132,7 +132,7 @@ class Templates:
         graph = self._pipeline.graph()
         for step in self._pipeline.steps:
             words = self._found.commands[step.name]
-            own = not (step.environment or step.secrets or step.approval or any("{{" in word for word in words))
+            own = step.restorable and not (step.environment or step.secrets or any("{{" in word for word in words))
             given = any(path in self._artifacts.given for path in step.inputs)
             if own and not given and all(each in keys for each in graph[step.name]):
                 facts = [

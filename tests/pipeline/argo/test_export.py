@@ -245,6 +245,7 @@ steps:
   join: {command: join, inputs: [scaled, counted], outputs: [joined]}
   read: {command: read, inputs: [photos], outputs: [seen]}
   ask: {command: ask, outputs: [asked], environment: [HOME]}
+  look: {command: look, outputs: [looked], stateful: true}
 """
     pinned = "registry.example.com/a@sha256:" + "ab" * 32
 
