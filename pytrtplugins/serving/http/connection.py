@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...utils.optional import require
 from ..model.spec import Limits
+from .admission import Admission
 from .body import Scope
 from .whole import WHOLE, Whole
 
-__all__ = ["connection_class", "network_of"]
+__all__ = ["connection_class"]
 
 _LATER = 1.25  # the application answers a body that is too slow; what it does not read is cut off after this share of the time
-_FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 33\r\nretry-after: 1\r\n"
-    b'connection: close\r\n\r\n{"error": "too many connections"}'
-)
 
 
 class _NoParser:
@@ -33,15 +28,11 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
     """Uvicorn's protocol on httptools, with these limits.
 
     A request whose body has come with its head is given to ``at_once``, and to the application in a task, which takes longer to make than a
-    small request to answer, if that returns False.
-
-    Where there are too many connections, a new one takes the place of the one that has been silent longest since it was made; where all
-    others have asked something, the new one is told so. So clients that only connect cannot keep others out.
+    small request to answer, if that returns False. A connection is `NewConnection` until its first byte: a parser and what else a request
+    needs is made then, so that clients who only connect cost little time and memory.
     """
     base = require("uvicorn.protocols.http.httptools_impl", extra="serve", package="httptools").HttpToolsProtocol
-    by_network: Counter[str] = Counter()
-    silent: dict[Any, None] = {}  # connections on which nothing was asked yet, the oldest first
-
+    admission = Admission(limits)
     whole: list[tuple[Any, Any, Any]] = []  # requests that are here and were not begun yet
 
     def _begin_whole() -> None:
@@ -52,10 +43,10 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
                 base._start_asgi_task(connection, cycle, app)
 
     class Connection(base):  # type: ignore[misc, valid-type]
-        """A connection."""
+        """A connection that has begun to ask."""
 
         _timer: asyncio.TimerHandle | None = None
-        """Until the head or the body of the request that is read is there; while there is none after the first, it is off."""
+        """Until the body of the request that is read is there, or the head of one after the first."""
         _stalled: asyncio.TimerHandle | None = None
         """Until the client takes what it was sent."""
         _head_bytes = 0
@@ -66,23 +57,15 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
         """The cycle of a request whose head ended in what is being received now, with the application."""
         _at_end_of_head = False
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._network = network_of(self.client[0]) if self.client else ""
-            by_network[self._network] += 1
-            self._timer = self.loop.call_later(limits.head_seconds, self._too_slow)
-            silent[self] = None
-            if (by_network[self._network] > limits.connections_per_address and not self._take_place(self._network)) or (
-                len(self.connections) > limits.connections and not self._take_place()
-            ):
-                transport.write(_FULL)
-                transport.close()
+        def take_over(self, transport: Any, network: str, data: bytes) -> None:
+            """Go on with a connection that was silent, and has sent this."""
+            self._network = network
+            transport.set_protocol(self)
+            self.connection_made(transport)
+            self.data_received(data)
 
         def connection_lost(self, error: Exception | None) -> None:
-            silent.pop(self, None)
-            by_network[self._network] -= 1
-            if not by_network[self._network]:
-                del by_network[self._network]
+            admission.leave(self.transport, self._network)
             self._stop_timer()
             self.resume_writing()
             super().connection_lost(error)
@@ -99,7 +82,7 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
             elif self._head_bytes:
                 if self._head_bytes > limits.head_bytes:
                     self.send_400_response(f"The head of a request may have {limits.head_bytes} bytes.")
-                elif self._timer is None:
+                elif self._timer is None and not admission.is_silent(self.transport):
                     self._timer = self.loop.call_later(limits.head_seconds, self._too_slow)
             if self._unbegun is not None:
                 (cycle, app), self._unbegun = self._unbegun, None
@@ -109,7 +92,7 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
             self._in_head = False
             self._stop_timer()
             if self.cycle is None:
-                silent.pop(self, None)
+                admission.asked(self.transport)
             if len(self.headers) > limits.headers:
                 raise ValueError("too many headers")  # the parser stops, and the answer is 400
             self._at_end_of_head = True
@@ -172,15 +155,6 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
             if self._without_body_bytes > most:
                 self.transport.abort()
 
-        def _take_place(self, network: str | None = None) -> bool:
-            """Close the connection that has been silent longest, of that network if one is given; whether there is one."""
-            others = (each for each in silent if each is not self and network in (None, each._network))
-            oldest = next(others, None)
-            if oldest is not None:
-                del silent[oldest]
-                oldest.transport.abort()
-            return oldest is not None
-
         def _stop_timer(self) -> None:
             if self._timer is not None:
                 self._timer.cancel()
@@ -193,14 +167,28 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
             else:
                 self.transport.abort()
 
-    return Connection
+    class NewConnection(asyncio.Protocol):
+        """A connection on which nothing has come yet."""
 
+        __slots__ = ("_arguments", "_network", "_others", "_transport")
 
-def network_of(address: str) -> str:
-    """What counts as one client: an address of IPv4, or the 64 bits of IPv6 that one customer has."""
-    if ":" not in address:
-        return address
-    found = ipaddress.IPv6Address(address.partition("%")[0])
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return found.exploded[:19]
+        def __init__(self, config: Any, server_state: Any, app_state: Any, _loop: Any = None) -> None:
+            self._arguments, self._others = (config, server_state, app_state, _loop), server_state.connections
+
+        def connection_made(self, transport: Any) -> None:
+            self._transport, self._network = transport, admission.enter(transport, len(self._others))
+            self._others.add(self)
+
+        def data_received(self, data: bytes) -> None:
+            self._others.discard(self)
+            Connection(*self._arguments).take_over(self._transport, self._network, data)
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self._others.discard(self)
+            admission.leave(self._transport, self._network)
+
+        def shutdown(self) -> None:
+            """Close it, as the server ends."""
+            self._transport.close()
+
+    return NewConnection

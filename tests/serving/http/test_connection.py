@@ -11,7 +11,6 @@ from contextlib import ExitStack
 import pytest
 
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.http.connection import network_of
 from tests.serving.conftest import spec
 from tests.serving.running import everything, running
 from tests.serving.served import Slow
@@ -221,17 +220,3 @@ def test_bad_clients_do_not_delay_good_ones(server):
         assert statuses(server.sent(OK)) == [200]
         for each in threads:
             each.join(20)
-
-
-@pytest.mark.parametrize(
-    ("address", "network"),
-    [
-        ("10.0.0.7", "10.0.0.7"),
-        ("2001:db8:1:2:3:4:5:6", "2001:0db8:0001:0002"),
-        ("2001:db8:1:2::9", "2001:0db8:0001:0002"),
-        ("fe80::1%eth0", "fe80:0000:0000:0000"),
-        ("::ffff:10.0.0.7", "10.0.0.7"),
-    ],
-)
-def test_a_client_is_an_address_of_ipv4_or_a_network_of_ipv6(address, network):
-    assert network_of(address) == network
