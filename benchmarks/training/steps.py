@@ -222,11 +222,11 @@ def _as_loop(loop: Any, step: Callable[[tuple[Any, ...]], tuple[Any, Any, Any]])
     """What surrounds a step in the engine's loop: drawing, the rate, the average, the figures."""
     import torch
 
-    batch = loop.loader.next()
+    shape, inputs = loop.task.inputs(loop.loader.next(), loop.step)
     loop._sow(loop.step)
     for group in loop.optimizer.param_groups:
         group["lr"] = loop.schedule.rate(loop.step)
-    loss, parts, norm = step(loop.task.draw(batch, loop.step))
+    loss, parts, norm = step(loop.task.draw(shape, *inputs))
     loop.average.update(loop.step)
     loop._measure(torch.cat([loss.detach()[None], parts.detach()]), norm)
     loop.step += 1

@@ -1,6 +1,7 @@
-"""Augmentation on the device: small tensors plan what goes where, then one pass draws a whole batch.
+"""Augmentation on the device: lots are drawn, small tensors plan what goes where, then one pass draws a whole batch.
 
-A plan is a few hundred numbers an image; only the drawing touches pixels, so that it compiles to one kernel.
+A plan is a few hundred numbers an image; only the drawing touches pixels. All but the lots is a function of tensors on the device,
+without any number that the host has to know: it compiles as a whole, and a CUDA graph can replay it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,40 @@ from torch.nn import functional
 
 from .batch import GREY, Pool
 
-__all__ = ["STRIDE", "Augmenter", "Plan", "mix", "render"]
+__all__ = ["STRIDE", "Augmenter", "Plan", "draw_lots", "render"]
 
 MAX_BOXES = 32  # boxes kept of a training image
 TILES = 4  # images of a mosaic
 STRIDE = 32
 """Pixels of the network's input that a cell covers."""
+LOTS: dict[str, tuple[int, ...]] = {
+    "source": (TILES,),
+    "mosaic": (1,),
+    "centre": (2,),
+    "scale": (TILES,),
+    "aspect": (TILES, 1),
+    "offset": (TILES, 2),
+    "flip": (TILES,),
+    "blur": (TILES,),
+    "angle": (),
+    "saturation": (),
+    "grey": (),
+    "gain": (),
+    "channels": (3, 1),
+    "brightness": (),
+    "hole middle": (4, 2),
+    "hole size": (4, 2),
+    "hole": (4, 1),
+    "mixed": (1,),
+    "weight": (1,),
+}
+"""What is drawn by lots for an image, and how many numbers each takes; in this order."""
+Lots = dict[str, Tensor]
+
+
+def draw_lots(images: int, device: torch.device) -> Lots:
+    """Random numbers in 0..1 for each image, from the generator of the device, which the caller has seeded."""
+    return {name: torch.rand(images, *shape, device=device) for name, shape in LOTS.items()}
 
 
 class Plan(NamedTuple):
@@ -44,104 +73,116 @@ class Plan(NamedTuple):
 
 
 class Augmenter:
-    """Plans batches over a pool of photos on the device: all photos of the set, or those that a loader gave for one step.
+    """Draws batches from a pool of photos on the device: all photos of the set, or those that a loader gave for one step.
 
     Args:
-        pool: The photos.
-        balance: 0 draws photos uniformly; at 1 a photo is drawn in inverse proportion to its rarest class.
+        device: Where.
+        pool: All photos of the set; None: each call brings its own.
+        balance: 0 draws photos of the set uniformly; at 1 a photo is drawn in inverse proportion to its rarest class.
+        dtype: Element type of the images.
     """
 
-    def __init__(self, pool: Pool, balance: float = 0.0) -> None:
-        self.pixels = _with_halves(pool)
-        self.count, self.side = pool.pixels.shape[:2]
-        self.size, self.boxes, self.device = pool.size, pool.boxes, pool.pixels.device
-        self._cumulative = _shares(pool, balance).cumsum(0)
+    def __init__(
+        self, device: torch.device, pool: Pool | None = None, balance: float = 0.0, dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.pool = pool
+        self._storage = None if pool is None else _with_halves(pool)
+        self._chances = None if pool is None else _shares(pool, balance).cumsum(0)
+        self._dtype, self._turns = dtype, _colour_turns().to(device)
 
-    def plan(
-        self,
-        batch: int,
-        out: int,
-        mosaic_share: float,
-        zoom: tuple[float, float],
-        *,
-        own: Tensor | None = None,
-    ) -> tuple[Plan, Tensor, Tensor]:
-        """Draw lots for a batch of ``out`` x ``out`` images, from the generator of the device, which the caller has seeded.
+    def draw(self, lots: Lots, amounts: Tensor, out: int, batch: Pool | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw a batch of ``out`` x ``out`` images with their boxes.
 
         Args:
-            batch: Images.
-            out: Their width and height in pixels.
-            mosaic_share: Probability that an image is a mosaic of four images.
-            zoom: Smallest and largest scale of a single image, 1 = fits exactly.
-            own: (batch,) index of each image's first photo in the pool; only the partners in mosaics are drawn then. None: all are.
+            lots: From `draw_lots`; their number is that of the images.
+            amounts: (4,) probability that an image is a mosaic of four images; smallest and largest scale of a single image, 1 = fits
+                exactly; probability that an image is blended with its neighbour in the batch, of which it gets the boxes, too.
+            out: Width and height in pixels.
+            batch: Draw from these photos, and image i from photo i: only the partners in mosaics are drawn by lots.
 
         Returns:
-            The plan; boxes (B, MAX_BOXES, 5) as x1, y1, x2, y2 in cells and class; which of them count (B, MAX_BOXES).
+            Images (B, 3, out, out) in 0..1, channels last in memory; boxes (B, 2 * MAX_BOXES, 5) as x1, y1, x2, y2 in cells and class;
+            which of them count (B, 2 * MAX_BOXES).
         """
-        source = torch.searchsorted(self._cumulative, self._rand(batch, TILES)).clamp(max=self.count - 1)
-        if own is not None:
-            source[:, 0] = own
-        mosaic = self._rand(batch, 1) < mosaic_share
-        centre = torch.where(mosaic, out * (0.3 + 0.4 * self._rand(batch, 2)), float(out))
-        second = torch.tensor([[0, 0], [1, 0], [0, 1], [1, 1]], device=self.device).bool()  # is the tile right, low?
+        storage = self._storage if batch is None else _with_halves(batch)
+        plan, truth, valid = self.plan(lots, amounts, out, batch)
+        images, mixed = render(storage, plan, out), lots["mixed"] < amounts[3]
+        weight = torch.where(mixed, 0.4 + 0.2 * lots["weight"], 0.0)[..., None, None]
+        images = images.lerp(images.roll(1, 0), weight).to(self._dtype)
+        return images, torch.cat([truth, truth.roll(1, 0)], 1), torch.cat([valid, valid.roll(1, 0) & mixed], 1)
+
+    def plan(self, lots: Lots, amounts: Tensor, out: int, batch: Pool | None = None) -> tuple[Plan, Tensor, Tensor]:
+        """How :meth:`draw` places a batch: the plan, boxes (B, MAX_BOXES, 5), which of them count (B, MAX_BOXES)."""
+        pool = self.pool if batch is None else batch
+        count, side = pool.pixels.shape[:2]
+        chances = self._chances if batch is None else _shares(batch, 0.0).cumsum(0)
+        source = torch.searchsorted(chances, lots["source"]).clamp(max=count - 1)
+        tile = torch.arange(TILES, device=source.device)
+        if batch is not None:
+            source = torch.where(tile == 0, torch.arange(len(source), device=source.device)[:, None], source)
+        mosaic = lots["mosaic"] < amounts[0]
+        centre = torch.where(mosaic, out * (0.3 + 0.4 * lots["centre"]), float(out))
+        second = torch.stack([tile % 2, tile // 2], 1).bool()  # is the tile right, low?
         low = torch.where(second, centre[:, None], 0.0)
         high = torch.where(second, float(out), centre[:, None])
-        image = self.size[source]
-        small, large = torch.where(mosaic, 0.3, zoom[0]), torch.where(mosaic, 1.2, zoom[1])
-        scale = small * (large / small) ** self._rand(batch, TILES) * out / image.amax(2)
-        aspect = torch.exp((self._rand(batch, TILES, 1) - 0.5) * torch.tensor([0.4, -0.4], device=self.device))
-        scale = scale[..., None] * aspect
-        offset = low + self._rand(batch, TILES, 2) * (high - low - image * scale)
-        flip = self._rand(batch, TILES) < 0.5
+        image = pool.size[source]
+        small, large = torch.where(mosaic, 0.3, amounts[1]), torch.where(mosaic, 1.2, amounts[2])
+        stretch = (lots["aspect"] - 0.5) * 0.4
+        aspect = torch.exp(torch.cat([stretch, -stretch], 2))
+        scale = (small * (large / small) ** lots["scale"] * out / image.amax(2))[..., None] * aspect
+        offset = low + lots["offset"] * (high - low - image * scale)
+        flip = lots["flip"] < 0.5
         used = mosaic | ~second.any(1)
-        truth, valid = self._place(source, image, scale, offset, flip, torch.cat([low, high], 2), used)
-        shrunk = (scale.amin(2) < 0.6) | (self._rand(batch, TILES) < 0.1)  # from the half-size copy; some as a blur
+        truth, valid = _place(pool.boxes[source], image, scale, offset, flip, torch.cat([low, high], 2), used)
+        shrunk = (scale.amin(2) < 0.6) | (lots["blur"] < 0.1)  # from the half-size copy; some as a blur
         affine = _affine(image, scale, offset, flip, torch.where(shrunk, 0.5, 1.0))
-        stride = torch.where(shrunk, self.side // 2, self.side)
-        halves = self.count * self.side**2 + source * (self.side // 2) ** 2
-        base = torch.where(shrunk, halves, source * self.side**2)
+        stride = torch.where(shrunk, side // 2, side)
+        base = torch.where(shrunk, count * side**2 + source * (side // 2) ** 2, source * side**2)
         drawn = torch.where(used, source, -1)
-        return Plan(centre, affine, stride, base, self._colours(batch), self._holes(batch, out), drawn), truth, valid
+        return Plan(centre, affine, stride, base, self._colours(lots), _holes(lots, out), drawn), truth, valid
 
-    def _rand(self, *shape: int) -> Tensor:
-        return torch.rand(*shape, device=self.device)
-
-    def _place(
-        self, source: Tensor, image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, tile: Tensor, used: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The boxes that are left of the images in their tiles: those still 5 pixels wide and a fifth of their area."""
-        boxes = self.boxes[source]
-        kind, x1, y1, x2, y2 = boxes.unbind(3)
-        turned = torch.stack([image[..., :1] - x2, y1, image[..., :1] - x1, y2], 3)
-        whole = torch.where(flip[..., None, None], turned, boxes[..., 1:])
-        whole = whole * scale.repeat(1, 1, 2)[:, :, None] + offset.repeat(1, 1, 2)[:, :, None]
-        lowest, highest = tile[..., :2].repeat(1, 1, 2)[:, :, None], tile[..., 2:].repeat(1, 1, 2)[:, :, None]
-        cut = torch.maximum(torch.minimum(whole, highest), lowest)
-        large = ((cut[..., 2:] - cut[..., :2]).amin(3) > 5) & (_area(cut) > 0.2 * _area(whole))
-        keep = (kind >= 0) & used[..., None] & large
-        truth = torch.cat([cut / STRIDE, kind[..., None]], 3).flatten(1, 2)
-        first = keep.flatten(1).float().topk(min(MAX_BOXES, truth.shape[1]), 1)
-        return truth.gather(1, first.indices[..., None].expand(-1, -1, 5)), first.values > 0
-
-    def _holes(self, batch: int, out: int) -> Tensor:
-        middle = self._rand(batch, 4, 2) * out
-        half = (0.03 + 0.07 * self._rand(batch, 4, 2)) * out * (self._rand(batch, 4, 1) < 0.35)
-        return torch.cat([middle - half, middle + half], 2)
-
-    def _colours(self, batch: int) -> Tensor:
+    def _colours(self, lots: Lots) -> Tensor:
         """A 3x3 matrix and an offset each: hue turned, saturation, gain and brightness changed; a tenth in grey."""
-        rgb_to_yiq = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
-        yiq_to_rgb, rgb_to_yiq = torch.linalg.inv(rgb_to_yiq).to(self.device), rgb_to_yiq.to(self.device)
-        angle, saturation = (self._rand(batch) - 0.5) * 0.5, 0.2 + 1.6 * self._rand(batch)
-        saturation = torch.where(self._rand(batch) < 0.1, 0.0, saturation)
-        gain = torch.exp((self._rand(batch) - 0.5) * 1.1)
-        turn = torch.zeros(batch, 3, 3, device=self.device)
-        turn[:, 0, 0] = 1
-        turn[:, 1, 1] = turn[:, 2, 2] = saturation * angle.cos()
-        turn[:, 1, 2], turn[:, 2, 1] = -saturation * angle.sin(), saturation * angle.sin()
-        matrix = gain[:, None, None] * (0.9 + 0.2 * self._rand(batch, 3, 1)) * (yiq_to_rgb @ turn @ rgb_to_yiq)
-        offset = 0.45 * (1 - gain) + 0.25 * (self._rand(batch) - 0.5)
+        angle = (lots["angle"] - 0.5) * 0.5
+        saturation = torch.where(lots["grey"] < 0.1, 0.0, 0.2 + 1.6 * lots["saturation"])
+        gain = torch.exp((lots["gain"] - 0.5) * 1.1)
+        along, across = ((saturation * part)[:, None, None] for part in (angle.cos(), angle.sin()))
+        turned = self._turns[0] + along * self._turns[1] + across * self._turns[2]
+        matrix = gain[:, None, None] * (0.9 + 0.2 * lots["channels"]) * turned
+        offset = 0.45 * (1 - gain) + 0.25 * (lots["brightness"] - 0.5)
         return torch.cat([matrix, offset[:, None, None].expand(-1, 3, 1)], 2)
+
+
+def _colour_turns() -> Tensor:
+    """(3, 3, 3) matrices of RGB whose sum, weighted by 1, s cos(a) and s sin(a), turns hues by a and multiplies saturation by s, in YIQ."""
+    to_yiq = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
+    parts = torch.zeros(3, 3, 3)
+    parts[0, 0, 0] = parts[1, 1, 1] = parts[1, 2, 2] = parts[2, 2, 1] = 1
+    parts[2, 1, 2] = -1
+    return torch.linalg.inv(to_yiq) @ parts @ to_yiq
+
+
+def _holes(lots: Lots, out: int) -> Tensor:
+    middle = lots["hole middle"] * out
+    half = (0.03 + 0.07 * lots["hole size"]) * out * (lots["hole"] < 0.35)
+    return torch.cat([middle - half, middle + half], 2)
+
+
+def _place(
+    boxes: Tensor, image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, tile: Tensor, used: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The boxes that are left of the images in their tiles: those still 5 pixels wide and a fifth of their area."""
+    kind, x1, y1, x2, y2 = boxes.unbind(3)
+    turned = torch.stack([image[..., :1] - x2, y1, image[..., :1] - x1, y2], 3)
+    whole = torch.where(flip[..., None, None], turned, boxes[..., 1:])
+    whole = whole * scale.repeat(1, 1, 2)[:, :, None] + offset.repeat(1, 1, 2)[:, :, None]
+    lowest, highest = tile[..., :2].repeat(1, 1, 2)[:, :, None], tile[..., 2:].repeat(1, 1, 2)[:, :, None]
+    cut = torch.maximum(torch.minimum(whole, highest), lowest)
+    large = ((cut[..., 2:] - cut[..., :2]).amin(3) > 5) & (_area(cut) > 0.2 * _area(whole))
+    keep = (kind >= 0) & used[..., None] & large
+    truth = torch.cat([cut / STRIDE, kind[..., None]], 3).flatten(1, 2)
+    first = keep.flatten(1).float().topk(min(MAX_BOXES, truth.shape[1]), 1)
+    return truth.gather(1, first.indices[..., None].expand(-1, -1, 5)), first.values > 0
 
 
 def _with_halves(pool: Pool) -> Tensor:
@@ -155,7 +196,7 @@ def _with_halves(pool: Pool) -> Tensor:
 
 
 def _area(boxes: Tensor) -> Tensor:
-    return (boxes[..., 2:] - boxes[..., :2]).prod(-1)
+    return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 
 def _shares(pool: Pool, balance: float) -> Tensor:
@@ -180,7 +221,13 @@ def _affine(image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, level: T
 
 
 def render(pixels: Tensor, plan: Plan, out: int) -> Tensor:
-    """Draw the planned images with bilinear interpolation, (B, 3, out, out) in 0..1, channels last in memory."""
+    """Draw the planned images with bilinear interpolation, (B, 3, out, out) in 0..1, channels last in memory.
+
+    Args:
+        pixels: All stored pixels, (..., 3) uint8.
+        plan: What goes where.
+        out: Width and height of the images.
+    """
     centre, affine, stride, base, colour, holes, _ = plan
     r = torch.arange(out, device=pixels.device) + 0.5
     tile = (r[None, None] > centre[:, :1, None]).long() + 2 * (r[None, :, None] > centre[:, 1:, None]).long()
@@ -203,11 +250,3 @@ def render(pixels: Tensor, plan: Plan, out: int) -> Tensor:
     rgb = torch.where(inside[..., None], top * (1 - fraction_v) + bottom * fraction_v, float(GREY)) / 255
     rgb = (rgb[..., None, :] * colour[:, None, None, :, :3]).sum(-1) + colour[:, None, None, :, 3]
     return rgb.clamp(0, 1).permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
-
-
-def mix(images: Tensor, truth: Tensor, valid: Tensor, share: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Blend some images with their neighbour in the batch; those keep the boxes of both."""
-    mixed = torch.rand(len(images), 1, device=images.device) < share
-    weight = torch.where(mixed, 0.4 + 0.2 * torch.rand(len(images), 1, device=images.device), 0.0)[..., None, None]
-    images = images.lerp(images.roll(1, 0), weight)
-    return images, torch.cat([truth, truth.roll(1, 0)], 1), torch.cat([valid, valid.roll(1, 0) & mixed], 1)

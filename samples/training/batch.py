@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["GREY", "NO_BOX", "Batch", "Pool"]
+__all__ = ["GREY", "NO_BOX", "Batch", "Pool", "as_pool"]
 
 GREY = 127  # around a photo
 NO_BOX = -1.0  # class of an unused row of boxes
@@ -57,10 +57,10 @@ class Batch:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def pool(self) -> Pool:
-        """The same photos as a pool; the pixels are not copied."""
-        kind, centre, extent = self.boxes.split((1, 2, 2), 2)
-        size = self.size[:, None]
-        centre, half = centre * size, extent * size / 2
-        kind = torch.where(self.valid[..., None], kind, NO_BOX)
-        return Pool(self.pixels.permute(0, 2, 3, 1), self.size, torch.cat([kind, centre - half, centre + half], 2))
+
+def as_pool(pixels: Tensor, size: Tensor, boxes: Tensor, valid: Tensor) -> Pool:
+    """The photos of a batch as a pool; the pixels are not copied."""
+    kind, centre, extent = boxes.split((1, 2, 2), 2)
+    centre, half = centre * size[:, None], extent * size[:, None] / 2
+    kind = torch.where(valid[..., None], kind, NO_BOX)
+    return Pool(pixels.permute(0, 2, 3, 1), size, torch.cat([kind, centre - half, centre + half], 2))

@@ -1,8 +1,8 @@
-"""Forward and backward as CUDA graphs: captured once for each shape of the inputs, then replayed."""
+"""The gradients of a step as CUDA graphs: captured once for each shape of the inputs, then replayed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import torch
@@ -24,23 +24,25 @@ class _Captured:
 class Graphs:
     """Calls a function that computes gradients, without launching its kernels one by one.
 
-    Random numbers follow torch.manual_seed, since a replay takes the generator's seed as it is then.
+    Random numbers follow the seed: a replay takes that of the device's generator as it is then. The graphs share their memory, since
+    what one of them leaves there is used before the next is replayed.
 
     Args:
-        function: Takes tensors, writes the gradients of the module's parameters, and gives a tensor.
+        function: Takes what all shapes follow from, and tensors; writes the gradients of the module's parameters, and gives a tensor.
         module: What it computes with.
     """
 
     def __init__(self, function: Callable[..., Tensor], module: nn.Module) -> None:
         self._function, self._module = function, module
         self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self._captured: dict[tuple[torch.Size, ...], _Captured] = {}
+        self._captured: dict[Hashable, _Captured] = {}
+        self._memory = torch.cuda.graph_pool_handle()
 
-    def __call__(self, *inputs: Tensor) -> Tensor:
+    def __call__(self, shape: Hashable, *inputs: Tensor) -> Tensor:
         """Compute, and leave the gradients at the parameters."""
-        shapes = tuple(tensor.shape for tensor in inputs)
+        shapes = shape, *(tensor.shape for tensor in inputs)
         if shapes not in self._captured:
-            self._captured[shapes] = self._capture(inputs)
+            self._captured[shapes] = self._capture(shape, inputs)
         held = self._captured[shapes]
         for target, source in zip(held.inputs, inputs, strict=True):
             target.copy_(source)
@@ -49,7 +51,7 @@ class Graphs:
             parameter.grad = gradient
         return held.output.clone()
 
-    def _capture(self, inputs: tuple[Tensor, ...]) -> _Captured:
+    def _capture(self, shape: Hashable, inputs: tuple[Tensor, ...]) -> _Captured:
         """Warm up beside the current stream, then record; random numbers and the module's statistics stay what they were."""
         inputs = tuple(tensor.clone() for tensor in inputs)
         seeds, statistics = torch.cuda.get_rng_state(), [buffer.clone() for buffer in self._module.buffers()]
@@ -58,12 +60,12 @@ class Graphs:
         with torch.cuda.stream(side):
             for _ in range(WARM_UPS):
                 self._forget()
-                self._function(*inputs)
+                self._function(shape, *inputs)
         torch.cuda.current_stream().wait_stream(side)
         self._forget()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output = self._function(*inputs)
+        with torch.cuda.graph(graph, pool=self._memory):
+            output = self._function(shape, *inputs)
         for buffer, before in zip(self._module.buffers(), statistics, strict=True):
             buffer.copy_(before)
         torch.cuda.set_rng_state(seeds)

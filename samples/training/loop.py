@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -40,8 +40,11 @@ class Task(Protocol):
     parts: tuple[str, ...]
     """Names of the figures."""
 
-    def draw(self, batch: Any, step: int) -> tuple[Tensor, ...]:
-        """The inputs that a batch becomes, each with the batch as its first axis; random numbers are seeded for the step."""
+    def inputs(self, batch: Any, step: int) -> tuple[Hashable, tuple[Tensor, ...]]:
+        """What a step begins with: what the shapes of its tensors follow from, and tensors on the device."""
+
+    def draw(self, shape: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """The module's inputs, each with the batch as its first axis; random numbers are seeded for the step."""
 
     def drawn(self, keys: Sequence[str], step: int) -> Sequence[str]:
         """Names of the photos that a step drew, whose batch had these keys; random numbers are seeded for the step."""
@@ -85,54 +88,56 @@ class Loop:
             make_deterministic()
         self.task, self.loader, self.settings, self.ranks, self.schedule = task, loader, settings, ranks, schedule
         self.seed, self.clip, self.step, self.stopped = seed, clip, 0, ""
-        self.precision = Precision(settings.precision, ranks.device.type)
+        self.precision = Precision(settings, ranks.device.type)
         self.mode = Mode(task.module, settings, ranks)
         kind, options = optimizer
         self.optimizer = self.mode.optimizer(kind, task.groups(), lr=schedule.peak, **options)
         self.average = Average(task.network, decay)
-        self.measured = torch.zeros(
-            len(task.parts) + 1, device=ranks.device
-        )  # running means of the figures, and of the gradient
-        self.last = self.measured  # of the last step
-        self._bad = torch.full(
-            (2,), -1, dtype=torch.int64, device=ranks.device
-        )  # first steps without a finite loss, gradient
+        self._clipped = list(task.network.parameters())
+        cuda = [torch.cuda.default_generators[torch.cuda.current_device()]] if ranks.device.type == "cuda" else []
+        self._generators = [torch.default_generator, *cuda]
+        self.measured = torch.zeros(len(task.parts) + 1, device=ranks.device)
+        """Running means of the figures, and of the gradient's norm."""
+        self.last = self.measured
+        """Those of the last step."""
+        first_bad = torch.full((2,), -1, dtype=torch.int64, device=ranks.device)
+        self._bad = first_bad  # first steps without a finite loss, and gradient
         self._keys: deque[tuple[int, Sequence[str]]] = deque(maxlen=SYNC + 1)
-        self._compute = Graphs(self._gradients, task.module) if settings.cuda_graphs else self._gradients
+        self._compute: Callable[..., Tensor] = self._gradients
+        if settings.cuda_graphs:
+            self._compute = Graphs(self._gradients, task.module)
 
     def advance(self) -> None:
         """Do one step."""
         batch = self.loader.next()
         with self.loader.clock.stage("step"):
             self._sow(self.step)
-            inputs = self.task.draw(batch, self.step)
-            found = self._accumulate(inputs)
+            shape, inputs = self.task.inputs(batch, self.step)
+            found = self._compute(shape, *inputs)
             for group in self.optimizer.param_groups:
                 group["lr"] = self.schedule.rate(self.step)
-            norm = self.precision.update(self.optimizer, list(self.task.network.parameters()), self.clip)
+            norm = self.precision.update(self.optimizer, self._clipped, self.clip)
             self.average.update(self.step)
             self._measure(found, norm)
         self._keys.append((self.step, getattr(batch, "keys", ())))
         self.step += 1
 
     def _sow(self, step: int) -> None:
-        """Seed every generator for a step of this rank."""
-        torch.manual_seed((self.seed * 1_000_003 + step + 1) + self.ranks.rank * 7_368_787_777)
+        """Seed the generators for a step of this rank; torch.manual_seed would visit those of all kinds of device."""
+        for generator in self._generators:
+            generator.manual_seed((self.seed * 1_000_003 + step + 1) + self.ranks.rank * 7_368_787_777)
 
-    def _accumulate(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """The gradients of a rank's batch, in as many parts as the settings say; gives the mean of their figures."""
-        count = self.settings.accumulate
-        found = []
-        for i, part in enumerate(zip(*(tensor.chunk(count) for tensor in inputs), strict=True)):
+    def _gradients(self, shape: Hashable, *inputs: Tensor) -> Tensor:
+        """Those of a rank's batch, in as many parts as the settings say; gives the mean of the parts' losses and figures."""
+        count, found = self.settings.accumulate, []
+        drawn = self.task.draw(shape, *inputs)
+        for i, part in enumerate(zip(*(tensor.chunk(count) for tensor in drawn), strict=True)):
             with self.mode.exchange(i == count - 1):
-                found.append(self._compute(*part))
+                with self.precision.autocast():
+                    loss, figures = self.mode.forward(*part)
+                self.precision.scaler.scale(loss / count).backward()
+            found.append(torch.cat([loss.detach()[None], figures.detach()]))
         return torch.stack(found).mean(0)
-
-    def _gradients(self, *inputs: Tensor) -> Tensor:
-        with self.precision.autocast():
-            loss, parts = self.mode.forward(*inputs)
-        self.precision.scaler.scale(loss / self.settings.accumulate).backward()
-        return torch.cat([loss.detach()[None], parts.detach()])
 
     @torch.no_grad()
     def _measure(self, found: Tensor, norm: Tensor) -> None:

@@ -9,21 +9,22 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Precision", "make_deterministic"]
+from .settings import Settings
 
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+__all__ = ["Precision", "make_deterministic"]
 
 
 class Precision:
     """How the network computes; parameters and the optimizer's state keep their own type.
 
     Args:
-        name: One of ``settings.PRECISIONS``. ``fp32`` means the parameters' own type, which tests make float64.
+        settings: ``precision`` fp32 means the parameters' own type, which tests make float64.
         device: ``cuda`` or ``cpu``.
     """
 
-    def __init__(self, name: str, device: str) -> None:
-        self.name, self._device, self._type = name, device, _AUTOCAST.get(name)
+    def __init__(self, settings: Settings, device: str) -> None:
+        name = settings.precision
+        self._device, self._type = device, settings.dtype
         self.scaler = torch.amp.GradScaler(device, enabled=name == "fp16")
         if device == "cuda":
             torch.set_float32_matmul_precision("highest" if name == "fp32" else "high")

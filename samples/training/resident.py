@@ -6,13 +6,14 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pytrtplugins.errors import UnavailableError
 from pytrtplugins.utils.prefetch import map_ahead
 
-from .batch import Batch
+from .batch import Batch, as_pool
 from .clock import Clock
 from .loader import Loader, Options
 from .photos import Photos, Pixels
@@ -44,7 +45,8 @@ class Resident(Loader):
         storage = torch.empty((rows, 3), dtype=torch.uint8, device=device)
         self._all = self._load(storage[: count * side**2].view(count, side, side, 3))
         clock.lap()  # of loading, which is no part of any step
-        self.pool = replace(self._all.pool(), storage=storage)
+        found = self._all
+        self.pool = replace(as_pool(found.pixels, found.size, found.boxes, found.valid), storage=storage)
 
     def _check_memory(self, needed: int) -> None:
         if self.device.type != "cuda":
@@ -82,14 +84,16 @@ class Resident(Loader):
             return self.photos.first_good(record, lambda tries: (number + tries) % len(self.photos.data))
 
     def _take(self, step: int) -> Batch:
-        rows = self.photos.numbers(step)
+        rows = self.photos.sampler.indices(step)
         if self.photos.skipped:
-            rows = [self._good(step, row) for row in range(len(rows))]
+            rows = np.array([self._good(step, row) for row in range(len(rows))])
         with self.clock.stage("staging", len(rows)):
-            index, found = torch.tensor(rows).to(self.device), self._all
+            index, found = torch.from_numpy(rows), self._all
+            if self.device.type == "cuda":
+                index = index.pin_memory().to(self.device, non_blocking=True)  # the host does not wait for it
             pixels = found.pixels.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
             rest = (tensor[index] for tensor in (found.size, found.boxes, found.valid))
-            return Batch(step, pixels, *rest, tuple(found.keys[row] for row in rows))
+            return Batch(step, pixels, *rest, tuple(found.keys[row] for row in rows.tolist()))
 
     def _good(self, step: int, row: int) -> int:
         """The number of a row's photo, or of the first behind it that decodes."""

@@ -62,6 +62,11 @@ class Settings:
         """PyTorch's name of the layout."""
         return torch.channels_last if self.data_format == "NHWC" else torch.contiguous_format
 
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The element type of autocast; None: there is none."""
+        return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
+
     def check(self, device: str, world: int, *, joined: bool) -> None:
         """Refuse what cannot work.
 
@@ -94,11 +99,6 @@ class Settings:
                 self.cuda_graphs and (world > 1 or joined),
                 f"--cuda_graphs in a process group of {world}: the exchange of gradients is not captured",
                 "leave --cuda_graphs out, or use one GPU without --gpus and torchrun",
-            ),
-            (
-                self.cuda_graphs and self.accumulate > 1,
-                "--cuda_graphs with --accumulate: a replay writes gradients and does not add them",
-                "leave one of the two out",
             ),
             (
                 self.staged_vars and update not in HOOKED,

@@ -51,9 +51,15 @@ def decode(out: Tensor, anchors: Tensor) -> Predictions:
 
 def iou(a: Tensor, b: Tensor) -> Tensor:
     """Overlap over union of boxes x1, y1, x2, y2 in the last axis; the other axes broadcast."""
-    overlap = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0).prod(-1)
-    area_a, area_b = (a[..., 2:] - a[..., :2]).prod(-1), (b[..., 2:] - b[..., :2]).prod(-1)
+    overlap = _area((torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0))
+    area_a, area_b = _area(a[..., 2:] - a[..., :2]), _area(b[..., 2:] - b[..., :2])
     return overlap / (area_a + area_b - overlap + 1e-7)
+
+
+def _area(size: Tensor) -> Tensor:
+    return (
+        size[..., 0] * size[..., 1]
+    )  # the gradient of prod looks for zeros on the host, for which the GPU would have to be waited for
 
 
 def _complete_iou(a: Tensor, b: Tensor) -> Tensor:
@@ -85,7 +91,7 @@ def _assign(found: Predictions, truth: Tensor, valid: Tensor) -> tuple[Tensor, T
     fit = score.clamp(min=1e-4).sqrt() * overlap.clamp(min=1e-3) ** 6 * (covers & valid[:, None])
     fit = torch.where(fit >= fit.topk(min(ALIGNED, fit.shape[1]), 1).values[:, -1:], fit, 0.0)
     best = fit.max(2)
-    mine = functional.one_hot(best.indices, fit.shape[2]).bool() & (best.values > 0)[..., None]
+    mine = (best.indices[..., None] == torch.arange(fit.shape[2], device=fit.device)) & (best.values > 0)[..., None]
     fit, reach = torch.where(mine, fit, 0.0), torch.where(mine, overlap, 0.0).amax(1, keepdim=True)
     return best.indices, (fit / (fit.amax(1, keepdim=True) + 1e-30) * reach).amax(2)
 

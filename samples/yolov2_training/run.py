@@ -129,9 +129,8 @@ class Run:
             teacher=Teacher(options.teacher) if options.teacher else None,
             start=start,
         )
-        fused = {"fused": True} if self.ranks.device.type == "cuda" else {}
         schedule = Schedule(recipe.steps, recipe.learning_rate)
-        adam = torch.optim.AdamW, fused
+        adam = torch.optim.AdamW, {"fused": True}
         return Loop(self.task, None, settings, self.ranks, schedule, optimizer=adam, seed=recipe.seed, decay=recipe.ema)
 
     def _load(self, start: int) -> Loader:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence, Sized
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.augment import Augmenter, Plan, mix, render
-from training.batch import Batch, Pool
+from training.augment import Augmenter, draw_lots
+from training.batch import Batch, Pool, as_pool
 from training.schedule import WARM_UP
 from training.settings import Settings
 
@@ -20,11 +21,18 @@ from .network import Yolov2
 from .recipe import Recipe
 from .teacher import Imitation, Teacher
 
-__all__ = ["PARTS", "Detection", "Student"]
+__all__ = ["PARTS", "Detection", "Shape", "Student"]
 
 PARTS = ("box", "objectness", "class", "imitation")  # what a step measures
 TAUGHT = 0.5  # share of a batch that the teacher looks at: enough for its statistics, at half the time
 Compiler = Callable[[Any], Any]
+
+
+class Shape(NamedTuple):
+    """What the shapes of a step's tensors follow from: how many images, and their width and height in pixels."""
+
+    images: int
+    size: int
 
 
 class Student(nn.Module):
@@ -101,47 +109,50 @@ class Detection:
         self._format = settings.memory_format
         module = Student(self.network, anchors, recipe, None if teacher is None else self._place(teacher))
         self.module = self._place(module, weights=settings.variable_update != "parameter_server")
-        self._render: Callable[..., Tensor] = render
+        self._dtype = settings.dtype or torch.float32
+        self._compiler: Compiler = lambda function: function
         if settings.compile:
             torch._dynamo.config.suppress_errors = True  # a part that cannot be compiled runs as it is
-            compiler: Compiler = lambda function: torch.compile(function, dynamic=False)  # noqa: E731
-            self.module.compile_parts(compiler)
-            self._render = compiler(render)
-        self._augmenter: Augmenter | None = None
-        self._name: Callable[[int], str] = str
+            self._compiler = lambda function: torch.compile(function, dynamic=False)
+            self.module.compile_parts(self._compiler)
+        self._amounts = lru_cache(maxsize=4)(self._upload)
+        self.draw_from(None)
 
     def _place(self, module: Any, *, weights: bool = True) -> Any:
         """On the device, in the layout of the settings; fully_shard takes contiguous weights only."""
         return module.to(self._device, memory_format=self._format if weights else torch.contiguous_format)
 
+    def _upload(self, amounts: tuple[float, ...]) -> Tensor:
+        return torch.tensor(amounts, device=self._device)
+
     def draw_from(self, pool: Pool | None, name: Callable[[int], str] = str) -> None:
         """Draw from all photos, which are on the device and have names; without a pool from those of each batch."""
-        self._augmenter, self._name = None if pool is None else Augmenter(pool, self.recipe.balance), name
+        self._augmenter, self._name = Augmenter(self._device, pool, self.recipe.balance, self._dtype), name
+        self._augment = self._compiler(self._augmenter.draw)
+
+    def inputs(self, batch: Batch | Sized, step: int) -> tuple[Shape, tuple[Tensor, ...]]:
+        """The number and size of a step's images; how strongly they are changed, and the photos of its batch where there is no pool."""
+        recipe, progress = self.recipe, step / self.recipe.steps
+        closing = progress > recipe.close
+        mosaic, zoom, mixup = (0.0, (0.7, 1.3), 0.0) if closing else (recipe.mosaic, (0.4, 1.6), recipe.mixup)
+        size = int(np.random.default_rng((recipe.seed, step)).choice(recipe.sizes))
+        amounts = self._amounts((mosaic, *zoom, mixup, float(progress > WARM_UP)))
+        photos = () if self._augmenter.pool is not None else (batch.pixels, batch.size, batch.boxes, batch.valid)
+        return Shape(len(batch), size), (amounts, *photos)
 
     @torch.no_grad()
-    def draw(self, batch: Batch, step: int) -> tuple[Tensor, ...]:
+    def draw(self, shape: Shape, amounts: Tensor, *photos: Tensor) -> tuple[Tensor, ...]:
         """Augmented images with their boxes, and whether the teacher shapes the features yet."""
-        recipe, progress = self.recipe, step / self.recipe.steps
-        augmenter = self._augmenter or Augmenter(batch.pool())
-        size, (plan, truth, valid) = self._plan(augmenter, len(batch), step)
-        images = self._render(augmenter.pixels, plan, size)
-        images, truth, valid = mix(images, truth, valid, 0.0 if progress > recipe.close else recipe.mixup)
-        gate = torch.full((len(images),), float(progress > WARM_UP), device=self._device)
-        return images.contiguous(memory_format=self._format), truth, valid, gate
-
-    def _plan(self, augmenter: Augmenter, batch: int, step: int) -> tuple[int, tuple[Plan, Tensor, Tensor]]:
-        """The size of a step's images, and how they are drawn."""
-        recipe = self.recipe
-        size = int(np.random.default_rng((recipe.seed, step)).choice(recipe.sizes))
-        mosaic, zoom = (0.0, (0.7, 1.3)) if step / recipe.steps > recipe.close else (recipe.mosaic, (0.4, 1.6))
-        own = None if self._augmenter else torch.arange(batch, device=self._device)
-        return size, augmenter.plan(batch, size, mosaic, zoom, own=own)
+        lots = draw_lots(shape.images, self._device)
+        images, truth, valid = self._augment(lots, amounts, shape.size, as_pool(*photos) if photos else None)
+        return images.contiguous(memory_format=self._format), truth, valid, amounts[4].expand(shape.images)
 
     def drawn(self, keys: Sequence[str], step: int) -> Sequence[str]:
         """Names of the photos that a step drew: of the pool by the same random numbers; else those of its batch."""
-        if self._augmenter is None:
+        if self._augmenter.pool is None:
             return keys
-        _, (plan, _, _) = self._plan(self._augmenter, len(keys), step)
+        shape, (amounts,) = self.inputs(keys, step)
+        plan, _, _ = self._augmenter.plan(draw_lots(shape.images, self._device), amounts, shape.size)
         return [self._name(number) for number in plan.source.unique().tolist() if number >= 0]
 
     def groups(self) -> list[dict[str, Any]]:

@@ -54,18 +54,26 @@ def load(folder: Path) -> Pool:
     return data.load_photos(data.open_data([folder], "train.txt"), torch.device("cpu"), side=64)
 
 
-def make_loop(folder: Path, settings: recipe.Recipe, *, begin: int = 0, **given) -> engine.Loop:
-    """The engine with this sample's task and a resident loader."""
+def make_loop(
+    folder: Path,
+    settings: recipe.Recipe,
+    *,
+    begin: int = 0,
+    loader: str = "resident",
+    device=ALONE.device,
+    **given,
+) -> engine.Loop:
+    """The engine with this sample's task."""
     photos = data.open_data([folder], "train.txt")
     how = Settings(**{key: given.pop(key) for key in list(given) if key in Settings.__dataclass_fields__})
     anchors = given["start"].anchors if "start" in given else data.kmeans_anchors(data.box_shapes(photos))
-    what = task.Detection(settings, CLASSES, anchors, how, ALONE.device, **given)
+    what = task.Detection(settings, CLASSES, anchors, how, device, **given)
     sampler = StepSampler(len(photos), settings.batch, seed=settings.seed)
-    loader = make_loader("resident", photos, sampler, ALONE.device, size=64, start=begin, stop=settings.steps)
-    what.draw_from(loader.pool, lambda number: photos.read(number).key)
-    schedule = Schedule(settings.steps, settings.learning_rate)
-    adam: tuple[type, dict] = (torch.optim.AdamW, {})
-    return engine.Loop(what, loader, how, ALONE, schedule, optimizer=adam, seed=settings.seed, decay=settings.ema)
+    source = make_loader(loader, photos, sampler, device, size=64, start=begin, stop=settings.steps)
+    what.draw_from(source.pool, lambda number: photos.read(number).key)
+    schedule, adam = Schedule(settings.steps, settings.learning_rate), (torch.optim.AdamW, {"fused": True})
+    ranks = Ranks(0, 1, device, False)
+    return engine.Loop(what, source, how, ranks, schedule, optimizer=adam, seed=settings.seed, decay=settings.ema)
 
 
 def tiny_network(classes: int = 6) -> network.Yolov2:

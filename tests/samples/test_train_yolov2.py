@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch", reason='the training sample needs torch (pi
 sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 import train_yolov2
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from darknet2caffe import read_network
 from pytrtplugins.errors import ExecutionError, FormatError, ImageError, NoDataError, UsageError
@@ -102,11 +103,13 @@ def test_boxes_are_cut_at_the_borders_of_their_photo(tmp_path: Path) -> None:
 def test_augmented_boxes_lie_on_their_rectangles(rectangles: Path) -> None:
     """Without colours and holes, the drawn rectangle is where the planned box says."""
     images = load(rectangles)
-    augmenter = augment.Augmenter(images)
     torch.manual_seed(0)
-    plan, truth, valid = augmenter.plan(16, 128, 0.5, (0.7, 1.3))
+    lots = augment.draw_lots(16, ALONE.device)
+    plan, truth, valid = augment.Augmenter(ALONE.device, images).plan(lots, torch.tensor([0.5, 0.7, 1.3, 0.0]), 128)
     colour = torch.cat([torch.eye(3), torch.zeros(3, 1)], 1).expand(16, 3, 4)
-    inputs = augment.render(augmenter.pixels, plan._replace(colour=colour, holes=torch.zeros(16, 4, 4)), 128)
+    inputs = augment.render(
+        augment._with_halves(images), plan._replace(colour=colour, holes=torch.zeros(16, 4, 4)), 128
+    )
     checked = 0
     for image, boxes, good in zip(inputs, truth, valid, strict=True):
         for x1, y1, x2, y2, kind in boxes[good].tolist():
@@ -221,10 +224,10 @@ def test_a_loss_that_is_no_number_names_the_photos_that_were_drawn(rectangles: P
     loop = make_loop(rectangles, settings)
     draw, names = loop.task.draw, []
 
-    def spoilt(batch, step):
-        images, *rest = draw(batch, step)
-        loop._sow(step)
-        names.append(loop.task.drawn(batch.keys, step))
+    def spoilt(*inputs):
+        images, *rest = draw(*inputs)
+        loop._sow(loop.step)
+        names.append(loop.task.drawn([""] * 2, loop.step))
         return (images * float("nan") if "images/3.png" in names[-1] else images), *rest
 
     loop.task.draw = spoilt
@@ -233,6 +236,41 @@ def test_a_loss_that_is_no_number_names_the_photos_that_were_drawn(rectangles: P
     assert caught.value.step == len(names) - 1
     assert caught.value.keys == tuple(names[-1])
     assert 1 <= len(names[-1]) <= 2
+
+
+class Reads(TorchDispatchMode):
+    """Notes the operators for which the host waits for a GPU: it reads a number, or uploads some of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        names = ("_local_scalar_dense", "lift_fresh", "nonzero", "masked_select", "unique", "linalg_inv")
+        indices = [t for each in args if isinstance(each, list) for t in each if torch.is_tensor(t)]
+        masked = "index" in str(func) and any(t.dtype == torch.bool for t in indices)
+        if masked or any(name in str(func) for name in names):
+            self.found.append(str(func))
+        return func(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("loader", ["resident", "dataloader"])
+def test_the_host_waits_for_nothing_in_a_step(rectangles: Path, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = recipe.Recipe(steps=1000, batch=4, sizes=(64,), **SMALL)
+    loop = make_loop(rectangles, settings, loader=loader, precision="bf16", accumulate=2)
+    loop.advance()  # the first step uploads how strongly images are changed
+    with Reads() as reads:
+        for name in ("tolist", "item", "cpu"):
+            read = getattr(torch.Tensor, name)
+            monkeypatch.setattr(
+                torch.Tensor, name, lambda tensor, name=name, read=read: (reads.found.append(name), read(tensor))[1]
+            )
+        loop.advance()
+        # the numbers of a resident loader's photos come from NumPy, and go through page-locked memory
+        numbers = ["aten.lift_fresh.default"] if loader == "resident" else []
+        assert reads.found == numbers
+        loop.check()
+        assert reads.found == [*numbers, "tolist"]
 
 
 def test_the_full_size_network_is_darknets_yolov2_voc(tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ def die() -> None:
 class Mortal(Toy):
     doomed = False
 
-    def draw(self, batch: Any, step: int) -> tuple[torch.Tensor, ...]:
+    def inputs(self, batch: Any, step: int) -> tuple[int, tuple[torch.Tensor, ...]]:
         if self.doomed and step == FATAL_STEP:
             die()
-        return super().draw(batch, step)
+        return super().inputs(batch, step)
 
 
 def main() -> None:

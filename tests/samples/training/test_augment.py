@@ -12,10 +12,12 @@ import pytest
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
 sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
 
-from training.augment import Augmenter, mix, render
-from training.batch import Batch, Pool
+from training import augment
+from training.augment import Augmenter, draw_lots, render
+from training.batch import Pool, as_pool
 
-ZOOM = (0.4, 1.6)
+AMOUNTS = torch.tensor([0.75, 0.4, 1.6, 0.4])
+CPU = torch.device("cpu")
 
 
 def make_pool() -> Pool:
@@ -33,9 +35,7 @@ def make_pool() -> Pool:
 
 def draw(pool: Pool, seed: int, step: int):
     torch.manual_seed(seed * 1_000_003 + step + 1)  # as the loop does
-    augmenter = Augmenter(pool, 0.5)
-    plan, truth, valid = augmenter.plan(4, 64, 0.75, ZOOM)
-    return mix(render(augmenter.pixels, plan, 64), truth, valid, 0.4)
+    return Augmenter(CPU, pool, 0.5).draw(draw_lots(4, CPU), AMOUNTS, 64)
 
 
 def test_a_step_is_drawn_as_the_shipped_network_was_trained() -> None:
@@ -56,16 +56,15 @@ def test_a_step_is_drawn_as_the_shipped_network_was_trained() -> None:
 
 
 def test_each_photo_of_a_loaded_batch_is_drawn() -> None:
-    """With ``own`` an image begins with its own photo; in a pool of plain colours the image shows which."""
+    """In a batch of plain colours image i shows that of photo i."""
     pixels = torch.arange(4, dtype=torch.uint8)[:, None, None, None].expand(4, 3, 32, 32).mul(60).contiguous()
     boxes = torch.tensor([0.0, 0.5, 0.5, 1.0, 1.0]).expand(4, 1, 5)
-    batch = Batch(0, pixels, torch.full((4, 2), 32.0), boxes, torch.ones(4, 1, dtype=torch.bool), tuple("abcd"))
-    augmenter = Augmenter(batch.pool())
-    own = torch.tensor([2, 0, 3, 1])
-    plan, _, valid = augmenter.plan(4, 64, 0.0, (1.0, 1.0), own=own)
+    batch = as_pool(pixels, torch.full((4, 2), 32.0), boxes, torch.ones(4, 1, dtype=torch.bool))
+    plan, _, valid = Augmenter(CPU).plan(draw_lots(4, CPU), torch.tensor([0.0, 1.0, 1.0, 0.0]), 64, batch)
     colour = torch.cat([torch.eye(3), torch.zeros(3, 1)], 1).expand(4, 3, 4)
-    images = render(augmenter.pixels, plan._replace(colour=colour, holes=torch.zeros(4, 4, 4)), 64)
-    assert (images[:, 0, 32, 32] * 255 / 60).round().tolist() == own.tolist()
+    storage = augment._with_halves(batch)
+    images = render(storage, plan._replace(colour=colour, holes=torch.zeros(4, 4, 4)), 64)
+    assert (images[:, 0, 32, 32] * 255 / 60).round().tolist() == [0, 1, 2, 3]
     assert valid.any(1).all()
 
 
@@ -75,9 +74,9 @@ def test_room_behind_the_photos_is_used_for_their_copies() -> None:
     storage = torch.zeros(6 * (32 * 32 + 16 * 16), 3, dtype=torch.uint8)
     storage[: 6 * 32 * 32] = pool.pixels.view(-1, 3)
     roomy = Pool(storage[: 6 * 32 * 32].view(6, 32, 32, 3), pool.size, pool.boxes, storage)
-    augmenter = Augmenter(roomy)
-    assert augmenter.pixels.data_ptr() == storage.data_ptr()
-    assert torch.equal(augmenter.pixels, Augmenter(pool).pixels)
+    found = augment._with_halves(roomy)
+    assert found.data_ptr() == storage.data_ptr()
+    assert torch.equal(found, augment._with_halves(pool))
 
 
 def test_photos_without_boxes_are_drawn_too() -> None:

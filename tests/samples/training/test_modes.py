@@ -108,7 +108,6 @@ CONTRADICTIONS = [
     ("cpu", 1, False, {"cuda_graphs": True}, "without a GPU"),
     ("cuda", 2, True, {"cuda_graphs": True}, "a process group of 2"),
     ("cuda", 1, True, {"cuda_graphs": True}, "a process group of 1"),
-    ("cuda", 1, False, {"cuda_graphs": True, "accumulate": 2}, "--accumulate"),
     ("cuda", 2, True, {"staged_vars": True, "variable_update": "parameter_server"}, "parameter_server"),
     ("cuda", 2, True, {"staged_vars": True, "variable_update": "independent"}, "independent"),
     ("cuda", 1, False, {"staged_vars": True}, "without torchrun"),

@@ -47,9 +47,12 @@ class Toy:
         self.network = self.module.network
         self.poisoned = -1
 
-    def draw(self, batch: Any, step: int) -> tuple[Tensor, ...]:
+    def inputs(self, batch: Any, step: int) -> tuple[int, tuple[Tensor, ...]]:
         x, y = batch.rows[:, :5], batch.rows[:, 5:]
-        return (x * float("nan") if step == self.poisoned else x), y
+        return step, ((x * float("nan") if step == self.poisoned else x), y)
+
+    def draw(self, shape: int, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return inputs
 
     def drawn(self, keys: Sequence[str], step: int) -> Sequence[str]:
         return keys
@@ -70,9 +73,9 @@ class SingleToy(Toy):
         self.module.float()
         self.overflow = overflow
 
-    def draw(self, batch: Any, step: int) -> tuple[Tensor, ...]:
-        x, y = super().draw(batch, step)
-        return x.float(), y.float() * (1e6 if step == self.overflow else 1)
+    def inputs(self, batch: Any, step: int) -> tuple[int, tuple[Tensor, ...]]:
+        step, (x, y) = super().inputs(batch, step)
+        return step, (x.float(), y.float() * (1e6 if step == self.overflow else 1))
 
 
 def rows_of(step: int) -> Tensor:
