@@ -38,13 +38,21 @@ def whole(subject: Subject, precision: str, batch: int) -> ptp.Engine:
     return build(subject, precision, batch)
 
 
-def network(engine: Any, batch: int, clock: Clock, head: np.ndarray | None = None) -> Running:
+def network(
+    engine: Any, batch: int, clock: Clock, head: np.ndarray | None = None, x: np.ndarray | None = None
+) -> Running:
     """An engine whose network has one input, one output and a free batch; the caller may give memory for the output.
+
+    Where the images ``x`` are given, runs that are queued read them, as a peer's graph reads its own. Without them they read what
+    the run before left in the input's memory, which other tensors share.
 
     Its facts are how many steps it has, and which operators become functions of arrays or run outside of CUDA graphs.
     """
     context, (given,), (found,) = engine.create_context(), engine.inputs, engine.outputs
-    execution = engine.execution({dim.name: batch for dim in given.dims if not isinstance(dim, int)})
+    images = {} if x is None else {given.name: engine.device.upload(np.ascontiguousarray(x))}
+    execution = engine.execution(
+        {dim.name: batch for dim in given.dims if not isinstance(dim, int)}, outside=lambda plan: images
+    )
     if "graph" not in engine.disabled:
         execution.capture(clock.stream)
 

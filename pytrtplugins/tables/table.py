@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import itertools
+import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..bench import bench
-from ..calibration import CALIBRATORS, CalibrationTable
+from ..calibration import CALIBRATORS
 from ..doctor import machine
 from ..engines import Engine, build, calibrate, load_engine
+from ..engines.calibrate import network_digest
 from ..engines.registry import available_class
 from ..errors import PytrtpluginsError, UsageError
 from ..model.proto import info_dims, info_dtype
-from ..passes import CODES
+from ..passes import CODES, prepare
 from ..tensor import TensorDesc
 from ..utils.files import sha256_hex
 from ..utils.journal import Journal
@@ -157,7 +159,6 @@ class _Maker:
     journal: Journal
     bar: ProgressBar
     notes: list[str] = field(default_factory=list)
-    _scales: dict[Variant, CalibrationTable] = field(default_factory=dict)
     _compared: tuple[dict[str, float], Any] | None = None
 
     @functools.cached_property
@@ -194,8 +195,17 @@ class _Maker:
             rows[variant] = replace(rows[variant], latency=times)
         return tuple(rows.values())
 
+    def _key(self, variant: Variant) -> str:
+        """What results of a variant are kept under: its name, and the contents of a precision file."""
+        path = Path(variant.precision)
+        return (
+            f"{variant.name} {sha256_hex(path)[:12]}"
+            if _is_file(variant.precision) and path.is_file()
+            else variant.name
+        )
+
     def _path(self, variant: Variant) -> Path:
-        return self.work / f"{re.sub('[^a-z0-9.]+', '-', variant.name)}.engine"
+        return self.work / f"{_plain(self._key(variant))}.engine"
 
     def _built(self, variant: Variant) -> TableRow:
         """Build and save a variant, unless that was done before."""
@@ -208,48 +218,60 @@ class _Maker:
             engine.save(path)
             return {"build_s": took, "bytes": path.stat().st_size}
 
-        facts = self.journal.get(f"build {variant.name}", make)
+        facts = self.journal.get(f"build {self._key(variant)} {json.dumps(self._settings(variant))}", make)
         if not path.is_file():  # somebody removed it
             facts = make()
         return TableRow(variant, build_s=facts["build_s"], file_mib=facts["bytes"] / _MIB)
 
-    def _build(self, variant: Variant) -> Engine:
+    def _settings(self, variant: Variant) -> dict[str, Any]:
+        """Of the engine."""
         settings = dict(self.plan.settings)
         listed = available_class(variant.engine, "fp32" if _is_file(variant.precision) else variant.precision).settings
         if "batch" in listed and "batch" not in settings and self.batches == self.plan.batches:
             settings["batch"] = list(self.batches)  # kernels for each are chosen while building
         if "int8" in listed and variant.algorithm:
             settings.setdefault("int8", "always")  # a row says what INT8 costs, also where float32 is faster
+        return settings
+
+    def _build(self, variant: Variant) -> Engine:
         return build(
             self.model,
             engine=variant.engine,
             precision=variant.precision,
             calibration=self._calibrated(variant) if variant.algorithm else None,
             threads=self.plan.threads,
-            settings=settings,
+            settings=self._settings(variant),
             plugins=self.plan.plugins,
             progress=False,
         )
 
-    def _calibrated(self, variant: Variant) -> CalibrationTable:
-        """The scales, which engines and precisions share."""
-        key = replace(variant, engine="", precision="")
-        if key not in self._scales:
+    def _calibrated(self, variant: Variant) -> Path:
+        """A cache with the scales, which engines and precisions share; made unless that was done before."""
+        name = f"{variant.algorithm} on {variant.samples}"
+        path = self.work / f"{_plain(name)}.cache"
+
+        def make() -> None:
             batches = self.task.calibration(inputs_of(self.model), variant.samples)
-            calibrator = CALIBRATORS[variant.algorithm](batches)
-            self._scales[key] = calibrate(
+            calibrator = CALIBRATORS[variant.algorithm](batches, cache=path)
+            table = calibrate(
                 self.model, calibrator, threads=self.plan.threads, plugins=self.plan.plugins, progress=False
             )
-        return self._scales[key]
+            calibrator.store_table(table, network=network_digest(prepare(self.model)))
+
+        self.journal.get(f"calibration {name}", make)
+        if not path.is_file():  # somebody removed it
+            make()
+        return path
 
     def _measured(self, row: TableRow, first: Variant) -> TableRow:
         """A row with accuracy and memory."""
-        name = row.variant.name
+        name, key = row.variant.name, self._key(row.variant)
         try:
             self.bar.update(0, f"accuracy of {name}")
-            figures = self.journal.get(f"accuracy {name}", lambda: self._accuracy(row.variant, first))
+            beside = f"accuracy {key} beside {self._key(first)}"
+            figures = self.journal.get(beside, lambda: self._accuracy(row.variant, first))
             self.bar.update(1, f"memory of {name}")
-            used = Memory(**self.journal.get(f"memory {name}", lambda: asdict(self._memory(row.variant))))
+            used = Memory(**self.journal.get(f"memory {key}", lambda: asdict(self._memory(row.variant))))
             self.bar.update()
         except UsageError:
             raise
@@ -267,12 +289,12 @@ class _Maker:
     def _accuracy(self, variant: Variant, first: Variant) -> dict[str, float]:
         if variant == first:
             return self._first(first)[0]
-        return self.task.measure(load_engine(self._path(variant)), self._first(first)[1])[0]
+        return self.task.measure(load_engine(self._path(variant)), self._first(first)[1], max(self.batches))[0]
 
     def _first(self, first: Variant) -> tuple[dict[str, float], Any]:
         """Figures of the first row, and what the others are compared with."""
         if self._compared is None:
-            self._compared = self.task.measure(load_engine(self._path(first)), None)
+            self._compared = self.task.measure(load_engine(self._path(first)), None, max(self.batches))
         return self._compared
 
     def _memory(self, variant: Variant) -> Memory:
@@ -287,7 +309,8 @@ class _Maker:
         names = {variant.name: variant for variant in found}
         for batch in self.batches:
             self.bar.update(0, f"times, batch {batch}")
-            times = self.journal.get(f"times {batch} {' '.join(names)}", functools.partial(self._times, names, batch))
+            key = f"times {batch} {' '.join(map(self._key, names.values()))}"
+            times = self.journal.get(key, functools.partial(self._times, names, batch))
             for name, row in times.items():
                 if row["reason"]:
                     self.notes.append(f"{name}, batch {batch}, was not timed: {row['reason']}")
@@ -321,6 +344,11 @@ class _Maker:
 def inputs_of(model: onnx.ModelProto) -> list[TensorDesc]:
     """What a network takes."""
     return [TensorDesc(info.name, info_dims(info), info_dtype(info)) for info in given_inputs(model.graph)]
+
+
+def _plain(name: str) -> str:
+    """A name as a file's."""
+    return re.sub("[^A-Za-z0-9.]+", "-", name)
 
 
 def _is_file(precision: str) -> bool:

@@ -80,12 +80,14 @@ class Task(Protocol):
     def inputs(self, inputs: Sequence[TensorDesc], batch: int) -> Arrays:
         """Real inputs of a run, whose time is measured."""
 
-    def measure(self, engine: Engine, reference: Any) -> tuple[dict[str, float], Any]:
+    def measure(self, engine: Engine, reference: Any, batch: int | None = None) -> tuple[dict[str, float], Any]:
         """Figures of an engine, and what other engines are compared with, if this is the first one.
 
         Args:
             engine: What is measured.
             reference: The second result for the first engine; None: this is the first one.
+            batch: Images of every run, where the network leaves that free: an engine may have chosen its kernels for some
+                batches only. None: as it comes.
         """
 
 
@@ -133,9 +135,9 @@ class _OnImages:
         names = [self.data.names[index % len(self.data)] for index in range(batch)]
         return {name: PIXELS[self.pixels]([self.data.image(each) for each in names], size)}
 
-    def _outputs(self, engine: Engine) -> npt.NDArray[np.float32]:
+    def _outputs(self, engine: Engine, batch: int | None) -> npt.NDArray[np.float32]:
         """The output for every image, (N, values)."""
-        with closing(ImageNetwork(engine, self.pixels)) as network:
+        with closing(ImageNetwork(engine, self.pixels, batch)) as network:
             return network(map(self.data.image, self.data.names))
 
 
@@ -152,9 +154,9 @@ class VerificationTask(_OnImages):
         by_folds = () if folds is None else _by_folds(len(np.unique(folds)))
         return (*_VERIFICATION[:3], *by_folds, *_VERIFICATION[3:])
 
-    def measure(self, engine: Engine, reference: Any) -> tuple[dict[str, float], Any]:
+    def measure(self, engine: Engine, reference: Any, batch: int | None = None) -> tuple[dict[str, float], Any]:
         """Figures of `verify`, and how near embeddings are to those of the first engine."""
-        found, pairs = normalized(self._outputs(engine)), self.data.pairs
+        found, pairs = normalized(self._outputs(engine, batch)), self.data.pairs
         similarity = cosines(found, pairs.first, pairs.second)
         told = verify(similarity, pairs.same)
         alike = (found * (found if reference is None else np.asarray(reference))).sum(axis=1)
@@ -188,9 +190,9 @@ class ClassificationTask(_OnImages):
         init=False,
     )
 
-    def measure(self, engine: Engine, reference: Any) -> tuple[dict[str, float], Any]:
+    def measure(self, engine: Engine, reference: Any, batch: int | None = None) -> tuple[dict[str, float], Any]:
         """Shares of the images whose class is the best, or among the best five; and those told as the first engine tells them."""
-        scores = self._outputs(engine)
+        scores = self._outputs(engine, batch)
         names = self.classes or self.data.labels
         missing = [label for label in self.data.labels if label not in names]
         if missing or scores.shape[1] != len(names):
@@ -249,7 +251,7 @@ class DetectionTask:
         names = self.data.images(self.split)
         return self._fitted(inputs, [names[index % len(names)] for index in range(batch)])
 
-    def measure(self, engine: Engine, reference: Any) -> tuple[dict[str, float], Any]:
+    def measure(self, engine: Engine, reference: Any, batch: int | None = None) -> tuple[dict[str, float], Any]:
         """Mean average precision, as COCO has it."""
         detector = Yolov2(engine, None if self.names is None else list(self.names), mode=self.mode)
         found = evaluate(detector, self.data, self.split, limit=self.limit)

@@ -73,21 +73,23 @@ def image_input(inputs: Sequence[TensorDesc]) -> tuple[str, tuple[int, int], int
 
 
 def image_batches(
-    images: Iterable[npt.NDArray[np.uint8]], inputs: Sequence[TensorDesc], form: Pixels
+    images: Iterable[npt.NDArray[np.uint8]], inputs: Sequence[TensorDesc], form: Pixels, batch: int | None = None
 ) -> Iterator[tuple[dict[str, npt.NDArray[np.float32]], int]]:
     """Batches as a network takes them, and how many images are in each.
 
-    Where the network's batch is fixed, the last image of the last batch is repeated.
+    Where the batch is fixed, by the network or the caller, the last image of the last batch is repeated.
 
     Args:
         images: (H, W, 3) uint8, RGB, each of its own size; taken a batch at a time.
         inputs: What the network takes.
         form: How pixels become numbers.
+        batch: Images of each batch, where the network leaves that free; None: up to 8.
 
     Raises:
         UsageError: the network does not take images of one size.
     """
-    name, size, batch = image_input(inputs)
+    name, size, own = image_input(inputs)
+    batch = own or batch
     waiting = iter(images)
     while part := list(itertools.islice(waiting, batch or _BATCH)):
         missing = (batch or len(part)) - len(part)

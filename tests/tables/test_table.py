@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
 from pytrtplugins.tables import Plan, VerificationTask, make_table, table, to_markdown, write_html
@@ -15,6 +17,12 @@ from pytrtplugins.tables.memory import Memory
 from .people import network
 
 QUICK = {"batches": (1, 2), "rounds": 1, "seconds": 0.01}
+
+
+class Nothing:
+    """What `bench` gives where nothing is timed."""
+
+    rows = ()
 
 
 @pytest.fixture
@@ -68,6 +76,80 @@ def test_a_table_has_a_row_for_each_engine_precision_and_calibration(task, tmp_p
     assert first.host_mib == 2.0
     assert len(measured) == 10
     assert {batch for _, batch in measured} == {1}
+
+
+def test_accuracy_runs_in_batches_that_kernels_were_chosen_for(task, tmp_path, measured, monkeypatch):
+    rows = []
+    real = table.load_engine
+    built = []
+
+    class Watched:
+        def __init__(self, engine):
+            self.engine, self.inputs, self.outputs = engine, engine.inputs, engine.outputs
+
+        def create_context(self):
+            context = self.engine.create_context()
+            run = context.run
+            context.run = lambda arrays: rows.append(len(arrays["data"])) or run(arrays)
+            return context
+
+    monkeypatch.setattr(table, "load_engine", lambda path: Watched(real(path)))
+    monkeypatch.setattr(table, "bench", lambda engines, *given, **more: built.append(list(engines)) or Nothing)
+    plan = Plan(engines=("reference",), precisions=("fp32",), batches=(1, 4), rounds=1, seconds=0.01)
+    make_table(network(), task, plan, work=tmp_path)
+    assert rows == [4, 4, 4]  # of nine photos; the last one is repeated
+    assert built == [["reference fp32"]] * 2
+
+
+def test_two_precision_files_are_two_rows_and_a_changed_one_is_built_anew(task, tmp_path, measured, monkeypatch):
+    monkeypatch.setattr(table, "bench", lambda *given, **more: Nothing)
+    seen = {}
+    real = table.build
+    monkeypatch.setattr(
+        table, "build", lambda model, *, precision, **more: seen.update({precision: 1}) or real(model, **more)
+    )
+    files = [tmp_path / "A.yaml", tmp_path / "B.yaml"]
+    for path in files:
+        path.write_text(path.stem)
+    plan = Plan(engines=("reference",), precisions=tuple(map(str, files)), **QUICK)
+    make_table(network(), task, plan, work=tmp_path / "work")
+    assert list(seen) == list(map(str, files))
+    assert len(list((tmp_path / "work").glob("*.engine"))) == 2
+    seen.clear()
+    files[1].write_text("other")
+    make_table(network(), task, plan, work=tmp_path / "work")
+    assert list(seen) == [str(files[1])]
+
+
+def test_figures_beside_another_first_row_are_measured_anew(task, tmp_path, measured, monkeypatch):
+    monkeypatch.setattr(table, "bench", lambda *given, **more: Nothing)
+    kinds = ("fp32", "int8")
+    tables = [
+        make_table(
+            network(), task, Plan(engines=("reference",), precisions=order, samples=(3,), **QUICK), work=tmp_path
+        )
+        for order in (kinds, kinds[::-1])
+    ]
+    for found in tables:
+        assert found.rows[0].figures["cosine_mean"] == pytest.approx(1)
+        assert found.rows[1].figures["cosine_mean"] < 0.999999
+
+
+def test_the_scales_stay_in_the_folder_as_a_cache_that_other_commands_take(task, tmp_path, measured, monkeypatch):
+    monkeypatch.setattr(table, "bench", lambda *given, **more: Nothing)
+    plan = Plan(engines=("reference",), precisions=("int8",), samples=(3,), **QUICK)
+    make_table(network(), task, plan, work=tmp_path)
+    cache = tmp_path / "minmax-on-3.cache"
+    again = ptp.build(network(), engine="reference", precision="int8", calibration=cache, progress=False)
+    x = task.inputs(again.inputs, 2)
+    engines = again, ptp.load_engine(tmp_path / "reference-int8-minmax-on-3.engine")
+    found = [engine.create_context().run(x)["embedding"] for engine in engines]
+    assert np.array_equal(*found)
+    monkeypatch.setattr(table, "calibrate", None)  # it is not called again
+    make_table(network(), task, replace(plan, engines=("onnxruntime",)), work=tmp_path)
+    cache.unlink()
+    with pytest.raises(TypeError):
+        make_table(network(), task, replace(plan, engines=("cpu",)), work=tmp_path)
 
 
 def test_an_interrupted_table_goes_on_where_it_was(task, tmp_path, measured, monkeypatch):
