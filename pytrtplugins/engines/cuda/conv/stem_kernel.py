@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..device.source import load_kernel
 from .packing import filter_order
 from .problem import ConvProblem
 
-__all__ = ["StemKernel", "StemShape", "pack_stem"]
+__all__ = ["StemArgs", "StemKernel", "StemShape", "pack_stem", "stem_arguments"]
 
 _X_KINDS = {DType.FLOAT32: 0, DType.FLOAT16: 1, DType.INT8: 2, DType.UINT8: 3}
 _KINDS = {dtype: KIND[dtype] for dtype in (DType.FLOAT16, *CODES)}
@@ -103,6 +104,11 @@ class StemShape:
         """The type in which the matrix units read the element: FP8 becomes float16, which holds all its values."""
         return DType.FLOAT16 if self.element is FP8 else self.element
 
+    @property
+    def tiles(self) -> tuple[int, int, int]:
+        """How many a row of an image has, how many rows of them, and the images."""
+        return -(-self.w // 32), -(-self.h // 16), self.n
+
     def definitions(self) -> dict[str, int]:
         """What the kernel is compiled with."""
         return {
@@ -116,13 +122,28 @@ class StemShape:
         }
 
 
-class _Args(ctypes.Structure):
+class StemArgs(ctypes.Structure):
+    """``StemArgs`` of stem.cu, field by field."""
+
     _fields_ = kernel_fields(
         pointers="x weights scale bias y",
         longs="x_image x_channel x_row x_column",
         ints="h w tiles_w tiles_h tiles y_pitch vector",
         floats="x_factor x_scale slope",
     )
+
+
+def stem_arguments(shape: StemShape, x: int, weights: int, scale: int, bias: int, y: int) -> StemArgs:
+    """The numbers that the kernel gets; addresses are those of `StemKernel.launch`."""
+    (image, channel, row, column), (across, down, _) = shape.x_strides, shape.tiles
+    pitch = shape.y_pitch * shape.y_type.itemsize
+    return StemArgs(
+        x=x, weights=weights, scale=scale, bias=bias, y=y,
+        x_image=image, x_channel=channel, x_row=row, x_column=column,
+        h=shape.h, w=shape.w, tiles_w=across, tiles_h=down, tiles=math.prod(shape.tiles),
+        y_pitch=pitch, vector=int(pitch % 16 == 0 and y % 16 == 0),
+        x_factor=shape.x_factor, x_scale=shape.x_scale, slope=shape.slope,
+    )  # fmt: skip
 
 
 def pack_stem(shape: StemShape, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -144,8 +165,7 @@ class StemKernel:
     def __init__(self, shape: StemShape, capability: int, multiprocessors: int = 132) -> None:
         self.shape, self.capability = shape, capability
         self._function = load_kernel("stem.cu", shape.definitions(), capability)
-        self._tiles = -(-shape.w // 32), -(-shape.h // 16), -(-shape.w // 32) * -(-shape.h // 16) * shape.n
-        self._grid = min(self._tiles[2], multiprocessors * (3 if shape.k <= 32 else 1))
+        self._grid = min(math.prod(shape.tiles), multiprocessors * (3 if shape.k <= 32 else 1))
         self._launches: dict[tuple[int, int, int, int, int, bool], Launch] = {}
 
     def launch(self, x: int, weights: int, scale: int, bias: int, y: int, stream: int, early: bool = True) -> None:
@@ -156,13 +176,5 @@ class StemKernel:
         launch(stream)
 
     def _prepare(self, x: int, weights: int, scale: int, bias: int, y: int, early: bool) -> Launch:
-        shape, pitch = self.shape, self.shape.y_pitch * self.shape.y_type.itemsize
-        (image, channel, row, column), (across, down, tiles) = shape.x_strides, self._tiles
-        arguments = _Args(
-            x=x, weights=weights, scale=scale, bias=bias, y=y,
-            x_image=image, x_channel=channel, x_row=row, x_column=column,
-            h=shape.h, w=shape.w, tiles_w=across, tiles_h=down, tiles=tiles,
-            y_pitch=pitch, vector=int(pitch % 16 == 0 and y % 16 == 0),
-            x_factor=shape.x_factor, x_scale=shape.x_scale, slope=shape.slope,
-        )  # fmt: skip
+        arguments = stem_arguments(self.shape, x, weights, scale, bias, y)
         return Launch(self._function, self._grid, 256, [arguments], early=early and self.capability >= 90)

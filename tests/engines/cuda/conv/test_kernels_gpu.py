@@ -168,22 +168,22 @@ def agrees(found, expected, dtype, x_type=None):
 
 def problem(shape):
     """Arrays of a problem, and what must come out."""
-    random = np.random.default_rng(3)
+    random, dims = np.random.default_rng(3), (shape.k, shape.group_channels or shape.c, *shape.kernel)
     if shape.x_type is INT8:
         x: Any = random.integers(-127, 128, (shape.n, shape.h, shape.w, shape.c))
-        weights: Any = random.integers(-127, 128, (shape.k, shape.c, *shape.kernel)).astype(np.int8)
+        weights: Any = random.integers(-127, 128, dims).astype(np.int8)
         size = 40 if shape.y_type is INT8 else 1
         scale = size / (73**2 * (shape.c * shape.taps) ** 0.5) * (0.8 + 0.4 * random.random(shape.k))
     elif shape.x_type is FP8:
         x, weights = (
             np.clip(100 * random.standard_normal(size), -448, 448).astype(FP8.numpy)
-            for size in ((shape.n, shape.h, shape.w, shape.c), (shape.k, shape.c, *shape.kernel))
+            for size in ((shape.n, shape.h, shape.w, shape.c), dims)
         )
         size = 100 if shape.y_type is FP8 else 1
         scale = size / (100**2 * (shape.c * shape.taps) ** 0.5) * (0.8 + 0.4 * random.random(shape.k))
     else:
         x = random.standard_normal((shape.n, shape.h, shape.w, shape.c))
-        weights = random.standard_normal((shape.k, shape.c, *shape.kernel)) * (2 / shape.c / shape.taps) ** 0.5
+        weights = random.standard_normal(dims) * (2 / shape.c / shape.taps) ** 0.5
         scale = np.ones(shape.k)
     x, weights = x.astype(shape.x_type.numpy), weights.astype(shape.x_type.numpy)
     scale, bias = scale.astype(np.float32), random.standard_normal(shape.k).astype(np.float32)
@@ -319,14 +319,9 @@ def test_float32_sums_are_the_same_every_time(gpu):
         np.testing.assert_array_equal(found[2], found[0])
 
 
-@pytest.mark.parametrize("prelu", [False, True])
-@pytest.mark.parametrize("pool", [True, False])
-@pytest.mark.parametrize("element", [HALF, INT8, FP8])
-def test_the_stem_takes_the_image_as_it_is(gpu, element, pool, prelu):
-    cupy, capability = gpu
+def stem_problem(element, pool, prelu):
+    """A first layer's shape, the image, what its kernel reads beside it, and what must come out."""
     random = np.random.default_rng(5)
-    if element is FP8 and capability < FP8_CAPABILITY:
-        pytest.skip(f"compute capability {capability}: FP8 begins with {FP8_CAPABILITY}")
     n, h, w, k, step = 2, 22, 38, 32, np.float32(1 / (448 if element is FP8 else 127))
     image = random.random((n, 3, h, w), dtype=np.float32)
     weights = random.standard_normal((k, 3, 3, 3)) * 0.3
@@ -344,13 +339,23 @@ def test_the_stem_takes_the_image_as_it_is(gpu, element, pool, prelu):
     y = convolution(plain, taken.transpose(0, 2, 3, 1).astype(np.float64), weights).reshape(n, h, w, k) * scale + bias
     slopes = random.uniform(0.0, 1.5, k).astype(np.float32) if prelu else np.full(k, 0.1, np.float32)
     expected = np.where(y < 0, y * slopes, y)
-    expected = pooled(expected) if pool else expected
-    offsets = np.concatenate([bias, slopes]) if prelu else bias
     shape = StemShape(
         n=n, c=3, h=h, w=w, k=k, x_strides=(3 * h * w, h * w, w, 1), x_type=DType.FLOAT32, element=element,
         y_pitch=k, y_type=element, pool=pool, slope=0.1, prelu=prelu, x_scale=float(step),
     )  # fmt: skip
-    given = [cupy.asarray(array) for array in (image, pack_stem(shape, weights), scale, offsets)]
+    given = image, pack_stem(shape, weights), scale, np.concatenate([bias, slopes]) if prelu else bias
+    return shape, given, pooled(expected) if pool else expected
+
+
+@pytest.mark.parametrize("prelu", [False, True])
+@pytest.mark.parametrize("pool", [True, False])
+@pytest.mark.parametrize("element", [HALF, INT8, FP8])
+def test_the_stem_takes_the_image_as_it_is(gpu, element, pool, prelu):
+    cupy, capability = gpu
+    if element is FP8 and capability < FP8_CAPABILITY:
+        pytest.skip(f"compute capability {capability}: FP8 begins with {FP8_CAPABILITY}")
+    shape, arrays, expected = stem_problem(element, pool, prelu)
+    given = [cupy.asarray(array) for array in arrays]
     found = cupy.full(expected.shape, 77, stored(element))
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()

@@ -19,7 +19,7 @@ from tests.engines.cuda.conv.shapes import (
     ("file", "struct", "found"),
     [
         ("common", "ConvArgs", ConvArgs),
-        ("stem", "StemArgs", stem_kernel._Args),
+        ("stem", "StemArgs", stem_kernel.StemArgs),
         ("pool", "PoolArgs", pool_kernel._Args),
     ],
 )

@@ -1,0 +1,119 @@
+"""The handwritten kernels on a CPU, from their first to their last line but for clusters, each against the definition in float64."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from pytrtplugins.cuda.backends.host import available
+from pytrtplugins.engines.cuda.conv.launcher import Addresses, conv_arguments
+from pytrtplugins.engines.cuda.conv.packing import pack_filters
+from pytrtplugins.engines.cuda.conv.stem_kernel import stem_arguments
+from pytrtplugins.engines.cuda.device.elements import stored, to_stored
+from tests.engines.cuda.conv.emulated import addressed, emulated
+from tests.engines.cuda.conv.shapes import (
+    FP8,
+    HALF,
+    INT8,
+    SINGLE,
+    between,
+    grouped,
+    packed_weights,
+    square,
+    tactics_of,
+)
+from tests.engines.cuda.conv.test_kernels_gpu import STEP, agrees, biases_of, problem, stem_problem
+
+pytestmark = pytest.mark.skipif(not available(), reason="g++ is missing")
+
+
+def assert_right(family, shape, tactic):
+    """A tactic gives the definition's numbers, and writes nothing else; behind each array lies what would show in them."""
+    x, weights, scale, bias, residual, expected = problem(shape)
+    on_gpu = np.zeros((shape.n, shape.h, shape.w, shape.x_pitch), x.dtype)
+    on_gpu[..., : shape.c] = x
+    room = expected.shape[3] if shape.linear else shape.y_pitch
+    y = np.full((*expected.shape[:3], room), 77, stored(shape.y_type))
+    numbers = pack_filters(scale, tactic, shape, 1.0), biases_of(shape, tactic, bias)
+    arrays = to_stored(on_gpu), packed_weights(shape, tactic, weights), *numbers, y
+    held = [addressed(array) for array in (*arrays, *([] if residual is None else [to_stored(residual)]))]
+    arguments = conv_arguments(shape, tactic, Addresses(*(address for _, address in held)), 0.37, STEP)
+    rows, columns = tactic.tiles(shape)
+    run = emulated(f"conv_{family}.cu", tactic.definitions(shape), tactic.shared_bytes)
+    run(arguments, rows * columns, tactic.threads)
+    found = held[4][0]
+    if shape.linear:
+        n, oh, ow, k = expected.shape
+        found = found.reshape(n, k, oh, ow).transpose(0, 2, 3, 1)
+    assert agrees(found[..., : expected.shape[3]], expected, shape.y_type, shape.x_type), tactic.name
+    assert (found[..., expected.shape[3] :] == 77).all(), tactic.name
+
+
+def whole(family, shape):
+    """The first tactics of each width of tiles that need no cluster: they differ in how filters are shared out."""
+    found = [tactic for tactic in tactics_of(family, shape, 100, 89) if tactic.split == 1]
+    return {(tactic.tile_n, tactic.columns, tactic.units > 1): tactic for tactic in found[::-1]}.values()
+
+
+def bent(kind, k=33, **more):
+    """A small convolution with a slope for each filter, before the residual unless told otherwise."""
+    return square(1, 6, 16, k, 3, kind, **({} if "residual_gate" in more else {"gate": 8}), **more)
+
+
+def added(kind, k=33, **more):
+    return bent(kind, k, residual_type=kind, residual_pitch=48, **more)
+
+
+FORMS = [
+    form
+    for kind in (HALF, INT8, FP8, SINGLE)
+    for form in (
+        *(bent(kind, 72), added(kind), added(kind, residual_gate=8), bent(kind, 72, pool=True)),
+        *(
+            bent(kind, 40, reorg=2, y_pitch=176),
+            bent(kind, 128, blocks=2, y_pitch=48),
+            bent(kind, linear=True, y_type=SINGLE),
+        ),
+        *(square(1, 6, 16, 33, 3, kind), square(1, 6, 16, 72, 3, kind, pool=True, slope=0.1)),
+        between((2, 7, 9, 48), (4, 5, 24), 3, kind, strides=(2, 2), pads=(1, 1), y_type=kind, gate=8),
+    )
+]
+FORMS += [grouped(1, 5, groups, 8, kind, gate=8) for kind in (HALF, INT8, FP8) for groups in (3, 9)]
+
+
+@pytest.mark.parametrize(
+    ("family", "shape"), [("mma", added(INT8, residual_gate=8)), ("simt", added(SINGLE))], ids=["int8", "float32"]
+)
+def test_slopes_are_those_of_their_filters(family, shape):
+    assert_right(family, shape, next(iter(whole(family, shape))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", FORMS, ids=lambda shape: f"{shape.x_type}-{shape.k}")
+def test_each_way_to_memory_with_tiles_of_each_width(shape):
+    family = "simt" if shape.x_type is SINGLE else "mma"
+    tactics = whole(family, shape)
+    assert tactics
+    for tactic in tactics:
+        assert_right(family, shape, tactic)
+
+
+@pytest.mark.parametrize(
+    ("element", "pool", "prelu"),
+    [
+        (HALF, True, True),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in itertools.product((HALF, INT8, FP8), (True, False), (True, False))
+        ),
+    ],
+)
+def test_the_stem_takes_the_image_as_it_is(element, pool, prelu):
+    shape, arrays, expected = stem_problem(element, pool, prelu)
+    held = [addressed(to_stored(array)) for array in (*arrays, np.full(expected.shape, 77, stored(element)))]
+    run = emulated("stem.cu", shape.definitions())
+    run(stem_arguments(shape, *(address for _, address in held)), math.prod(shape.tiles), 256)
+    assert agrees(held[-1][0], expected, element)
