@@ -14,7 +14,8 @@ from pytrtplugins.serving.model.signature import Signature
 from pytrtplugins.serving.model.spec import Limits
 from pytrtplugins.serving.model.tensors import TensorSpec
 from pytrtplugins.serving.protocol.call import Call
-from pytrtplugins.serving.protocol.grpc import read_message
+from pytrtplugins.serving.protocol.grpc_infer import read_message
+from pytrtplugins.serving.protocol.grpc_wire import Parts, take_apart
 from pytrtplugins.serving.protocol.infer import Codec
 from pytrtplugins.serving.protocol.memory import Memory, read_place
 from pytrtplugins.serving.protocol.routes import read_json
@@ -68,15 +69,25 @@ def inference_strings(data: bytes) -> object:
 
 @target
 def inference_message(data: bytes) -> object:
-    """A request over gRPC."""
+    """A request over gRPC, which says the same whether protobuf reads all of it or its head alone."""
     from google.protobuf.message import DecodeError
     from tritonclient.grpc import service_pb2
 
-    try:
-        message = service_pb2.ModelInferRequest.FromString(data)
-    except DecodeError as error:  # which gRPC answers
-        raise RequestError(str(error)[:200]) from None
-    call, arrays = read_message(codec(), message)
+    found = []
+    for parts in (take_apart(data), Parts(data, "", [])):
+        try:
+            request = service_pb2.ModelInferRequest.FromString(parts.head)
+            call, arrays = read_message(codec(), request, parts)
+            found.append(
+                (parts.id or request.id, call.outputs, {name: each.tobytes() for name, each in arrays.items()})
+            )
+        except (RequestError, DecodeError) as error:
+            found.append(error)
+    one, other = found
+    if isinstance(other, Exception):
+        assert isinstance(one, type(other)), one
+        raise RequestError(str(other)[:200])
+    assert one == other
     return codec().chosen(call, {"y": arrays["x"]} if "x" in arrays else {})
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -282,45 +282,59 @@ class Service:
         self, request: Request, stages: dict[str, float], priority: int = 0, deadline: float | None = None
     ) -> tuple[Item, bool]:
         """Preprocess and predict; whether the engine's device decoded the file. Adds to the seconds of the stages."""
-        encoded = self.signature.decodes and (self.spec.decode == "gpu" or self._decoding >= self._workers)
-        while True:
-            started = time.perf_counter()
-            arrays = await self._preprocessed(replace(request, encoded=encoded))
-            stages["preprocess"] += time.perf_counter() - started
-            item = await self._infer(arrays, priority, deadline)
-            stages["queue"] += item.queued_s
-            stages["compute"] += item.computed_s
-            if item.outputs or not encoded:
-                return item, encoded and "jpeg" in arrays
-            encoded = False  # the device cannot decode the file
+        on_device = self.signature.decodes and (self.spec.decode == "gpu" or self._decoding >= self._workers)
+        if on_device:
+            started = time.monotonic()
+            arrays = self._run("encoded", request)
+            stages["preprocess"] = _noted("preprocess", started)
+            if arrays is not None:
+                item = await self._predicted(arrays, stages, priority, deadline)
+                if item.outputs:
+                    return item, True
+        started = time.perf_counter()
+        arrays = await self._preprocessed(request)
+        stages["preprocess"] += time.perf_counter() - started
+        return await self._predicted(arrays, stages, priority, deadline), False
+
+    async def _predicted(self, arrays: Arrays, stages: dict[str, float], priority: int, deadline: float | None) -> Item:
+        item = await self._infer(arrays, priority, deadline)
+        stages["queue"] += item.queued_s
+        stages["compute"] += item.computed_s
+        return item
 
     async def _preprocessed(self, request: Request) -> Arrays:
-        on_cpu = not request.encoded
         if self._decoding >= self._workers + self.spec.queue:
             self.statistics.failed(429)
             text = f"{self.spec.queue} requests wait for preprocess already, as many as may wait"
             raise RequestError(text, status=429, retry_after=1)
-        self._decoding += on_cpu
+        self._decoding += 1
         try:
             async with self._turns:
                 arrays: Arrays = await self._in_thread("preprocess", request)
         finally:
-            self._decoding -= on_cpu
+            self._decoding -= 1
         return arrays
 
     async def _in_thread(self, method: str, *arguments: Any) -> Any:
-        assert self._front is not None  # a model that has a signature has one
         loop, started = asyncio.get_running_loop(), time.monotonic()
-        found = await loop.run_in_executor(self._threads, self._run, self._front, method, *arguments)
-        exchange = CURRENT.get()
-        if exchange is not None:
-            exchange.did(method, started, time.monotonic())
+        found = await loop.run_in_executor(self._threads, self._run, method, *arguments)
+        _noted(method, started)
         return found
 
-    def _run(self, front: Model, method: str, *arguments: Any) -> Any:
+    def _run(self, method: str, *arguments: Any) -> Any:
+        front = self._front
+        assert front is not None  # a model that has a signature has one
         try:
             return getattr(front, method)(*arguments)
         except (Exception, SystemExit) as error:  # whatever the user's model does
             told = failure(front, method, error)
             self.statistics.failed(told.status)
             raise told from None
+
+
+def _noted(stage: str, began: float) -> float:
+    """Seconds since a stage began, once the exchange of this task knows of them."""
+    exchange, ended = CURRENT.get(), time.monotonic()
+    if exchange is not None:
+        exchange.did(stage, began, ended)
+    return ended - began

@@ -107,23 +107,28 @@ class Detector(Model):
             self.decodes = self._decoder is not None
 
     def preprocess(self, request: Request) -> Arrays:
-        """Decode the image, or leave that to the engine's device, and keep for the answer what that needs.
+        """Decode the image, and keep for the answer what that needs.
 
         Raises:
             RequestError: the format of the answer is unknown.
         """
-        form = request.query.get("format", "json")
-        if form not in _FORMATS:
-            raise RequestError(f"format: expected one of {', '.join(_FORMATS)}, found {form[:40]!r}", status=400)
-        if request.encoded and form == "json":
-            header = for_device(request.body, request.max_image_bytes)
-            if header is not None and not header.progressive:  # nvJPEG's work on those is on the CPU in large part
-                request.kept["size"] = header.upright_size
-                return {"jpeg": np.frombuffer(request.body, np.uint8)}
+        _answers_with_image(request)
         arrays = super().preprocess(request)
         image = request.kept["image"] = arrays["image"]
         request.kept["size"] = image.shape[1], image.shape[0]
         return arrays
+
+    def encoded(self, request: Request) -> Arrays | None:
+        """A JPEG file that the engine's device may decode, where the answer needs no pixels.
+
+        Raises:
+            RequestError: the format of the answer is unknown.
+        """
+        header = None if _answers_with_image(request) else for_device(request.body, request.max_image_bytes)
+        if header is None or header.progressive:  # nvJPEG's work on those is on the CPU in large part
+            return None
+        request.kept["size"] = header.upright_size
+        return {"jpeg": np.frombuffer(request.body, np.uint8)}
 
     def predict(self, batch: list[Arrays]) -> list[Arrays] | Future[list[Arrays]]:
         """Find objects on a batch of images; on a GPU the next batch may be handed over before this one is done."""
@@ -149,7 +154,7 @@ class Detector(Model):
                 outputs["classes"].tolist(), outputs["scores"].tolist(), outputs["boxes"].tolist(), strict=True
             )
         ]
-        if request.query.get("format") == "image":
+        if _answers_with_image(request):
             return _jpeg(Detections(found, request.kept["image"]).plot()), "image/jpeg"
         width, height = request.kept["size"]
         return {
@@ -187,6 +192,18 @@ def default_model(spec: ModelSpec, device: str | None = None) -> Model:
     names = path.with_suffix(".names")
     said = read_description(model).names is not None
     return Detector(engine, None if said or not names.is_file() else names, spec.max_batch, spec.decode)
+
+
+def _answers_with_image(request: Request) -> bool:
+    """Whether boxes are to be drawn on the image.
+
+    Raises:
+        RequestError: the format of the answer is unknown.
+    """
+    form = request.query.get("format", "json")
+    if form not in _FORMATS:
+        raise RequestError(f"format: expected one of {', '.join(_FORMATS)}, found {form[:40]!r}", status=400)
+    return form == "image"
 
 
 def _decoder(detector: Yolov2, decode: str) -> ImageDecoder | None:

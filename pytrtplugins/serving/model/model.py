@@ -30,8 +30,7 @@ class Request:
         query: What stands behind the question mark of the address.
         id: Of this request: the client's, or a new one; it is in the answer and in logs.
         max_image_bytes: Memory that an image may take while it is decoded.
-        encoded: Whether `Model.preprocess` should leave a JPEG file for the engine's device to decode; see `Model.decodes`.
-        kept: What `Model.preprocess` keeps for `Model.postprocess`.
+        kept: What `Model.preprocess`, or `Model.encoded`, keeps for `Model.postprocess`.
     """
 
     body: bytes
@@ -39,7 +38,6 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
     max_image_bytes: int = 1 << 28
-    encoded: bool = False
     kept: dict[str, Any] = field(default_factory=dict)
 
 
@@ -60,9 +58,8 @@ class Model:
             arrays have bytes as their elements. `load` may set it; where it is empty, and ``self.engine`` is an engine, they are the
             engine's.
         outputs: The same of the outputs.
-        decodes: Whether `predict` also takes JPEG files, as an array ``jpeg`` of bytes in the place of ``image``, and its device decodes
-            them. `preprocess` is told by ``request.encoded`` when that is wanted. `predict` gives ``{}`` for a file that the device
-            cannot decode: the request is preprocessed again, on the CPU.
+        decodes: Whether `predict` also takes files as `encoded` gives them, and its device decodes them. It gives ``{}`` for a file
+            that the device cannot decode: `preprocess` gets the request then.
         stacked: Whether requests are joined along their first axis, the batch. If not, `predict` gets a list of arrays by name, one for
             each request, and gives such a list: for inputs of any size.
         max_batch: Most rows of a run. None: as the server is told, else 32 where the batch is free, and requests alone where it is not.
@@ -113,6 +110,17 @@ class Model:
             ImageError: it is not an image: the client is told so.
         """
         return {"image": decode_image(request.body, exif=True, max_bytes=request.max_image_bytes)}
+
+    def encoded(self, request: Request) -> Arrays | None:
+        """Inputs with the file as it is, which the engine's device decodes; None where `preprocess` has to.
+
+        It is called where the model `decodes` and the device should, and not in a thread: requests wait until it returns. So it looks at
+        the head of the file, and no further.
+
+        Raises:
+            RequestError: the client sent something else; its status and message are the answer.
+        """
+        return None
 
     def predict(self, batch: Any) -> Any:
         """Compute the outputs of a batch.

@@ -12,9 +12,10 @@ from ..model.spec import MAX_PRIORITY
 from ..model.tensors import TensorSpec
 from .memory import Place, read_place
 
-__all__ = ["Call", "Given", "read_object", "read_outputs", "read_parameters"]
+__all__ = ["Call", "Given", "keep", "read_object", "read_outputs", "read_parameters"]
 
 _BINARY = {"binary_data": True}
+_KEPT_BYTES, _KEPT = 1024, 256
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Call:
         places: Where outputs go that are not part of the answer.
         priority: Lower numbers go first; 0: as the model says.
         timeout_s: After which it need not be computed.
-        heads: JSON of answers, by the dims of the outputs.
+        heads: Those of answers, by the dims of the outputs.
     """
 
     inputs: tuple[Given, ...]
@@ -57,6 +58,14 @@ class Call:
     priority: int = 0
     timeout_s: float | None = None
     heads: dict[object, bytes] = field(default_factory=dict)
+
+
+def keep(kept: dict[bytes, Any], head: bytes, value: object) -> None:
+    """Keep what was read from the head of a request, since clients send the same ones again and again; a long one is not kept."""
+    if len(head) <= _KEPT_BYTES:
+        if len(kept) >= _KEPT:
+            kept.clear()
+        kept[head] = value
 
 
 def read_outputs(

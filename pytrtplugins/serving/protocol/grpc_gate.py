@@ -44,11 +44,11 @@ def gate_interceptor(gate: Gate) -> Any:
 def _unary(gate: Gate, method: str, behavior: Any) -> Any:
     async def called(request: Any, context: Any) -> Any:
         exchange = _begun(method, context)
-        exchange.received = request.ByteSize()
+        exchange.received = _size(request)
         try:
             await _enter(gate, exchange, context)
             answer = await behavior(request, context)
-            exchange.sent, exchange.status = answer.ByteSize(), "OK"
+            exchange.sent, exchange.status = _size(answer), "OK"
             return answer
         finally:
             _end(gate, exchange, context)
@@ -62,7 +62,7 @@ def _stream(gate: Gate, method: str, behavior: Any) -> Any:
 
         async def counted() -> AsyncIterator[Any]:
             async for request in requests:
-                exchange.received += request.ByteSize()
+                exchange.received += _size(request)
                 yield request
 
         try:
@@ -70,7 +70,7 @@ def _stream(gate: Gate, method: str, behavior: Any) -> Any:
             if gate.keys is not None:
                 exchange.charge = gate.keys.charge
             async for answer in behavior(counted(), context):
-                exchange.sent += answer.ByteSize()
+                exchange.sent += _size(answer)
                 yield answer
             exchange.status = "OK"
         finally:
@@ -109,3 +109,9 @@ def _end(gate: Gate, exchange: Exchange, context: Any) -> None:
 def _address(peer: str) -> str:
     """The address in gRPC's ``ipv4:127.0.0.1:80`` and ``ipv6:%5B::1%5D:80``."""
     return peer.partition(":")[2].rpartition(":")[0].replace("%5B", "").replace("%5D", "")
+
+
+def _size(message: Any) -> int:
+    """Bytes of a message of protobuf's, or of its bytes."""
+    size: int = len(message) if isinstance(message, bytes) else message.ByteSize()
+    return size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,16 +16,18 @@ from ..model.model import Arrays
 from ..model.registered import Source
 from ..model.signature import Signature
 from ..model.tensors import TensorSpec, datatype_of, to_bytes
-from .call import Call, Given, read_object, read_outputs, read_parameters
+from .call import Call, Given, keep, read_object, read_outputs, read_parameters
 from .classes import classify
 from .memory import Memory, read_place
 
 __all__ = ["DIGEST", "Codec"]
 
+WriteHead = Callable[[Call, list[npt.NDArray[Any]], "Source | None"], bytes]
+"""Makes the head of an answer."""
 DIGEST = "digest"
 """Parameter of an answer: SHA-256 of the engine file that computed it, where a registry has it."""
 
-_KEPT_BYTES, _KEPT = 1024, 256  # heads that are kept, since clients send the same ones again and again
+_KEPT = 256  # heads of answers to a request
 _ENCODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -37,6 +39,9 @@ class Codec:
         name: In answers.
         version: In answers.
         memory: That clients share with the server.
+
+    Attributes:
+        messages: What heads of requests over gRPC say.
     """
 
     def __init__(self, signature: Signature, name: str, version: str, memory: Memory) -> None:
@@ -48,6 +53,7 @@ class Codec:
         plain = first is not None and not (more or signature.file or first.free or first.datatype == "BYTES")
         self._alone = first if plain else None  # the input of a body without JSON
         self._calls: dict[bytes, Call] = {}
+        self.messages: dict[bytes, Call] = {}
         self._raw_call = Call((), "", read_outputs(None, {"binary_data_output": True}, self._outputs)[0])
 
     def read(self, body: bytes, head_length: str | None) -> tuple[Call, Arrays]:
@@ -74,10 +80,8 @@ class Codec:
         call = self._calls.get(head)
         if call is None:
             call = self._parsed(head)
-            if at <= _KEPT_BYTES and not call.id and all(each.size is not None for each in call.inputs):
-                if len(self._calls) >= _KEPT:
-                    self._calls.clear()
-                self._calls[head] = call
+            if not call.id and all(each.size is not None for each in call.inputs):
+                keep(self._calls, head, call)
         return self._with_arrays(call, body, at)
 
     def input_spec(self, name: object, datatype: object, found: dict[str, TensorSpec]) -> TensorSpec:
@@ -145,19 +149,34 @@ class Codec:
                 tails.append(to_bytes(array))
             else:
                 alike = False
-        if not alike:
-            head = self._head(call, arrays, source)
-        else:
-            key: tuple[Any, ...] = tuple([(array.shape, array.dtype) for array in arrays])
-            if source is not None:
-                key = (source.version, source.digest, *key)
-            kept = call.heads.get(key)
-            if kept is None:
-                if len(call.heads) >= _KEPT:
-                    call.heads.clear()
-                kept = call.heads[key] = self._head(call, arrays, source)
-            head = kept
+        head = (self.head if alike else self._write_head)(call, arrays, source)
         return (b"".join([head, *tails]), len(head)) if tails else (head, None)
+
+    def head(
+        self, call: Call, arrays: list[npt.NDArray[Any]], source: Source | None, write: WriteHead | None = None
+    ) -> bytes:
+        """What stands in an answer before these tensors; it mostly stood in one before.
+
+        Args:
+            call: Of the request.
+            arrays: The outputs that it wants.
+            source: The version of a registry that computed them; None: it is of none.
+            write: Makes it, where it is not the usual JSON.
+        """
+        key: tuple[Any, ...] = tuple([(array.shape, array.dtype) for array in arrays])
+        if source is not None:
+            key = (source.version, source.digest, *key)
+        kept = call.heads.get(key)
+        if kept is None:
+            kept = (write or self._write_head)(call, arrays, source)
+            if len(call.heads) >= _KEPT:
+                call.heads.clear()
+            call.heads[key] = kept
+        return kept
+
+    def about(self, source: Source | None) -> dict[str, str]:
+        """Name and version of the model in an answer."""
+        return {"model_name": self._name, "model_version": self._version if source is None else source.version}
 
     def chosen(self, call: Call, outputs: Arrays) -> list[npt.NDArray[Any]]:
         """The outputs that a request wants, classified where it says so; those that go into shared memory are there then.
@@ -176,7 +195,7 @@ class Codec:
                 self.memory.write(call.places[name], to_bytes(found))
         return arrays
 
-    def _head(self, call: Call, arrays: list[npt.NDArray[Any]], source: Source | None) -> bytes:
+    def _write_head(self, call: Call, arrays: list[npt.NDArray[Any]], source: Source | None) -> bytes:
         said: list[dict[str, Any]] = []
         for array, (name, parameters) in zip(arrays, call.outputs.items(), strict=True):
             entry: dict[str, Any] = {"name": name, "datatype": datatype_of(array), "shape": list(array.shape)}
@@ -187,7 +206,7 @@ class Codec:
                 entry["data"] = _elements(name, array)
             said.append(entry)
         about: dict[str, Any] = {"id": call.id} if call.id else {}
-        about |= {"model_name": self._name, "model_version": self._version if source is None else source.version}
+        about |= self.about(source)
         if source is not None:
             about["parameters"] = {DIGEST: source.digest}
         answer = {**about, "outputs": said}

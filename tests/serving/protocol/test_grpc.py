@@ -177,3 +177,21 @@ def test_there_is_a_limit_on_connections():
             with socket.create_connection(("127.0.0.1", server.grpc_port), 20) as further, suppress(ConnectionError):
                 if further.recv(1):
                     break
+
+
+def test_a_message_that_is_none_is_an_error_and_ends_no_stream(client):
+    def bytes_of(message):
+        return message if isinstance(message, bytes) else message.SerializeToString()
+
+    channel, path = client._channel, "/inference.GRPCInferenceService/"
+    with pytest.raises(Exception) as caught:
+        channel.unary_unary(f"{path}ModelInfer", bytes_of)(b"\x0a\x7f")
+    assert caught.value.code().name == "INVALID_ARGUMENT"
+    good = messages.ModelInferRequest(model_name="double", id="g", raw_input_contents=[ROW.tobytes()])
+    good.inputs.add(name="x", datatype="FP32", shape=[1, 2])
+    found = channel.stream_stream(f"{path}ModelStreamInfer", bytes_of, messages.ModelStreamInferResponse.FromString)(
+        iter([b"\x0a\x7f", good])
+    )
+    told, answer = found
+    assert "no ModelInferRequest" in told.error_message
+    assert (answer.error_message, answer.infer_response.id) == ("", "g")

@@ -1,0 +1,210 @@
+"""Inference over gRPC: one request, or a stream of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import RequestError
+from ...utils.optional import require
+from ..backends.service import Service
+from ..backends.versions import Services
+from ..batching.queue import Item
+from ..model.model import Arrays
+from ..model.registered import Source
+from ..model.tensors import TensorSpec, datatype_of, to_bytes
+from .call import Call, Given, keep
+from .grpc_codes import status_code
+from .grpc_wire import Parts, answer_message, take_apart, within_stream
+from .infer import DIGEST, Codec
+from .memory import read_place
+
+__all__ = ["Inference", "read_message"]
+
+_log = logging.getLogger(__name__)
+_CONTENTS = {
+    "BOOL": "bool_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    "INT64": "int64_contents",
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+}
+_STREAMED = 64  # requests of one stream that are computed at a time
+
+
+class Inference:
+    """Answers requests to infer.
+
+    Args:
+        services: What is served.
+        codec: Gives what a model takes and gives.
+    """
+
+    def __init__(self, services: Services, codec: Callable[[Service], Codec]) -> None:
+        self._services, self._codec = services, codec
+        self._messages: Any = require("tritonclient.grpc.service_pb2", extra="grpc", package="tritonclient")
+        self._decode_error = require("google.protobuf.message", extra="grpc", package="protobuf").DecodeError
+        self._requests: dict[bytes, Any] = {}  # by their bytes
+        final = self._messages.ModelInferResponse()
+        final.parameters["triton_final_response"].bool_param = True  # each request has one answer
+        self._final: bytes = final.SerializeToString()
+
+    async def infer(self, message: bytes, context: Any) -> bytes:
+        """The answer to a request."""
+        try:
+            parts = take_apart(message)
+            return await self._answer(parts, self._request(parts.head), context.time_remaining())
+        except RequestError as error:
+            await context.abort(status_code(error), str(error))
+            raise  # not reached: it raises another
+
+    async def stream(self, messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        """Answers in the order of the requests, of which several are computed at a time."""
+        begun: asyncio.Queue[asyncio.Task[bytes] | None] = asyncio.Queue()
+        free = asyncio.Semaphore(_STREAMED)
+
+        async def begin() -> None:
+            try:
+                async for message in messages:
+                    await free.acquire()
+                    begun.put_nowait(asyncio.ensure_future(self._streamed(message)))
+            finally:
+                begun.put_nowait(None)
+
+        reading = asyncio.ensure_future(begin())
+        try:
+            while (task := await begun.get()) is not None:
+                answer = await task
+                free.release()
+                yield answer
+        finally:  # where the client is gone, nobody waits for the rest
+            reading.cancel()
+            while not begun.empty():
+                left = begun.get_nowait()
+                if left is not None:
+                    left.cancel()
+
+    async def _streamed(self, message: bytes) -> bytes:
+        """An answer within a stream, where an error is a message that ends nothing."""
+        parts, request = take_apart(message), None
+        try:
+            request = self._request(parts.head)
+            return within_stream(self._final + await self._answer(parts, request, None))
+        except Exception as error:
+            text = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {error}"
+            if not isinstance(error, RequestError):
+                _log.exception("request failed")
+        answer = self._messages.ModelInferResponse()
+        answer.MergeFromString(self._final)
+        if request is not None:
+            answer.model_name, answer.id = request.model_name, parts.id or request.id
+        told = self._messages.ModelStreamInferResponse(error_message=text, infer_response=answer)
+        made: bytes = told.SerializeToString()
+        return made
+
+    async def _answer(self, parts: Parts, request: Any, left_s: float | None) -> bytes:
+        model = self._services.pick(request.model_name, request.model_version)
+        codec = self._codec(model)
+        call, arrays = read_message(codec, request, parts)
+        waits = [each for each in (call.timeout_s, left_s) if each is not None]
+        item = await model.infer(arrays, call.priority, min(waits, default=None))
+        return self._written(codec, call, item, parts.id or request.id)
+
+    def _request(self, head: bytes) -> Any:
+        """The message that these bytes are.
+
+        Raises:
+            RequestError: they are none.
+        """
+        found = self._requests.get(head)
+        if found is None:
+            try:
+                found = self._messages.ModelInferRequest.FromString(head)
+            except self._decode_error as error:
+                raise RequestError(f"the message is no ModelInferRequest: {str(error)[:200]}") from None
+            keep(self._requests, head, found)
+        return found
+
+    def _written(self, codec: Codec, call: Call, item: Item, identifier: str) -> bytes:
+        arrays = codec.chosen(call, item.outputs)
+        head = codec.head(call, arrays, item.source, partial(self._head, codec))
+        raw = (
+            b"" if name in call.places else to_bytes(array) for name, array in zip(call.outputs, arrays, strict=True)
+        )
+        return answer_message(head, identifier, raw)
+
+    def _head(self, codec: Codec, call: Call, arrays: list[npt.NDArray[Any]], source: Source | None) -> bytes:
+        answer = self._messages.ModelInferResponse(**codec.about(source))
+        if source is not None:
+            answer.parameters[DIGEST].string_param = source.digest
+        for name, array in zip(call.outputs, arrays, strict=True):
+            answer.outputs.add(name=name, datatype=datatype_of(array), shape=array.shape)
+        made: bytes = answer.SerializeToString()
+        return made
+
+
+def read_message(codec: Codec, request: Any, parts: Parts) -> tuple[Call, Arrays]:
+    """A request's call and inputs.
+
+    Args:
+        codec: Of the model.
+        request: The message of the head.
+        parts: Of the message.
+
+    Raises:
+        RequestError: it does not fit the model.
+    """
+    call = codec.messages.get(parts.head)
+    if call is None or len(parts.raw) != len(call.inputs):
+        return _read_whole(codec, request, parts)
+    given = zip(call.inputs, parts.raw, strict=True)
+    return call, {each.spec.name: each.spec.from_bytes(data, each.shape) for each, data in given}
+
+
+def _read_whole(codec: Codec, request: Any, parts: Parts) -> tuple[Call, Arrays]:
+    arrays: Arrays = {}
+    specs: dict[str, TensorSpec] = {}
+    inputs: list[Given] = []
+    raw = parts.raw or [memoryview(each) for each in request.raw_input_contents]
+    places = [read_place(_parameters(each.parameters), f"input {each.name[:80]!r}") for each in request.inputs]
+    expected = places.count(None)
+    if raw and len(raw) != expected:
+        raise RequestError(
+            f"raw_input_contents: expected {expected}, one for each input that is not in shared memory, found {len(raw)}"
+        )
+    rest = iter(raw)
+    for given, place in zip(request.inputs, places, strict=True):
+        spec = codec.input_spec(given.name, given.datatype, specs)
+        shape = spec.check(given.datatype, list(given.shape))
+        inputs.append(Given(spec, shape, place=place))
+        if given.HasField("contents") and (raw or place is not None):
+            raise RequestError(f"input {given.name!r}: contents beside raw_input_contents, or beside shared memory")
+        if place is not None:
+            arrays[spec.name] = spec.from_bytes(codec.memory.read(place), shape)
+        elif raw:
+            arrays[spec.name] = spec.from_bytes(next(rest), shape)
+        elif given.datatype == "BYTES":
+            arrays[spec.name] = spec.from_items(list(given.contents.bytes_contents), shape)
+        elif given.datatype not in _CONTENTS:
+            raise RequestError(f"input {given.name!r}: {given.datatype} goes into raw_input_contents")
+        else:
+            values = getattr(given.contents, _CONTENTS[given.datatype])
+            arrays[spec.name] = spec.from_list(np.asarray(values).tolist() if len(values) else [], shape)
+    codec.check_whole(specs)
+    wanted = [{"name": each.name, "parameters": _parameters(each.parameters)} for each in request.outputs]
+    call = codec.call(tuple(inputs), request.id, wanted, _parameters(request.parameters))
+    if parts.raw and expected == len(inputs):
+        keep(codec.messages, parts.head, call)
+    return call, arrays
+
+
+def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: getattr(value, value.WhichOneof("parameter_choice") or "bool_param") for name, value in given.items()}
