@@ -144,7 +144,7 @@ def _rank(given: argparse.Namespace) -> int:
     }
     ranks = join(given.device, Settings(**how))
     torch.backends.cudnn.benchmark = True
-    loop = subject.make_loop(given.networks[0], given.batch, given.input, ranks, **how)
+    loop = subject.make_loop(given.networks[0], given.batch, [given.input], ranks, **how)
     losses = subject.first_losses(loop, loop.advance)
     steps, seconds = subject.timed(loop.advance, subject.wait_for(ranks.device), given.seconds, ranks)
     loop.check()

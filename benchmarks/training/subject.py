@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +37,13 @@ class Pool:
         return self._batch
 
 
-def make_loop(network: str, batch: int, size: int, ranks: Any, **settings: Any) -> Any:
+def make_loop(network: str, batch: int, sizes: Sequence[int], ranks: Any, **settings: Any) -> Any:
     """The engine's loop over the compact or the full-size network, without dropout, whose lots compilers draw otherwise.
 
     Args:
         network: "compact" or "voc".
         batch: Photos a step of this rank.
-        size: Width and height of the network's input, in pixels.
+        sizes: Widths and heights of the network's input, in pixels; one is drawn a step.
         ranks: The processes.
         settings: Of the engine.
     """
@@ -56,12 +56,11 @@ def make_loop(network: str, batch: int, size: int, ranks: Any, **settings: Any) 
     from yolov2_training.task import Detection
 
     how = Settings(**settings)
-    recipe = Recipe(steps=_STEPS, batch=batch, sizes=(size,), dropout=0.0, **NETWORKS[network])
-    anchors = torch.tensor([[1.0, 1.0], [2.0, 3.0], [4.0, 3.0], [5.0, 7.0], [9.0, 9.0]]) * size / 416
+    recipe = Recipe(steps=_STEPS, batch=batch, sizes=tuple(sizes), dropout=0.0, **NETWORKS[network])
+    anchors = torch.tensor([[1.0, 1.0], [2.0, 3.0], [4.0, 3.0], [5.0, 7.0], [9.0, 9.0]]) * sizes[0] / 416
     task = Detection(recipe, CLASSES, anchors, how, ranks.device)
-    task.draw_from(make_pool(size, ranks.device))
-    cuda = ranks.device.type == "cuda"
-    adam: Any = (torch.optim.AdamW, {"fused": True} if cuda else {})
+    task.draw_from(make_pool(max(sizes), ranks.device))
+    adam: Any = (torch.optim.AdamW, {"fused": True})
     return Loop(task, Pool(batch), how, ranks, Schedule(recipe.steps, recipe.learning_rate), optimizer=adam)
 
 

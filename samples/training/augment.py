@@ -87,7 +87,8 @@ class Augmenter:
     ) -> None:
         self.pool = pool
         self._storage = None if pool is None else _with_halves(pool)
-        self._chances = None if pool is None else _shares(pool, balance).cumsum(0)
+        # on the CPU, since a GPU adds up in an order of its own
+        self._chances = None if pool is None else _shares(pool, balance).cpu().cumsum(0).to(device)
         self._dtype, self._turns = dtype, _colour_turns().to(device)
 
     def draw(self, lots: Lots, amounts: Tensor, out: int, batch: Pool | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,11 +116,13 @@ class Augmenter:
         """How :meth:`draw` places a batch: the plan, boxes (B, MAX_BOXES, 5), which of them count (B, MAX_BOXES)."""
         pool = self.pool if batch is None else batch
         count, side = pool.pixels.shape[:2]
-        chances = self._chances if batch is None else _shares(batch, 0.0).cumsum(0)
-        source = torch.searchsorted(chances, lots["source"]).clamp(max=count - 1)
-        tile = torch.arange(TILES, device=source.device)
-        if batch is not None:
-            source = torch.where(tile == 0, torch.arange(len(source), device=source.device)[:, None], source)
+        tile = torch.arange(TILES, device=pool.size.device)
+        if batch is None:
+            source = torch.searchsorted(self._chances, lots["source"])
+        else:
+            first = torch.arange(count, device=pool.size.device)[:, None]
+            source = torch.where(tile == 0, first, (lots["source"] * count).long())
+        source = source.clamp(max=count - 1)
         mosaic = lots["mosaic"] < amounts[0]
         centre = torch.where(mosaic, out * (0.3 + 0.4 * lots["centre"]), float(out))
         second = torch.stack([tile % 2, tile // 2], 1).bool()  # is the tile right, low?

@@ -113,6 +113,7 @@ class Detection:
         self._compiler: Compiler = lambda function: function
         if settings.compile:
             torch._dynamo.config.suppress_errors = True  # a part that cannot be compiled runs as it is
+            torch._dynamo.config.cache_size_limit = max(8, 2 * len(recipe.sizes))  # each part is compiled once a size
             self._compiler = lambda function: torch.compile(function, dynamic=False)
             self.module.compile_parts(self._compiler)
         self._amounts = lru_cache(maxsize=4)(self._upload)

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
 
-from benchmarks.training import modes, steps, subject  # noqa: E402
+from benchmarks.training import modes, parts, steps, subject  # noqa: E402
 from training.ranks import Ranks  # noqa: E402
 
 TINY = ["--device", "cpu", "--networks", "compact", "--batch", "2", "--input", "64", "--seconds", "0.05"]
@@ -39,7 +39,7 @@ def test_the_batch_norm_of_separate_operations_is_batch_norm():
 @pytest.mark.slow
 def test_losses_of_first_steps_are_the_same_each_time_and_follow_the_settings():
     def losses(**settings):
-        loop = subject.make_loop("compact", 2, 64, Ranks(0, 1, torch.device("cpu"), False), **settings)
+        loop = subject.make_loop("compact", 2, [64], Ranks(0, 1, torch.device("cpu"), False), **settings)
         return subject.first_losses(loop, loop.advance)
 
     first = losses(data_format="NCHW")
@@ -50,18 +50,21 @@ def test_losses_of_first_steps_are_the_same_each_time_and_follow_the_settings():
 
 
 def test_rows_whose_losses_differ_are_not_timed(tmp_path, monkeypatch):
-    wrong = iter([[1.0] * 9, [2.0] * 9])
+    wrong = iter([[1.0] * 9, [1.0] * 9, [2.0] * 9])  # of FP32, and of the rows
     monkeypatch.setattr(steps, "subjects", lambda: [steps.Subject(FIRST, {}), steps.Subject("other", {})])
     monkeypatch.setattr(subject, "first_losses", lambda *_: next(wrong))
     monkeypatch.setattr(subject, "timed", lambda *_: (10, 2.0))
     monkeypatch.setattr(subject, "make_loop", lambda *_, **__: Loop())
+    monkeypatch.setattr(parts, "parts_of", lambda *_: {"augment": 1.25, "forward": 2.5})
+    monkeypatch.setattr(parts, "kernels_of", lambda *_: [("all", 3.5, 7.0)])
     assert steps.main([*TINY, "--docs", str(tmp_path), "--json", str(tmp_path / "record.json")]) == 0
     first, other = json.loads((tmp_path / "record.json").read_text())["rows"]
     assert (first["rate"], first["step_ms"], first["reason"]) == (10.0, 200.0, "")
     assert other["rate"] == 0
     assert "differ from those of FP32 by 1" in other["reason"]
     page = (tmp_path / "training.md").read_text()
-    assert f"| compact | {FIRST} | 10 | 200.00 |" in page
+    assert f"| compact | {FIRST} | 10 | 200.00 | augment 1.25, forward 2.50 |" in page
+    assert "| `all` | 3.500 | 7 |" in page
     assert "- compact, other: ValueError: its first losses differ" in page
 
 
