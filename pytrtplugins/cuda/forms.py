@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .dlpack import read_dlpack
+from .dlpack import WorkStream, exchange_reader, read_dlpack
 
 __all__ = ["READERS", "Form", "Reader", "names_device", "reader_of", "writers"]
 
@@ -48,6 +48,8 @@ def names_device(form: Form) -> bool:
 
 
 def _stream_of(origin: Any) -> Callable[[], int]:
+    if isinstance(origin, WorkStream):
+        return origin.current
     if isinstance(origin, int):
         return lambda: origin
     torch = sys.modules["torch"]
@@ -62,6 +64,8 @@ def _protocol_reader(array: Any) -> Reader:
         return _unread
     if hasattr(array, "__cuda_array_interface__"):
         return _read_interface
+    if (described := exchange_reader(type(array))) is not None:
+        return partial(_read_exchanged, described)
     return _read_dlpack if hasattr(array, "__dlpack__") else _unread
 
 
@@ -101,6 +105,11 @@ def _read_interface(array: Any, stream: int) -> tuple[int, Form] | None:
 def _read_dlpack(array: Any, stream: int) -> tuple[int, Form] | None:
     seen = read_dlpack(array, stream or _LEGACY)
     return None if seen is None else (seen[0], ("dlpack", *seen[1], None))
+
+
+def _read_exchanged(described: Callable[[Any], Any], array: Any, stream: int) -> tuple[int, Form] | None:
+    seen = described(array)
+    return None if seen is None else (seen[0][0], ("dlpack", *seen[0][1], seen[1]))
 
 
 def _unread(array: Any, stream: int) -> tuple[int, Form] | None:

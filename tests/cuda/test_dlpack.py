@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import sys
+from typing import Any
 
 import numpy as np
+import pytest
 
-from pytrtplugins.cuda.dlpack import read_dlpack
-from tests.cuda.dlpack import on_cuda
+from pytrtplugins.cuda import dlpack
+from pytrtplugins.cuda.dlpack import exchange_reader, read_dlpack
+from tests.cuda.dlpack import Exchanged, OfAnotherVersion, on_cuda
 
 
 class Exported:
@@ -68,3 +73,73 @@ def test_the_array_is_given_back():
     for _ in range(5):
         read_dlpack(Exported(array), 1)
     assert sys.getrefcount(array) == before
+
+
+def test_a_description_is_deleted_once_by_its_capsule_whose_name_stays():
+    deleted, names = [], []
+    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+
+    class Kept(Exported):
+        def __dlpack__(self, stream):
+            self.capsule = super().__dlpack__(stream)
+            managed = ctypes.pythonapi.PyCapsule_GetPointer
+            managed.restype, managed.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+            deleter = ctypes.c_void_p.from_address(
+                managed(self.capsule, b"dltensor") + 56
+            )  # behind the tensor, its owner
+            delete = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+            numpys = delete(deleter.value)
+            self.own = delete(lambda tensor: (deleted.append(tensor), numpys(tensor))[0])
+            deleter.value = ctypes.cast(self.own, ctypes.c_void_p).value
+            return self.capsule
+
+    exported = Kept(np.zeros(3))
+    assert read_dlpack(exported, 1) is not None
+    names.append(name_of(exported.capsule))
+    assert not deleted
+    del exported.capsule
+    assert (names, len(deleted)) == ([b"dltensor"], 1)
+
+
+def test_c_functions_describe_an_array_and_name_the_stream_that_it_is_written_on(monkeypatch):
+    read: Any = exchange_reader(Exchanged)
+    x = np.zeros((2, 3), np.float32)
+    (address, form), origin = read(Exchanged(x))
+    assert address == x.ctypes.data
+    assert read_dlpack(Exported(x), 1) == (address, form)
+    assert origin == read(Exchanged(x.copy()))[1]
+    assert origin != read(Exchanged(x, (2, 1)))[1]
+    monkeypatch.setattr(Exchanged, "current", [5, 7])
+    assert (origin.current(), read(Exchanged(x, (2, 1)))[1].current()) == (5, 7)
+    Exchanged.current[0] = 0
+    assert origin.current() == 0
+
+
+def test_arrays_that_c_functions_refuse_or_that_lie_elsewhere_have_no_form():
+    read: Any = exchange_reader(Exchanged)
+    for array in (Exchanged(None), Exchanged(np.zeros(3), (1, 0))):
+        assert read(array) is None
+
+
+class Odd:
+    __dlpack_c_exchange_api__ = "no capsule"
+
+
+@pytest.mark.parametrize("kind", [OfAnotherVersion, Odd, Exported])
+def test_libraries_without_c_functions_of_this_version_are_read_by_capsules(kind):
+    assert exchange_reader(kind) is None
+
+
+def test_pytorchs_c_functions_are_those_of_the_header(monkeypatch):
+    torch = pytest.importorskip("torch")
+    read: Any = exchange_reader(torch.Tensor)
+    x = torch.zeros(2, 3)
+    if read is None:
+        pytest.skip(f"PyTorch {torch.__version__} has no C functions of DLPack")
+    assert read(x) is None  # it lies on the host
+    monkeypatch.setattr(dlpack, "_CUDA", 1)
+    (address, form), origin = read(x)
+    assert address == x.data_ptr()
+    lists = [struct.unpack("=2q", each) for each in form[2:]]
+    assert lists == [(2, 3), (3, 1)]
+    assert origin.current() == 0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.cuda.forms import names_device, reader_of, writers
-from tests.cuda.dlpack import on_cuda
+from tests.cuda.dlpack import Exchanged, on_cuda
 
 
 def seen(array, stream=7):
@@ -102,6 +102,14 @@ def test_a_library_whose_interface_names_no_stream_is_told_by_dlpack_which_one_w
     named = Both(np.zeros(3), stream=5)
     assert form(named)[0] == "interface"
     assert not named.asked
+
+
+def test_a_library_with_c_functions_names_the_stream_that_its_array_is_written_on(monkeypatch):
+    monkeypatch.setattr(Exchanged, "current", [6, 8])
+    arrays = [Exchanged(np.zeros(3), (2, number)) for number in (0, 1, 0)]
+    assert [seen(array)[0] for array in arrays] == [array.array.ctypes.data for array in arrays]
+    assert [origin() for origin in writers(tuple(map(form, arrays)))] == [6, 8]
+    assert seen(Exchanged(None)) is None
 
 
 def test_an_object_that_has_lost_its_interface_has_no_form():

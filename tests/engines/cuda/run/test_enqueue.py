@@ -14,7 +14,7 @@ from pytrtplugins.cuda import forms
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.cuda.run.context import CudaContext
 from pytrtplugins.errors import BindingError, EngineError, ExecutionError
-from tests.cuda.dlpack import on_cuda
+from tests.cuda.dlpack import Exchanged, on_cuda
 from tests.engines.cuda.stand_in import Graph, OnGpu, Stream, on_gpu
 from tests.engines.networks import Affine, conv_net, image
 
@@ -315,7 +315,7 @@ class Exported(Foreign):
         return on_cuda(self.array)
 
 
-@pytest.mark.parametrize("make_foreign", [lambda x: Foreign(x, 3), Exported, lambda x: Exported(x, None)])
+@pytest.mark.parametrize("make_foreign", [lambda x: Foreign(x, 3), Exported, lambda x: Exported(x, None), Exchanged])
 def test_arrays_of_any_library_are_checked_once_and_waited_for_each_time(context, monkeypatch, make_foreign):
     found, check = [], CudaContext._check_on_gpu
 
@@ -324,6 +324,7 @@ def test_arrays_of_any_library_are_checked_once_and_waited_for_each_time(context
         return check(self, call, *({name: each.array for name, each in named.items()} for named in arrays))
 
     monkeypatch.setattr(CudaContext, "_check_on_gpu", given)
+    monkeypatch.setattr(Exchanged, "current", [3])
     order = context.engine.device.order
     for seed in (1, 2, 3):
         x, y = on_gpu(image(seed=seed)), target()
