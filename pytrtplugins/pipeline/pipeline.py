@@ -6,6 +6,8 @@ import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import cast
 
@@ -16,7 +18,7 @@ from ..utils.user_module import import_user_module
 from .description import Problem
 from .reader import read_description
 from .record import Scalar
-from .step import NAME, Step, is_inside
+from .step import NAME, Step, folders_of
 
 __all__ = ["Pipeline"]
 
@@ -116,15 +118,17 @@ class Pipeline:
 
     def maker(self, path: str) -> Step | None:
         """The step that makes a file or a folder, or the folder that it is in; None: it is the user's."""
-        return next((step for step in self.steps for output in step.outputs if is_inside(path, output)), None)
+        return next((self._makers[each] for each in (path, *folders_of(path)) if each in self._makers), None)
+
+    @cached_property
+    def _makers(self) -> dict[str, Step]:
+        return {output: step for step in self.steps for output in step.outputs}
 
 
 def _needed(steps: Iterable[Step]) -> dict[str, set[str]]:
     makers = {output: step.name for step in steps for output in step.outputs}
     return {
-        step.name: {
-            makers[each] for path in step.inputs for each in (path, *map(str, Path(path).parents)) if each in makers
-        }
+        step.name: {makers[each] for path in step.inputs for each in (path, *folders_of(path)) if each in makers}
         for step in steps
     }
 
@@ -144,56 +148,45 @@ def _problems(pipeline: Pipeline) -> Iterator[Problem]:
     for step in pipeline.steps:
         if not step.outputs:
             yield ("steps", step.name, "outputs"), "expected at least one: a step without outputs cannot be remembered"
-    made: dict[str, str] = {}
-    for step in pipeline.steps:
+    yield from _path_problems(pipeline.steps)
+    try:
+        TopologicalSorter(_needed(pipeline.steps)).prepare()
+    except CycleError as error:
+        circle = error.args[1][::-1]
+        yield ("steps", circle[0], "inputs"), f"the steps need each other in a circle: {' needs '.join(circle)}"
+
+
+def _path_problems(steps: Iterable[Step]) -> Iterator[Problem]:
+    """What two steps make, also where one makes a file in a folder of the other; and inputs that hold outputs."""
+    makers: dict[str, str] = {}
+    holding: dict[str, str] = {}  # folders, and the first output in each
+    for step in steps:
         for path in step.outputs:
-            for other, maker in made.items():
-                if is_inside(path, other) or is_inside(other, path):
-                    what = (
-                        f"{path} is also made by step {maker}"
-                        if path == other
-                        else f"{path} and {other} of step {maker} are in one another"
-                    )
-                    yield ("steps", step.name, "outputs"), what
-            made[path] = step.name
-    for step in pipeline.steps:
+            folders = folders_of(path)
+            other = next((each for each in (path, *folders) if each in makers), holding.get(path))
+            if other is not None:
+                also = f"{path} is also made by step {makers[other]}"
+                within = f"{path} and {other} of step {makers[other]} are in one another"
+                yield ("steps", step.name, "outputs"), also if path == other else within
+            makers.setdefault(path, step.name)
+            for each in folders:
+                holding.setdefault(each, path)
+    for step in steps:
         for path in step.inputs:
-            for output, maker in made.items():
-                if is_inside(output, path) and output != path:
-                    yield ("steps", step.name, "inputs"), f"{path} holds {output}, which step {maker} makes: name that"
-    yield from _cycles(pipeline.steps)
-
-
-def _cycles(steps: tuple[Step, ...]) -> Iterator[Problem]:
-    """The shortest cycle, if there is one: its steps, each with the next one whose output it needs."""
-    needed, best = _needed(steps), []  # type: ignore[var-annotated]
-    for first in needed:
-        ways, seen = [[first]], {first}
-        while ways:
-            way = ways.pop(0)
-            for name in sorted(needed[way[-1]]):
-                if name == first and (not best or len(way) < len(best)):
-                    best = way
-                elif name not in seen:
-                    seen.add(name)
-                    ways.append([*way, name])
-    if best:
-        yield ("steps", best[0], "inputs"), f"the steps need each other in a circle: {' needs '.join([*best, best[0]])}"
+            if (output := holding.get(path)) is not None:
+                what = f"{path} holds {output}, which step {makers[output]} makes: name that"
+                yield ("steps", step.name, "inputs"), what
 
 
 def _sorted(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Each step after those that it needs, and otherwise in the given order."""
-    needed, place = _needed(steps), {step.name: number for number, step in enumerate(steps)}
-    free = [place[name] for name, names in needed.items() if not names]
-    waiting = {name: set(names) for name, names in needed.items() if names}
-    heapq.heapify(free)
-    done = []
-    while free:
-        step = steps[heapq.heappop(free)]
-        done.append(step)
-        for name in [name for name, names in waiting.items() if step.name in names]:
-            waiting[name].discard(step.name)
-            if not waiting[name]:
-                del waiting[name]
-                heapq.heappush(free, place[name])
+    place = {step.name: number for number, step in enumerate(steps)}
+    sorter: TopologicalSorter[str] = TopologicalSorter(_needed(steps))
+    free, done = list[int](), list[Step]()
+    sorter.prepare()
+    while sorter.is_active():
+        for name in sorter.get_ready():
+            heapq.heappush(free, place[name])
+        done.append(steps[heapq.heappop(free)])
+        sorter.done(done[-1].name)
     return tuple(done)

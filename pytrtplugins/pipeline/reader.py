@@ -20,7 +20,7 @@ from .description import Description, check_keys, is_scalar, read_mapping
 from .places import Scope, fill, fill_words, written
 from .record import Scalar
 from .step import Resources, Retry, Step
-from .units import read_bytes, read_cores, read_seconds
+from .units import read_bytes, read_cores, read_count, read_seconds
 
 __all__ = ["read_description"]
 
@@ -310,7 +310,7 @@ class _StepReader:
         return Resources(
             cpu=self._read(("resources", "cpu"), found.get("cpu"), read_cores, None),
             memory=self._read(("resources", "memory"), found.get("memory"), read_bytes, None),
-            gpu=found.get("gpu", 0),
+            gpu=self._read(("resources", "gpu"), found.get("gpu"), read_count, 0),
         )
 
     def _retry(self) -> Retry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -15,7 +16,7 @@ from ..utils.text_formats import shorten
 from .gate import Gate
 from .record import Scalar
 
-__all__ = ["NAME", "Resources", "Retry", "Step", "is_inside"]
+__all__ = ["NAME", "Resources", "Retry", "Step", "folders_of", "is_inside"]
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """Of pipelines and steps: a label of DNS, which Argo asks for."""
@@ -139,6 +140,12 @@ def is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
+def folders_of(path: str) -> list[str]:
+    """The folders that a path is in, from the nearest on."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+
+
 def _code(step: Step) -> tuple[str, ...]:
     """The file that a step's own code is in, where it names one."""
     if step.function:
@@ -179,16 +186,17 @@ def _problems(step: Step) -> Iterator[tuple[str, str]]:
 
 def _path_problems(step: Step) -> Iterator[tuple[str, str]]:
     for name in ("inputs", "outputs"):
-        paths = getattr(step, name)
-        for number, path in enumerate(paths):
+        for path, count in Counter(getattr(step, name)).items():
             if what := _path_problem(path, name == "inputs"):
                 yield name, f"{shorten(path)}: {what}"
-            elif path in paths[:number]:
+            elif count > 1:
                 yield name, f"{path} appears twice"
-    for path in step.outputs:
-        for other in (*step.inputs, *step.outputs):
-            if path in step.inputs if other == path else is_inside(other, path):
-                yield "outputs", f"{other} {'is also an input' if other == path else f'is inside of the output {path}'}"
+    outputs = set(step.outputs)
+    yield from (("outputs", f"{path} is also an input") for path in step.inputs if path in outputs)
+    for path in (*step.inputs, *step.outputs):
+        for folder in folders_of(path):
+            if folder in outputs:
+                yield "outputs", f"{path} is inside of the output {folder}"
 
 
 def _path_problem(path: str, is_input: bool) -> str:

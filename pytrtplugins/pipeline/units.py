@@ -7,7 +7,7 @@ from typing import Any
 
 from ..utils.text_formats import shorten
 
-__all__ = ["read_bytes", "read_cores", "read_seconds"]
+__all__ = ["read_bytes", "read_cores", "read_count", "read_seconds"]
 
 _AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)")
 _SIZES = {"": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12} | {
@@ -43,6 +43,17 @@ def read_cores(value: Any) -> float:
         ValueError: it is none.
     """
     return _amount(value, {"": 1.0, "m": 0.001}, "cores, such as 2 or 500m")
+
+
+def read_count(value: Any) -> int:
+    """A whole number, or a text that is one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if type(value) is int or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value)):
+        return int(value)
+    raise ValueError(f"expected a whole number, found {shorten(value)}")
 
 
 def _amount(value: Any, units: dict[str, Any], expected: str) -> float:

@@ -227,7 +227,7 @@ def _number(text: str) -> float:
 def _yaml_lines(node: Any) -> dict[Names, int]:
     """The lines of keys and items; PyYAML counts from 0. The loader has limited the depth."""
     found: dict[Names, int] = {}
-    waiting: list[tuple[Names, Any]] = [((), node)]
+    waiting: list[tuple[Names, Any]] = [((), node)] if node.id != "scalar" else []
     while waiting:
         names, each = waiting.pop()
         if each.id == "mapping":

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import cv2
 import numpy as np
-import skimage.data
 
 from pytrtplugins.model_registry import ModelRegistry
 
@@ -25,6 +23,9 @@ HELD_BACK = 3  # every third photo is for evaluation
 
 def draw_photos(inputs: Sequence[str], outputs: Sequence[str], number: int, seed: int) -> None:
     """Place two photos at random on plain grounds: a set of labelled photos in the YOLO layout that needs no download."""
+    import cv2
+    import skimage.data  # the full size has photos, and needs neither
+
     rng = np.random.default_rng(seed)
     folder = Path(outputs[0])
     for name in ("images", "labels"):
@@ -47,6 +48,8 @@ def draw_photos(inputs: Sequence[str], outputs: Sequence[str], number: int, seed
 def _place(photo: np.ndarray, box: tuple[int, ...], rng: np.random.Generator) -> tuple[np.ndarray, tuple[float, ...]]:
     """A photo, smaller and maybe mirrored, on a ground of one colour; and its box as centre and size in 0..1."""
     left, top, right, bottom = box
+    import cv2
+
     if rng.random() < 0.5:
         photo, left, right = photo[:, ::-1], photo.shape[1] - right, photo.shape[1] - left
     scale = rng.uniform(0.6, 0.95) * SIDE / max(photo.shape[:2])

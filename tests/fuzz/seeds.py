@@ -29,6 +29,7 @@ from pytrtplugins.passes import LayerPrecision, Precisions
 from tests.damage import yaml_bomb
 from tests.darknet2caffe.networks import ALL_LAYERS
 from tests.fuzz.model_targets import registered
+from tests.fuzz.pipeline_seeds import pipelines
 from tests.fuzz.served_seeds import served
 from tests.fuzz.shard_seeds import shards
 from tests.fuzz.targets import CACHE, WEIGHTS_CFG, model_bytes, mxnet_network
@@ -362,7 +363,7 @@ def main() -> None:
         folder = Path(name)
         parts: list[Callable[[], Seed]] = [
             darknet, lambda: caffe(folder), mxnet, broken, lambda: calibration(folder), lambda: engines(folder), arrays, images, texts,
-            registered, served, shards,
+            registered, served, shards, pipelines,
         ]  # fmt: skip
         for part in parts:
             for path, data in part():

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import io
 import json
-import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +16,12 @@ from pytrtplugins.shards.labels import read_labels
 from pytrtplugins.shards.writer import ShardWriter
 from pytrtplugins.utils.file_set import FileSet
 from pytrtplugins.utils.files import sha256_hex
+from tests.fuzz.files import folder
 from tests.fuzz.registry import target
 from tests.shards.photos import photo
 
 CLASSES = ("cat", "dog")
 TAR, INDEX = "shard-00000.tar", "shard-00000.index.npz"
-
-
-@functools.cache
-def folder() -> Path:
-    """A folder for sets."""
-    path = Path(tempfile.mkdtemp(prefix="fuzz-shards-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
 
 
 def manifest(tar: bytes, photos: int, boxes: int) -> bytes:

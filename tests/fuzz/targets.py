@@ -6,15 +6,11 @@ must not cost is the matter of `tests.fuzz.limits`.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import io
 import json
-import shutil
-import tempfile
 import zipfile
-from pathlib import Path
 
 import numpy as np
 
@@ -48,8 +44,10 @@ from pytrtplugins.utils.journal import Journal
 from pytrtplugins.utils.text_formats import parse_json, parse_yaml
 from pytrtplugins.vision import decode_image
 from tests.fuzz import model_targets as model_targets  # which registers some
+from tests.fuzz import pipeline_targets as pipeline_targets
 from tests.fuzz import served_targets as served_targets
 from tests.fuzz import shard_targets as shard_targets
+from tests.fuzz.files import file, folder
 from tests.fuzz.registry import TARGETS, Target, target
 from tests.mxnet.files import Symbol, params_bytes
 
@@ -64,21 +62,6 @@ layer { name: "0_convolutional" type: "Convolution" bottom: "data" top: "0_convo
   convolution_param { num_output: 1 kernel_size: 1 } }
 """
 CACHE = b"TRT-8601-EntropyCalibration2\ndata: 3c010204\n"
-
-
-@functools.cache
-def folder() -> Path:
-    """A folder for parsers that read files."""
-    path = Path(tempfile.mkdtemp(prefix="fuzz-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
-
-
-def file(data: bytes, name: str) -> Path:
-    """The input as a file."""
-    path = folder() / name
-    path.write_bytes(data)
-    return path
 
 
 # --- darknet and caffe -------------------------------------------------------------------------------------------------

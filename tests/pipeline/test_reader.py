@@ -28,7 +28,7 @@ steps:
     inputs: [net.onnx, build/photos]
     outputs: ["build/${algorithm}-${bits}.cache"]
     time_limit: 5min
-    resources: {cpu: 500m, memory: 2GiB, gpu: 1}
+    resources: {cpu: 500m, memory: 2GiB, gpu: "${bits}"}
     retry: {limit: 2, backoff: 10s}
   photos:
     function: make.py:draw
@@ -70,7 +70,7 @@ def test_a_file_says_what_its_steps_are(write):
     assert entropy.command[3:] == ("--algorithm", "entropy", "--cache=build/entropy-8.cache", "${literally}")
     assert (entropy.family, entropy.matrix) == ("calibrate", {"algorithm": "entropy", "bits": 8})
     assert (entropy.time_limit, entropy.retry) == (300.0, Retry(2, 10.0))
-    assert entropy.resources == Resources(0.5, 2 << 30, 1)
+    assert entropy.resources == Resources(0.5, 2 << 30, 8)
     assert steps["evaluate"].command == ("pytrt", "evaluate", "build/minmax-8.cache", "build/entropy-8.cache", "--json")
     assert steps["evaluate"].outputs == ("build/m.json",)
     assert steps["photos"].inputs == ("make.py",)
