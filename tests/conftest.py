@@ -37,8 +37,8 @@ SLOW_SECONDS = 1800
 GARBAGE = 10_000  # objects made until the garbage collector looks: after Python's 700 it took 7 % of the time
 WATCHDOG = Watchdog()
 
-settings.register_profile("deterministic", derandomize=True, database=None, deadline=None)
-settings.register_profile("randomized", derandomize=False, database=None, deadline=None, print_blob=True)
+settings.register_profile("deterministic", derandomize=True, database=None, deadline=None, max_examples=30)
+settings.register_profile("randomized", database=None, deadline=None, max_examples=200, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "deterministic")
 
 

@@ -43,7 +43,7 @@ def test_thresholds_equal_the_published_algorithm_in_plain_loops(kind):
     assert entropy_threshold(counts, width) == oracle.threshold(counts.tolist(), width)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     used=st.integers(1, 260),
     seed=st.integers(0, 2**32 - 1),

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins import errors
@@ -70,7 +70,6 @@ def test_shared_memory_of_kernels_that_are_named_alike_is_apart(host):
         np.testing.assert_array_equal(y, x)
 
 
-@settings(max_examples=30, deadline=None)
 @given(n=st.integers(0, 600), block=st.integers(1, 300), factor=st.floats(-8, 8, width=16))
 def test_every_size_is_covered_once_whatever_the_block(n, block, factor):
     if not host_backend.available():

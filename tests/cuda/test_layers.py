@@ -50,7 +50,6 @@ def same_bits(found, expected):
     np.testing.assert_array_equal(found, expected, strict=True)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     n=st.integers(1, 2), maps=st.sampled_from([1, 2, 3, 4, 8, 16]), h=sides, w=st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16, 17, 20, 24]),
     stride=st.integers(1, 5), reverse=st.booleans(), dtype=st.sampled_from([*FLOATS, "int8"]),
@@ -88,7 +87,6 @@ def test_reorg_exchanges_channels_of_two_rows_where_4_does_not_divide_the_height
     same_bits(run(Reorg(stride=2), x, "nhwc"), Reorg(stride=2).compute(x))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     n=st.integers(1, 2), num=st.integers(1, 3), classes=st.integers(0, 7), coords=st.integers(2, 5), softmax=st.booleans(),
     background=st.booleans(), h=sides, w=sides, dtype=st.sampled_from(FLOATS), layout=st.sampled_from(["linear", "nhwc"]),
@@ -100,7 +98,7 @@ def test_region_has_the_bits_of_compute(n, num, classes, coords, softmax, backgr
     same_bits(run(plugin, x, layout), plugin.compute(x))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     parents=st.lists(st.integers(0, 3), min_size=1, max_size=12), dtype=st.sampled_from(FLOATS), seed=st.integers(0, 9)
 )
@@ -112,7 +110,6 @@ def test_region_with_a_tree_has_the_bits_of_compute(parents, dtype, seed):
         same_bits(run(plugin, x, layout), plugin.compute(x))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     n=st.integers(1, 2), boxes=st.integers(1, 3), classes=st.integers(0, 7), h=sides, w=sides,
     scale=st.sampled_from([1.0, 1.05, 1.2, 2.0]), new_coords=st.booleans(), dtype=st.sampled_from(FLOATS),

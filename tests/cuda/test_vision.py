@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytrtplugins import errors
@@ -31,7 +31,6 @@ def random_image(width, height, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     width=image_side, height=image_side, out_w=input_side, out_h=input_side, nhwc=st.booleans(), mode=st.sampled_from(MODES)
 )  # fmt: skip
@@ -87,7 +86,6 @@ def test_letterbox_rounds_to_half_and_to_int8(nhwc):
     np.testing.assert_array_equal(small, np.clip(np.rint(exact / np.float32(step)), -128, 127).astype(np.int8))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     n=st.integers(1, 2), anchors=st.integers(1, 3), classes=st.integers(1, 6), h=st.integers(1, 5), w=st.integers(1, 5),
     kind=st.sampled_from(["region", "background", "yolo", "new_coords"]), nhwc=st.booleans(),
@@ -118,7 +116,6 @@ def test_decoding_gives_the_boxes_and_scores_of_numpy(n, anchors, classes, h, w,
     np.testing.assert_array_equal(scores, wanted.transpose(0, 2, 1))
 
 
-@settings(max_examples=25, deadline=None)
 @example(n=1, count=600, classes=1, threshold=0.3, keep=0.1, levels=1000)  # more boxes than a block has threads
 @example(n=2, count=300, classes=4, threshold=0.45, keep=0.9, levels=3)
 @example(n=1, count=2100, classes=2, threshold=0.0, keep=0.9, levels=5)  # as many candidates as shared memory holds

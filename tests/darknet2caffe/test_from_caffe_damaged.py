@@ -35,7 +35,7 @@ def written(tmp_path_factory):
     return folder, files
 
 
-@settings(max_examples=300, deadline=10_000, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=10_000, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_damaged_prototxt_gives_a_network_or_an_error_with_its_line(written, data):
     folder, files = written
@@ -72,7 +72,7 @@ def test_a_damaged_prototxt_gives_a_network_or_an_error_with_its_line(written, d
     assert 1 <= line <= len(lines) + 1
 
 
-@settings(max_examples=200, deadline=10_000, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=10_000, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_damaged_caffemodel_gives_a_network_or_an_error_with_the_place(written, data):
     folder, files = written

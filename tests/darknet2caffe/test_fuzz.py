@@ -28,14 +28,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mutations")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(mutations())
 def test_damaged_files_give_a_network_or_one_of_our_errors_at_little_cost(folder, mutation):
     outcome = attempt(mutation, folder)
     assert outcome.result in ("converted", "read", "CfgError", "WeightsError", "UsageError")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(mutations())
 def test_errors_in_a_damaged_cfg_have_a_line(mutation):
     text = mutation.cfg.decode(errors="replace")
@@ -49,7 +49,7 @@ def test_errors_in_a_damaged_cfg_have_a_line(mutation):
     assert 1 <= line <= text.count("\n") + 1
 
 
-@settings(max_examples=100, deadline=2000)
+@settings(deadline=2000)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused_as_a_cfg(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "random.cfg"
@@ -58,7 +58,7 @@ def test_random_bytes_are_refused_as_a_cfg(tmp_path_factory, data):
         read_network(path)
 
 
-@settings(max_examples=150, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_weights_give_the_same_numbers_or_an_error_with_the_byte(tmp_path, data):
     net = network()

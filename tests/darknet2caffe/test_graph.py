@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from darknet2caffe import read_network
@@ -99,7 +99,6 @@ def networks(draw):
     return read_network(parse_cfg("\n".join(sections)))
 
 
-@settings(max_examples=40)
 @given(networks())
 def test_every_layer_is_drawn_once_and_every_edge(net):
     image = draw_svg(net)
@@ -107,7 +106,6 @@ def test_every_layer_is_drawn_once_and_every_edge(net):
     assert edges(image) == read_edges(net)
 
 
-@settings(max_examples=40)
 @given(networks())
 def test_curves_in_one_lane_never_share_a_stretch(net):
     curves = lay_out(net)
@@ -131,7 +129,6 @@ def test_curves_far_from_the_boxes_are_drawn_below_those_near():
     assert [source for source in drawn if source in "012"][:3] == ["0", "1", "2"]
 
 
-@settings(max_examples=40)
 @given(networks())
 def test_no_curve_crosses_a_box_and_all_is_inside_the_image(net):
     image = draw_svg(net)

@@ -32,13 +32,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("networks")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_random_networks_give_darknets_numbers_layer_by_layer(worker, folder, case):
     assert compare(case, worker, folder)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(wild_cases())
 def test_blind_values_are_refused_or_give_darknets_numbers(worker, folder, case):
     try:

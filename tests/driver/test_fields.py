@@ -32,7 +32,7 @@ def assert_same_items(found, expected):
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     factor=FLOATS, flag=st.booleans(), number=INTS, text=TEXTS, flags=st.lists(st.booleans(), max_size=3),
     numbers=st.lists(INTS, max_size=3), ratios=st.lists(FLOATS, max_size=3), texts=st.lists(TEXTS, max_size=2))  # fmt: skip

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytrtplugins import SymbolicDim
@@ -47,7 +47,6 @@ def check(exported, plugin, *arrays, **options):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     n=st.integers(1, 3), c=st.integers(1, 5), h=st.integers(1, 4), w=st.integers(1, 5), s=st.integers(1, 3),
     reverse=st.booleans(), dtype=st.sampled_from(["float32", "float16", "int8"]), seed=st.integers(0, 99),
@@ -65,7 +64,6 @@ def test_a_layout_has_its_own_kernel(export, dtype, reverse):
     np.testing.assert_array_equal(found, as_nhwc(expected))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     dims=st.lists(st.integers(0, 5), min_size=1, max_size=6), factor=st.floats(0.0625, 8, width=32), inverse=st.booleans(),
     dtype=st.sampled_from(["float32", "float16"]),
@@ -86,7 +84,6 @@ def test_branches_on_texts_dims_and_state_are_kept(export, kind, dims):
     check(export(Join), Join(kind), array(dims), array(dims, seed=1))
 
 
-@settings(max_examples=200, deadline=None)
 @example(a=7, b=-3, x=-3.5, flag=False, text="one", n=1, m=1)
 @given(
     a=st.integers(-1000, 1000), b=st.integers(-50, 50).filter(bool), x=st.floats(-100, 100, width=32), flag=st.booleans(),
@@ -115,7 +112,6 @@ INT = st.integers(-(2**63), 2**63 - 1) | st.integers(-20, 20) | st.sampled_from(
 
 
 @pytest.mark.parametrize("formula", [*FLOATS, *WHOLE])
-@settings(max_examples=30, deadline=None)
 @given(x=FLOAT, y=FLOAT, a=INT, b=INT)
 @example(x=-3.5, y=0.699999988079071, a=2**53 + 1, b=3)
 @example(x=0.0, y=-0.0, a=-(2**63), b=-1)

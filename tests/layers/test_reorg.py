@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.errors import DimsError, FieldError
@@ -50,7 +50,6 @@ def test_reorg_is_darknets_permutation(case):
 
 
 @given(cases())
-@settings(max_examples=50)
 def test_reorg_equals_libdarknet_bit_for_bit(libdarknet, case):
     reorg, (n, c, h, w) = case
     function = ctypes.CDLL(str(libdarknet.path)).reorg_cpu

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pytrtplugins as ptp
@@ -46,7 +46,6 @@ def expected(nodes, outputs, edits, x):
     return {name: values[name] for name in outputs}
 
 
-@settings(max_examples=60, deadline=None)
 @given(edited_networks())
 def test_any_network_with_lines_behind_its_tensors_is_what_it_would_be_by_hand(case):
     nodes, outputs, edits = case
@@ -61,7 +60,6 @@ def test_any_network_with_lines_behind_its_tensors_is_what_it_would_be_by_hand(c
         np.testing.assert_array_equal(found[name], value)
 
 
-@settings(max_examples=40, deadline=None)
 @given(edited_networks(), st.data())
 def test_any_node_replaced_by_a_plugin_that_computes_the_same_changes_nothing(case, data):
     nodes, outputs, _ = case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pytrtplugins as ptp
@@ -39,7 +39,6 @@ def test_they_pass_check_plugin(layers, make):
     ptp.check_plugin(make(layers)).raise_if_failed()
 
 
-@settings(max_examples=60, deadline=None)
 @given(n=st.integers(0, 2), k=st.integers(1, 3), h=st.integers(1, 4), w=st.integers(1, 4), s=st.integers(1, 3),
        reverse=st.booleans(), dtype=st.sampled_from(["float32", "float16", "int8"]))  # fmt: skip
 def test_reorg_is_the_same_permutation(twin, n, k, h, w, s, reverse, dtype):
@@ -66,7 +65,6 @@ def run_nhwc(plugin, x):
     return y.reshape(innermost(dims)).transpose(0, 3, 1, 2)
 
 
-@settings(max_examples=30, deadline=None)
 @given(n=st.integers(1, 2), k=st.integers(1, 3), h=st.integers(1, 4), w=st.integers(1, 4), s=st.integers(1, 3),
        reverse=st.booleans(), dtype=st.sampled_from(["float32", "float16", "int8"]))  # fmt: skip
 def test_reorg_takes_channels_innermost(twin, n, k, h, w, s, reverse, dtype):

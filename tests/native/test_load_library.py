@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pytrtplugins as ptp
@@ -226,7 +226,6 @@ def test_a_cpp_caller_runs_a_cpp_plugin(acme, acme_path):
 
 @given(text=st.one_of(st.binary(max_size=6), st.text(max_size=4).map(str.encode), st.sampled_from([
     b"\xc0\xaf", b"\xe0\x80\xaf", b"\xed\xa0\x80", b"\xf0\x80\x80\xaf", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80"])))  # fmt: skip
-@settings(deadline=None)
 def test_a_text_is_utf8_for_cpp_where_it_is_for_python(acme, text):
     from pytrtplugins.plugin.envelope import unwrap, wrap
 

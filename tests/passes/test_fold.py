@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
@@ -66,7 +66,6 @@ def fold(network):
     st.sampled_from([1e-5, 1e-6, 0.1]),
     st.sampled_from([1, 3]),
 )
-@settings(max_examples=25, deadline=None)
 def test_a_folded_network_gives_the_same_numbers(seed, bias, kernel, epsilon, group):
     filters = 6
     constants = arrays(filters, 3 // group, kernel, seed)

@@ -203,7 +203,7 @@ def test_halves_round_to_even():
     assert steps.tolist() == [[127, 0, 2, 2, 0, -2]]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 10_000))
 def test_the_quantized_model_is_close_to_the_float_model(seed):
     net = Net(seed=seed, size=8)

@@ -12,7 +12,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -48,7 +48,6 @@ def zipped(path, members, **options):
             archive.writestr(name, data)
 
 
-@settings(deadline=None)
 @given(array=NUMBERS, fortran=st.booleans())
 def test_what_numpy_saves_is_read(tmp_path_factory, array, fortran):
     path = tmp_path_factory.getbasetemp() / "x.npy"
@@ -190,7 +189,6 @@ def test_a_damaged_array_is_told_by_its_checksum(tmp_path):
         read_npz(path)
 
 
-@settings(deadline=None)
 @given(data=st.data(), compressed=st.booleans())
 def test_damaged_files_give_arrays_or_our_error(tmp_path_factory, data, compressed):
     path = tmp_path_factory.getbasetemp() / "damaged.npz"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.errors import CalibrationTableError, FormatError, PytrtpluginsError
@@ -31,7 +31,6 @@ def test_what_python_writes_as_json_is_read(value):
     assert parse_json(json.dumps(value, ensure_ascii=False), "x.json") == value
 
 
-@settings(deadline=None)
 @given(JSON_VALUES)
 def test_what_pyyaml_writes_is_read_as_pyyaml_reads_it(value):
     yaml = pytest.importorskip("yaml")
@@ -163,7 +162,6 @@ def test_a_short_value_is_shown_as_it_is():
     assert shorten({"a": [1, 2.5, None]}) == "{'a': [1, 2.5, None]}"
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_value_or_our_error(data):
     for parse in (parse_json, parse_yaml):

@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Pillow
 from PIL import ImageOps
@@ -145,7 +145,6 @@ def test_a_truncated_image_is_refused(kind):
         decode_image(data[: len(data) // 2], "half")
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     position=st.integers(0, 400), value=st.integers(0, 255), kind=st.sampled_from(["JPEG", "PNG", "BMP", "TIFF", "GIF"])
 )

@@ -5,7 +5,7 @@ import dataclasses
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.errors import ImageError, UsageError
@@ -21,7 +21,6 @@ def noise(height, width, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     h=st.integers(1, 90),
     w=st.integers(1, 90),
@@ -35,7 +34,6 @@ def test_darknets_resize_is_met_to_the_bit(h, w, new_h, new_w, seed):
     np.testing.assert_array_equal(resize_darknet(image, new_w, new_h), expected)
 
 
-@settings(max_examples=60, deadline=None)
 @given(h=st.integers(2, 200), w=st.integers(2, 200), size=st.sampled_from([(96, 96), (64, 128), (160, 96)]))
 def test_darknets_letterbox_is_met_to_the_bit(h, w, size):
     if min(h * size[0] // w, w * size[1] // h) < 2:  # darknet divides by zero where one row or column is left
@@ -88,7 +86,6 @@ def test_an_image_of_the_inputs_size_keeps_its_values():
 
 @pytest.mark.parametrize("mode", MODES)
 @given(w=st.integers(20, 900), h=st.integers(20, 900), box=st.tuples(*[st.floats(0.1, 0.9)] * 4))
-@settings(max_examples=30, deadline=None)
 def test_boxes_go_there_and_back(mode, w, h, box):
     fitted = letterbox(np.zeros((h, w, 3), np.uint8), (320, 416), mode)
     x1, x2 = sorted((box[0] * w, box[2] * w))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.errors import UsageError
@@ -17,7 +17,6 @@ def scores(*rows):
     return np.array(rows, np.float32)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     count=st.integers(1, 80),
     classes=st.integers(1, 5),

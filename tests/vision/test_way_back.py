@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.vision import letterbox, place_image
@@ -57,7 +57,6 @@ def test_a_patch_is_found_where_it_was_painted(original, size, mode):
     assert top == pytest.approx((y1 + y2) / 2, abs=0.2 * height / inner + 0.05)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     original=st.tuples(st.integers(20, 2000), st.integers(20, 2000)),
     size=st.sampled_from([(416, 416), (320, 416), (417, 416), (608, 319)]),

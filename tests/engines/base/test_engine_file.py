@@ -57,7 +57,7 @@ def test_the_same_engine_gives_the_same_bytes(engine_file, tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_refused_and_nothing_else_is_raised(engine_file, tmp_path, data):
     path = tmp_path / "damaged.engine"
     path.write_bytes(damaged(data, engine_file.read_bytes()))

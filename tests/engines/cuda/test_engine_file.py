@@ -257,7 +257,7 @@ def test_a_file_of_another_machine_or_version_is_refused_with_the_command_that_r
     assert f"Do: pytrt build MODEL.onnx --engine cuda --precision fp16 -o {path}" in str(caught.value)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_file_is_refused_or_gives_the_same_bits(built, tmp_path, data):
     engine, path = built
@@ -271,7 +271,7 @@ def test_a_damaged_file_is_refused_or_gives_the_same_bits(built, tmp_path, data)
         assert same(found, run(engine, 1))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_forged_plan_of_the_right_digest_is_refused_or_runs(built, tmp_path, data):
     _, path = built

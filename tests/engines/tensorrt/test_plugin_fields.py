@@ -69,7 +69,7 @@ class Weights(ptp.Plugin):
         return x + 0
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     plugin=PLUGINS,
     outputs=st.integers(0, 5),
@@ -83,7 +83,7 @@ def test_every_value_survives(api, plugin, outputs, scales, form):
     assert from_fields(Everything, made) == (plugin, extras)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(anchors=st.lists(FLOATS, min_size=2, max_size=2), classes=st.integers(0, 90), softmax=st.booleans())
 def test_values_that_fields_hold_need_no_bytes(api, anchors, classes, softmax):
     plugin = Region(anchors=tuple(anchors), classes=classes, softmax=softmax, tree=(-1,) * classes)

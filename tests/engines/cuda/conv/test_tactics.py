@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
@@ -232,7 +232,6 @@ def test_a_fused_problem_counts_the_operations_of_all_its_pixels():
     assert first().key != first().unfused.key
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_the_copy_engines_box_has_the_outputs_places(data):
     number = lambda low, high: data.draw(st.integers(low, high))  # noqa: E731

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.device.index import Index
@@ -37,7 +37,6 @@ def indices(draw):
     return index, value
 
 
-@settings(max_examples=150, deadline=None)
 @given(indices())
 def test_what_is_simplified_has_the_same_value(case):
     index, value = case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
@@ -64,7 +64,6 @@ def problems(draw):
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(problems(), st.integers(0, 99))
 def test_the_direct_kernel_equals_sums_in_float64(problem, seed):
     if min(problem.y.dims) < 1:
@@ -95,7 +94,6 @@ def test_the_direct_kernel_equals_sums_in_float64(problem, seed):
         np.testing.assert_allclose(found, expected, rtol=room, atol=room)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.tuples(st.integers(1, 3), st.integers(1, 9), SIDE, SIDE), FLOATS, FLOATS, st.booleans(), st.booleans())
 def test_a_reformat_moves_every_value_and_zeroes_the_padding(dims, kind, to, was_nhwc, is_nhwc):
     x = filled((channels_last if was_nhwc else linear)(dims, kind))

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import onnx_ir as ir
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
@@ -228,7 +228,6 @@ def problems(draw):
 MULTIPLY_ADD = Expression.parse(3, ["Mul float32 0 1", "Add float32 3 2", "Sub float32 4 float32:0.5"], [4, 5])
 
 
-@settings(max_examples=40)
 @given(problems())
 def test_a_kernel_reads_and_writes_every_format(problem):
     inputs, outputs = problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.device.strided import Strided, contiguous
@@ -32,7 +32,6 @@ def parted(draw, count):
     return [*dims, count]
 
 
-@settings(max_examples=200, deadline=None)
 @given(SIZES, st.data())
 def test_any_way_of_moving_values_gives_what_numpy_gives(dims, data):
     view, array = contiguous(dims), np.arange(np.prod(dims)).reshape(dims)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.calibration import MinMaxCalibrator
@@ -209,7 +209,6 @@ def test_an_output_of_which_parts_are_read_keeps_its_layout(float_type):
     assert_right(net.model(whole, net.conv("first", "a"), net.conv("second", "b")), float_type)
 
 
-@settings(max_examples=60, deadline=None)
 @given(networks(), st.sampled_from([DType.FLOAT32, DType.FLOAT16]), st.sampled_from([(), ("reuse",), ("outputs",)]))
 def test_any_network_of_splits_and_concats_is_right(model, float_type, disable):
     assert_right(model, float_type, disable)
@@ -226,7 +225,6 @@ def test_codes_are_the_reference_engines(make):
     assert_codes(quantized(make()))
 
 
-@settings(max_examples=25, deadline=None)
 @given(networks())
 def test_any_network_of_splits_and_concats_is_right_in_int8(model):
     assert_codes(quantized(model))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.calibration import MinMaxCalibrator
@@ -82,7 +82,6 @@ def drawn(draw):
     return transposed(size, filters, bias=draw(st.booleans()), **at)
 
 
-@settings(max_examples=25)
 @given(drawn())
 def test_every_window_is_a_convolution_of_phases(case):
     graph, last = case

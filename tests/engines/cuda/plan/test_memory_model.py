@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.lower.pipeline import lower
@@ -30,7 +30,6 @@ def assert_sound(plan):
     assert misaligned(plan) == []
 
 
-@settings(max_examples=80, deadline=None)
 @given(networks(), FLOATS, DISABLE)
 def test_any_network_of_splits_and_concats_is_sound(model, float_type, disable):
     assert_sound(plan_of(model, float_type, disable))
@@ -74,7 +73,6 @@ def test_parts_of_one_tensor_that_would_begin_within_16_bytes_are_copied(before,
     assert plan.tensors[whole].storage != plan.tensors["joined"].storage
 
 
-@settings(max_examples=25, deadline=None)
 @given(networks(), FLOATS)
 def test_a_step_writes_nothing_but_what_the_model_of_memory_says(model, float_type):
     """Each step runs on two arenas that are equal where it reads, and differ in every bit elsewhere: what it writes is equal after."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -222,7 +222,6 @@ def movements(draw):
     return graph, graph.add("MaxPool", last, kernel_shape=[1, 1]) if len(dims) == 4 else last
 
 
-@settings(max_examples=60, deadline=None)
 @given(movements(), st.booleans())
 def test_random_movements_are_onnxruntimes(case, computes):
     graph, last = case
