@@ -76,7 +76,7 @@ def draws(run, tmp_path):
 def test_every_run_draws_the_same_examples(draws):
     first, second = draws()[0], draws()[0]
     assert first == second
-    assert first.count("\n") > 50
+    assert first.count("\n") >= 30
 
 
 def test_the_randomized_profile_draws_others_and_prints_the_seed_that_repeats_them(draws):
