@@ -30,7 +30,14 @@ ROOMS = (
 """Of the package: each imports from its own row and those before it."""
 ENGINE_ROOMS = (("base",), ("host", "registry"), ("calibrate", "weights"), ("selection",), ("unsupported",))
 ENGINES = ("reference", "openvino", "onnxruntime", "null", "cuda", "tensorrt")
-CUDA_ROOMS = (("operators", "device"), ("lower",), ("plan",), ("conv",), ("run",), ("saved", "engine", "profile"))
+CUDA_ROOMS = (
+    ("operators", "device"),
+    ("lower",),
+    ("plan",),
+    ("conv",),
+    ("run",),
+    ("saved", "engine", "profile", "settings"),
+)
 """Of engine ``cuda``."""
 SERVING_ROOMS = (
     ("urls", "scale"),

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
 
-from ...errors import BuildError, DimsError, MissingExtraError, UnavailableError, UsageError
+from ...errors import BuildError, DimsError, MissingExtraError, UnavailableError
 from ...model.ir import to_ir, to_proto
 from ...model.proto import node_name
-from ...passes import CODES
 from ...tensor import DType, SymbolicDim
-from ...utils.numbers import LARGEST_BATCH, check_whole
 from ...utils.optional import require
 from ...utils.override import override
 from ...validation import validated
@@ -34,7 +32,6 @@ from .conv.depthwise import DepthwiseProvider
 from .conv.few_rows import FewRowsProvider
 from .conv.problem import ConvProvider, DirectProvider
 from .conv.selector import ConvSelector, LayerKernel
-from .conv.tactics import FP8_CAPABILITY
 from .conv.timer import Timer
 from .device.attention import MATRIX_UNITS, AttentionMaker, attention
 from .device.cublaslt import cublaslt_version
@@ -52,6 +49,7 @@ from .run.detection import CudaDetection
 from .run.execution import Execution
 from .run.network_timer import NetworkClock, choose_in_network
 from .saved import SavedPlan
+from .settings import batches, check_fp8, device_number, float_type, holds_fp8
 
 if TYPE_CHECKING:
     import onnx
@@ -109,10 +107,10 @@ class CudaEngine(Engine):
         self.disabled = check_disable(options.settings.get("disable", ()))
         if not cublaslt_version():
             self.disabled |= {"cublaslt-kernels"}
-        self.float_type = _float_type(options)
-        self.device = CudaDevice(_device_number(options.device))
-        if options.precision == "fp8" or _holds_fp8(model):
-            _check_fp8(self.device)
+        self.float_type = float_type(options)
+        self.device = CudaDevice(device_number(options.device))
+        if options.precision == "fp8" or holds_fp8(model):
+            check_fp8(self.device)
         self._file = None if saved is None else saved[0]
         plan = None if saved is None else saved[1]
         with explaining("engine 'cuda' cannot build the model", self.name):
@@ -131,7 +129,7 @@ class CudaEngine(Engine):
             self._cublaslt = None if "cublaslt-kernels" in self.disabled else CublasLtProvider(self.device)
             self.selector = self._selector(plan)
         self._attention = self._attention_maker()
-        self.batches = _batches(options)
+        self.batches = batches(options)
         self._plan_ahead(options, progress)
         self.selector.built = True
 
@@ -219,7 +217,7 @@ class CudaEngine(Engine):
     @classmethod
     def check_requirements(cls, requirements: Mapping[str, Any], device: str | None = None) -> str:
         """Why an engine with these requirements cannot be loaded on a GPU, or on that which it was built for; empty when it can."""
-        number = _device_number(device or requirements.get(_DEVICE))
+        number = device_number(device or requirements.get(_DEVICE))
         wrong = [
             f"{name}: built for {requirements.get(name)!r}, here is {value!r}"
             for name, value in _requirements(CudaDevice(number)).items()
@@ -354,49 +352,3 @@ def _requirements(device: CudaDevice) -> dict[str, Any]:
 def _facts(device: CudaDevice) -> dict[str, str | int]:
     facts: dict[str, str | int] = {"gpu": device.model, "driver": device.driver, **cudnn_versions()}
     return {**facts, "cublaslt": cublaslt_version(), "format": FORMAT, "kernels": kernels_digest()}
-
-
-def _float_type(options: BuildOptions) -> DType:
-    if options.precision in CODES:
-        chosen = options.settings.get("float", "float16")
-        if chosen not in ("float16", "float32"):
-            raise UsageError(f"engine 'cuda': float: expected float16 or float32, found {chosen!r}", setting="float")
-        return DType(chosen)
-    return DType.FLOAT16 if options.precision == "fp16" else DType.FLOAT32
-
-
-def _check_fp8(device: CudaDevice) -> None:
-    if device.capability < FP8_CAPABILITY:
-        raise UnavailableError(
-            f"engine 'cuda': GPU {device.number}, {device.model}, has compute capability {device.capability / 10}, and no "
-            f"arithmetic in FP8, which begins with {FP8_CAPABILITY / 10}.\n"
-            'Do: precision="int8", with the same calibration, or precision="fp16"',
-            device=device.number,
-            capability=device.capability,
-        )
-
-
-def _holds_fp8(model: onnx.ModelProto) -> bool:
-    """Whether a model has codes of FP8, whatever the precision is called."""
-    return require("onnx", extra="onnx").TensorProto.FLOAT8E4M3FN in {
-        each.data_type for each in model.graph.initializer
-    }
-
-
-def _batches(options: BuildOptions) -> tuple[int, ...]:
-    given = options.settings.get("batch", (1,))
-    batches = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    if not batches:
-        raise UsageError("engine 'cuda': batch: expected a whole number, or several, found none", setting="batch")
-    return tuple(check_whole("engine 'cuda': batch", batch, 1, LARGEST_BATCH) for batch in batches)
-
-
-def _device_number(device: str | None) -> int:
-    text = "cuda:0" if device in (None, "cuda") else str(device)
-    kind, _, number = text.partition(":")
-    if kind != "cuda" or not number.isdigit():
-        raise UnavailableError(
-            f"engine 'cuda': device {device!r} is unknown; it has cuda, cuda:0, cuda:1, ….\nDo: pytrt devices",
-            device=device,
-        )
-    return int(number)

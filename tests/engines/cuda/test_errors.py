@@ -19,16 +19,15 @@ from pytrtplugins.engines.cuda.conv.problem import ConvProblem
 from pytrtplugins.engines.cuda.device import device
 from pytrtplugins.engines.cuda.device.device import CudaDevice
 from pytrtplugins.engines.cuda.device.layout import channels_last
-from pytrtplugins.engines.cuda.engine import _batches, _check_fp8, _device_number, _float_type, _holds_fp8
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.engines.null import NullEngine
-from pytrtplugins.errors import BuildError, EngineError, PrecisionError, UnavailableError, UsageError
-from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.errors import BuildError, EngineError, PrecisionError, UnavailableError
+from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType, SymbolicDim, TensorDesc
 from pytrtplugins.utils import forks
 from tests.engines.networks import conv_net, image
-from tests.passes.nets import Net, ones, tiny_yolo
+from tests.passes.nets import Net
 
 HIDDEN = """
 import sys
@@ -183,50 +182,6 @@ def test_a_machine_without_the_engine_refuses_to_build_with_the_reason():
 def test_a_precision_that_it_lacks_is_refused_with_those_that_it_has(precision):
     with pytest.raises(PrecisionError, match="it has fp32, tf32, fp16, int8, fp8\\."):
         CudaEngine.check_precision(precision)
-
-
-def test_a_gpu_without_arithmetic_in_fp8_is_named_with_what_it_has():
-    _check_fp8(SimpleNamespace(number=0, model="NVIDIA L4", capability=89))
-    with pytest.raises(UnavailableError, match=r"GPU 1, NVIDIA A100, has compute capability 8.0, and no") as error:
-        _check_fp8(SimpleNamespace(number=1, model="NVIDIA A100", capability=80))
-    assert (error.value.device, error.value.capability) == (1, 80)
-    assert 'Do: precision="int8", with the same calibration, or precision="fp16"' in str(error.value)
-
-
-def test_codes_of_fp8_are_found_under_any_name():
-    fp8, int8 = (quantize(tiny_yolo(opset=19), ones(tiny_yolo()), precision=precision) for precision in ("fp8", "int8"))
-    assert _holds_fp8(fp8)
-    assert not _holds_fp8(int8)
-
-
-@pytest.mark.parametrize(
-    ("settings", "check"),
-    [
-        ({"batch": 0}, _batches),
-        ({"batch": [1, "8"]}, _batches),
-        ({"batch": []}, _batches),
-        ({"float": "int8"}, _float_type),
-    ],
-)
-def test_wrong_settings_are_usage_errors(settings, check):
-    with pytest.raises(UsageError, match=next(iter(settings))):
-        check(BuildOptions("int8", settings=settings))
-
-
-def test_settings_have_the_values_that_they_say():
-    assert _batches(BuildOptions()) == (1,)
-    assert _batches(BuildOptions(settings={"batch": [1, 8]})) == (1, 8)
-    assert _float_type(BuildOptions("int8")) is DType.FLOAT16
-    assert _float_type(BuildOptions("int8", settings={"float": "float32"})) is DType.FLOAT32
-    assert _float_type(BuildOptions("fp16")) is DType.FLOAT16
-    assert _float_type(BuildOptions("tf32")) is DType.FLOAT32
-
-
-def test_devices_are_cuda_with_a_number():
-    assert [_device_number(name) for name in (None, "cuda", "cuda:0", "cuda:3")] == [0, 0, 0, 3]
-    for name in ("CPU", "cuda:x", "gpu"):
-        with pytest.raises(UnavailableError, match="Do: pytrt devices"):
-            _device_number(name)
 
 
 def test_an_operator_that_it_lacks_is_named_with_its_node():

@@ -1,0 +1,81 @@
+"""What a user chooses of engine ``cuda``: the GPU, the batches to choose kernels for, and the type of float layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import UnavailableError, UsageError
+from ...passes import CODES
+from ...tensor import DType
+from ...utils.numbers import LARGEST_BATCH, check_whole
+from ...utils.optional import require
+from ..base.types import BuildOptions
+from .conv.tactics import FP8_CAPABILITY
+from .device.device import CudaDevice
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["batches", "check_fp8", "device_number", "float_type", "holds_fp8"]
+
+
+def float_type(options: BuildOptions) -> DType:
+    """The element type of the layers that compute in float."""
+    if options.precision in CODES:
+        chosen = options.settings.get("float", "float16")
+        if chosen not in ("float16", "float32"):
+            raise UsageError(f"engine 'cuda': float: expected float16 or float32, found {chosen!r}", setting="float")
+        return DType(chosen)
+    return DType.FLOAT16 if options.precision == "fp16" else DType.FLOAT32
+
+
+def check_fp8(device: CudaDevice) -> None:
+    """Refuse a GPU without arithmetic in FP8.
+
+    Raises:
+        UnavailableError: it has none.
+    """
+    if device.capability < FP8_CAPABILITY:
+        raise UnavailableError(
+            f"engine 'cuda': GPU {device.number}, {device.model}, has compute capability {device.capability / 10}, and no "
+            f"arithmetic in FP8, which begins with {FP8_CAPABILITY / 10}.\n"
+            'Do: precision="int8", with the same calibration, or precision="fp16"',
+            device=device.number,
+            capability=device.capability,
+        )
+
+
+def holds_fp8(model: onnx.ModelProto) -> bool:
+    """Whether a model has codes of FP8, whatever the precision is called."""
+    return require("onnx", extra="onnx").TensorProto.FLOAT8E4M3FN in {
+        each.data_type for each in model.graph.initializer
+    }
+
+
+def batches(options: BuildOptions) -> tuple[int, ...]:
+    """The batches for which kernels are chosen while building.
+
+    Raises:
+        UsageError: there are none, or one is no whole number.
+    """
+    given = options.settings.get("batch", (1,))
+    batches = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    if not batches:
+        raise UsageError("engine 'cuda': batch: expected a whole number, or several, found none", setting="batch")
+    return tuple(check_whole("engine 'cuda': batch", batch, 1, LARGEST_BATCH) for batch in batches)
+
+
+def device_number(device: str | None) -> int:
+    """The number of the GPU that ``"cuda:1"`` names; ``"cuda"`` and None are the first.
+
+    Raises:
+        UnavailableError: it names no GPU.
+    """
+    text = "cuda:0" if device in (None, "cuda") else str(device)
+    kind, _, number = text.partition(":")
+    if kind != "cuda" or not number.isdigit():
+        raise UnavailableError(
+            f"engine 'cuda': device {device!r} is unknown; it has cuda, cuda:0, cuda:1, ….\nDo: pytrt devices",
+            device=device,
+        )
+    return int(number)
