@@ -14,7 +14,8 @@ from pytrtplugins.errors import DimsError, FieldError, PluginError
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import PLUGIN_DTYPES, DType, TensorDesc
 
-from .layers import FLOATS, WHOLE, BlockSums, Formula, Join, MeanAndRest, Numbers, Repeat, Scale
+from .arithmetic import FLOATS, WHOLE, Formula, Numbers
+from .layers import BlockSums, Join, MeanAndRest, Repeat, Scale
 
 REGION = {
     "classes": 3,
