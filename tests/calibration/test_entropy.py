@@ -26,6 +26,7 @@ def distribution(kind: str, size: int, seed: int) -> np.ndarray:
 
 
 KINDS = ("normal", "relu", "leaky", "laplace", "heavy", "uniform", "sigmoid", "sparse")
+SEVERAL = {"laplace", "heavy", "sigmoid", "leaky"}  # like others: `make test-slow` has them
 
 
 def counts_of(values: np.ndarray) -> tuple[np.ndarray, float]:
@@ -34,7 +35,9 @@ def counts_of(values: np.ndarray) -> tuple[np.ndarray, float]:
     return histogram.counts, histogram.width
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in SEVERAL else ()) for kind in KINDS]
+)
 def test_thresholds_equal_the_published_algorithm_in_plain_loops(kind):
     values = distribution(kind, 20_000, 1)
     counts, width = counts_of(

@@ -81,7 +81,7 @@ print(step)
 """
 
 
-@pytest.mark.parametrize("first", ["pair", "cache", "nothing"])
+@pytest.mark.parametrize("first", ["pair", pytest.param("cache", marks=pytest.mark.slow), "nothing"])
 def test_a_writer_that_is_killed_at_any_step_leaves_the_old_pair_or_the_new(tmp_path, first):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), first],

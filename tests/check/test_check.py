@@ -40,9 +40,9 @@ def test_the_plugin_of_the_first_user_story_passes():
     "plugin",
     [
         Reorg,
-        Region,
         Region(classes=3, num=2, softmax=True, background=True),
-        Region(classes=4, num=2, tree=(-1, -1, 0, 0)),
+        pytest.param(Region, marks=pytest.mark.slow),
+        pytest.param(Region(classes=4, num=2, tree=(-1, -1, 0, 0)), marks=pytest.mark.slow),
         Yolo(anchors=(1, 2, 3, 4), mask=(0, 1), classes=3),
     ],
     ids=str,

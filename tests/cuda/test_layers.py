@@ -131,7 +131,8 @@ def test_the_logistic_keeps_its_bits_at_the_ends_of_the_range(extreme, dtype):
     same_bits(run(plugin, x), plugin.compute(x))
 
 
-@pytest.mark.parametrize("plugin", [Reorg(stride=2), Reorg(stride=2, reverse=True), Region(classes=3, num=2, softmax=True),
+@pytest.mark.parametrize("plugin", [Reorg(stride=2), pytest.param(Reorg(stride=2, reverse=True), marks=pytest.mark.slow),
+                                    Region(classes=3, num=2, softmax=True),
                                     Yolo(anchors=(10, 13, 16, 30), mask=(0, 1), classes=2, scale_x_y=1.2)], ids=repr)  # fmt: skip
 def test_check_plugin_compares_enqueue_with_compute(plugin):
     report = check_plugin(plugin, engines=[])

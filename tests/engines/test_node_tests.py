@@ -11,7 +11,7 @@ pytest.importorskip("onnxruntime")
 from benchmarks.node_tests import LIBRARIES, PASSED, REFUSED, WRONG, load_cases, run_case, run_cases
 
 NOT_NUMBERS = ("is of the kind", "is of the element type")  # sequences, text
-EVERY = 61  # of the tests run by `make test`
+EVERY = 121  # of the tests run by `make test`
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,8 @@ def test_one_input_of_a_target_is_taken_and_one_is_refused(name):
             taken += 1
         except Exception:
             refused += 1
+        if taken and refused:
+            break
     assert taken
     assert refused or name in ("settings", "labels")
 

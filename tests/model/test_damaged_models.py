@@ -27,12 +27,12 @@ def campaign(*words):
 
 
 def test_no_damaged_model_crashes_hangs_takes_all_memory_or_gives_wrong_numbers():
-    outcomes, wrong = campaign("--count", "60", "--seed", "0")
+    outcomes, wrong = campaign("--count", "30", "--seed", "0")
     assert wrong == ""
-    assert sum(outcomes.values()) == 180
+    assert sum(outcomes.values()) == 90
     for engine in ("cpu", "onnxruntime", "reference"):
         assert outcomes[f"{engine}: ran"] >= 3  # not all damage matters
-        assert outcomes[f"{engine}: ModelError"] >= 10
+        assert outcomes[f"{engine}: ModelError"] >= 5
 
 
 @pytest.mark.slow

@@ -195,7 +195,7 @@ def cfg_anchors(path):
     return tuple(map(float, re.findall(r"^anchors=(.*)$", path.read_text(), re.MULTILINE)[0].split(",")))
 
 
-@pytest.mark.parametrize("name", ["dog.jpg", "person.jpg"])
+@pytest.mark.parametrize("name", ["dog.jpg", pytest.param("person.jpg", marks=pytest.mark.slow)])
 def test_decoding_and_suppression_are_darknets(darknet_network, libdarknet, shipped, darknet_image, name):
     """The same image and the same network values: only this package's own part can differ."""
     pixels = libdarknet.load_image(darknet_image(name))

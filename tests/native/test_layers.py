@@ -30,13 +30,24 @@ def test_they_have_the_same_fields_defaults_and_int8(layers):
         assert other.int8 == cls.int8
 
 
-@pytest.mark.parametrize("make", [
-    lambda layers: layers.Reorg(stride=2), lambda layers: layers.Reorg(stride=3, reverse=True),
-    lambda layers: layers.Region(classes=3, softmax=True, num=2),
-    lambda layers: layers.Region(classes=4, tree=(-1, -1, 0, 0)),
-    lambda layers: layers.Region(classes=2, softmax=True, background=True)])  # fmt: skip
-def test_they_pass_check_plugin(layers, make):
-    ptp.check_plugin(make(layers)).raise_if_failed()
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        Reorg(stride=3, reverse=True),
+        Region(classes=2, softmax=True, background=True),
+        *(
+            pytest.param(plugin, marks=pytest.mark.slow)
+            for plugin in (
+                Reorg(stride=2),
+                Region(classes=3, softmax=True, num=2),
+                Region(classes=4, tree=(-1, -1, 0, 0)),
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_they_pass_check_plugin(twin, plugin):
+    ptp.check_plugin(twin(plugin)).raise_if_failed()
 
 
 @given(n=st.integers(0, 2), k=st.integers(1, 3), h=st.integers(1, 4), w=st.integers(1, 4), s=st.integers(1, 3),

@@ -37,7 +37,7 @@ def test_a_network_is_the_same_each_time_and_its_batch_norms_fit_its_images(unet
     assert scaled.max() < 30  # values stay in the range of float16 from layer to layer
 
 
-@pytest.mark.parametrize("dynamo", [False, True], ids=["torchscript", "dynamo"])
+@pytest.mark.parametrize("dynamo", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["torchscript", "dynamo"])
 def test_the_export_computes_what_the_module_does_for_any_batch(unet, dynamo):
     if dynamo:
         pytest.importorskip("onnxscript")

@@ -41,8 +41,15 @@ def dropped_in_another_thread(held):
     thread.join()
 
 
-@pytest.mark.parametrize("plugin", ["", "Affine(3.0)"])
-@pytest.mark.parametrize("handler", ["python", "faulthandler"])
+@pytest.mark.parametrize(
+    ("handler", "plugin"),
+    [
+        ("python", ""),
+        ("faulthandler", "Affine(3.0)"),
+        pytest.param("python", "Affine(3.0)", marks=pytest.mark.slow),
+        pytest.param("faulthandler", "", marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_is_handled_after_an_engine_is_dropped_in_another_thread(plugin, handler):
     pytest.importorskip("openvino")
     done = subprocess.run(
