@@ -101,6 +101,14 @@ def command(
             help="Without --calibration: the part of the labels, the first ones, that calibrates; the rest is measured on.",
         ),
     ] = 0.5,
+    augment: Annotated[
+        bool,
+        typer.Option(
+            "--augment-calibration",
+            help="Where --samples asks for more images than there are, also calibrate on mirrored and moved copies of them: up to 10 of "
+            "each. Not for detection.",
+        ),
+    ] = False,
     pixels: Annotated[
         str, typer.Option(metavar="FORM", help=f"Values that the network takes for pixels: {', '.join(PIXELS)}.")
     ] = "0..1",
@@ -177,7 +185,7 @@ def command(
     folder = work or Path(f"{model.stem}.table")
     found = make_table(
         network,
-        _task(task, data, images, calibration, calibration_share, pixels, names, mode, limit),
+        _task(task, data, images, calibration, calibration_share, augment, pixels, names, mode, limit),
         plan,
         name=model.name,
         data=data.name,
@@ -196,6 +204,7 @@ def _task(
     folder: Path | None,
     calibration: Path | None,
     share: float,
+    augment: bool,
     pixels: str,
     names: Path | None,
     mode: str,
@@ -210,14 +219,17 @@ def _task(
     if task == "detection":
         if calibration is not None:
             raise UsageError("--calibration: detection calibrates on the images in train.txt of --data")
+        if augment:
+            raise UsageError("--augment-calibration: detection calibrates on the images in train.txt as they are")
         return DetectionTask(YoloData(data), names=known, mode=mode, limit=limit)
     if is_list:
-        return VerificationTask(ImagePairs(data, folder), LabelledImages(calibration) if calibration else None, pixels)
+        seen = LabelledImages(calibration) if calibration else None
+        return VerificationTask(ImagePairs(data, folder), seen, pixels, augmented=augment)
     images = LabelledImages(data)
     measured, seen = (images, LabelledImages(calibration)) if calibration else reversed(images.split(share))
     if task == "verification":
-        return VerificationTask(measured, seen, pixels)
-    return ClassificationTask(measured, seen, pixels, known)
+        return VerificationTask(measured, seen, pixels, augmented=augment)
+    return ClassificationTask(measured, seen, pixels, known, augmented=augment)
 
 
 def _numbers(text: str, option: str, most: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from ..engines.base.context import Arrays
 from ..engines.base.engine import Engine
-from ..errors import UsageError
+from ..errors import NoDataError, UsageError
 from ..models import YoloData, Yolov2, evaluate
 from ..models.image_network import ImageNetwork
 from ..tensor import TensorDesc
@@ -21,6 +22,7 @@ from ..vision.pixels import image_batches, image_input
 from .image_pairs import ImagePairs
 from .labelled import LabelledImages
 from .verification import cosines, fold_accuracy, normalized, verify
+from .views import VIEWS, view
 
 __all__ = ["ClassificationTask", "DetectionTask", "Figure", "Task", "VerificationTask"]
 
@@ -70,11 +72,16 @@ class Task(Protocol):
     def identity(self) -> dict[str, Any]:
         """What figures depend on, as values for JSON."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the table has to know."""
+
     def calibration(self, inputs: Sequence[TensorDesc], count: int) -> list[Arrays]:
         """Batches for calibration, of so many images in all.
 
         Raises:
-            UsageError: there are fewer, or the network takes something else.
+            NoDataError: there are fewer.
+            UsageError: there are none, or the network takes something else.
         """
 
     def inputs(self, inputs: Sequence[TensorDesc], batch: int) -> Arrays:
@@ -99,34 +106,52 @@ class _OnImages:
         data: What is measured on.
         calibrated_on: What calibration sees; None: none was given.
         pixels: How pixels become numbers; one of `PIXELS`.
+        augmented: Whether calibration makes more images of those that it sees, where they do not suffice; see `view`.
     """
 
     data: LabelledImages | ImagePairs
     calibrated_on: LabelledImages | None = None
     pixels: str = "0..1"
+    augmented: bool = field(default=False, kw_only=True)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Digests of the images, and the form of pixels."""
+        """Digests of the images, the form of pixels, and whether more images are made for calibration."""
         other = None if self.calibrated_on is None else self.calibrated_on.digest()
-        return {"data": self.data.digest(), "calibration": other, "pixels": self.pixels}
+        return {"data": self.data.digest(), "calibration": other, "pixels": self.pixels, "augmented": self.augmented}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which of the images for calibration are made."""
+        if not self.augmented or self.calibrated_on is None:
+            return ()
+        count = f"{len(self.calibrated_on):,}"
+        return (f"calibration has {count} images: those beyond {count} are mirrored and moved copies of them",)
 
     def calibration(self, inputs: Sequence[TensorDesc], count: int) -> list[Arrays]:
-        """The first image of each label, then the second, and so on."""
+        """The first image of each label, then the second, and so on; then their other forms, if they are asked for."""
         images = self.calibrated_on
         if images is None:
             raise UsageError(
                 "INT8 and FP8 need images to calibrate on, which the accuracy is not measured on.\n"
                 "Do: pytrt table --calibration DIR, or --precisions fp32"
             )
-        if count > len(images):
-            raise UsageError(f"calibration with {count} images: {images.source} has {len(images)} for that")
+        views = VIEWS if self.augmented else 1
+        if count > views * len(images):
+            more = (
+                "" if self.augmented else f"; pytrt table --augment-calibration makes {VIEWS * len(images):,} of them"
+            )
+            raise NoDataError(
+                f"calibration with {count:,} images: {images.source} has {len(images):,} for that{more}",
+                path=images.source,
+            )
         rank: dict[int, int] = {}
         places = []
         for index, number in enumerate(images.numbers.tolist()):
             rank[number] = rank.get(number, -1) + 1
             places.append((rank[number], index))
-        chosen = (images.image(images.names[index]) for _, index in sorted(places)[:count])
+        order = itertools.islice(itertools.product(range(views), sorted(places)), count)
+        chosen = (view(images.image(images.names[index]), number) for number, (_, index) in order)
         return [dict(arrays) for arrays, _ in image_batches(chosen, inputs, PIXELS[self.pixels])]
 
     def inputs(self, inputs: Sequence[TensorDesc], batch: int) -> Arrays:
@@ -229,6 +254,7 @@ class DetectionTask:
     mode: str = "letterbox"
     limit: int | None = None
     name: str = field(default="detection", init=False)
+    notes: tuple[str, ...] = field(default=(), init=False)
     figures: tuple[Figure, ...] = field(
         default=(Figure("map50", "mAP50", drawn=True), Figure("map", "mAP50:95")), init=False
     )
@@ -243,7 +269,10 @@ class DetectionTask:
         """The first images of the list."""
         names = self.data.images(self.calibrated_on)
         if count > len(names):
-            raise UsageError(f"calibration with {count} images: {self.calibrated_on} has {len(names)}")
+            raise NoDataError(
+                f"calibration with {count:,} images: {self.calibrated_on} of {self.data.name} has {len(names):,}",
+                path=self.calibrated_on,
+            )
         return [self._fitted(inputs, [name]) for name in names[:count]]
 
     def inputs(self, inputs: Sequence[TensorDesc], batch: int) -> Arrays:

@@ -236,7 +236,17 @@ def test_the_page_has_every_figure_and_no_script(task, tmp_path, measured):
     assert "TPR at FPR 0.001" in page
 
 
-def test_images_that_do_not_suffice_are_an_error_before_anything_is_timed(task, tmp_path):
-    with pytest.raises((UsageError, NoDataError), match="calibration with 200 images"):
+def test_rows_that_want_more_images_than_there_are_say_so(task, tmp_path, measured, monkeypatch):
+    monkeypatch.setattr(table, "bench", lambda *given, **more: Nothing)
+    plan = Plan(engines=("reference",), precisions=("int8",), samples=(3, 1000), **QUICK)
+    found = make_table(network(), task, plan, work=tmp_path)
+    assert [bool(row.figures) for row in found.rows] == [True, False]
+    said = to_markdown(found)
+    assert "- reference int8, minmax on 1000 has no figures: calibration with 1,000 images: " in said
+    assert "faces.npz has 9 for that; pytrt table --augment-calibration makes 90 of them" in said
+
+
+def test_where_no_row_has_enough_images_that_is_an_error_before_anything_is_timed(task, tmp_path):
+    with pytest.raises(NoDataError, match="calibration with 200 images"):
         make_table(network(), task, Plan(engines=("reference",), precisions=("int8",)), work=tmp_path)
     assert not np.any([path.suffix == ".engine" for path in tmp_path.iterdir()])

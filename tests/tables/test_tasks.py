@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.errors import UsageError
+from pytrtplugins.errors import NoDataError, UsageError
 from pytrtplugins.tables import ClassificationTask, DetectionTask, LabelledImages, VerificationTask, verify
 from pytrtplugins.tables.tasks import DetectionTask as _Detection
 
@@ -82,9 +82,26 @@ def test_calibration_takes_the_first_image_of_each_label_before_the_second(faces
     assert np.array_equal(found, np.stack(wanted).transpose(0, 3, 1, 2))
 
 
+def test_calibration_makes_more_images_where_that_is_asked_for(faces):
+    seen, rest = faces.split(0.5)
+    plain, more = (VerificationTask(rest, seen, "0..255", augmented=augmented) for augmented in (False, True))
+    inputs = reference(network()).inputs
+    own = np.concatenate([batch["data"] for batch in plain.calibration(inputs, 9)])
+    found = np.concatenate([batch["data"] for batch in more.calibration(inputs, 90)])
+    assert np.array_equal(found[:9], own)
+    assert np.array_equal(found[9:18], own[..., ::-1])
+    assert np.array_equal(found[18:27, ..., :-1], own[..., 1:])  # moved to the left by a pixel
+    assert len(np.unique(found.reshape(90, -1), axis=0)) == 90
+    assert plain.identity != more.identity
+    assert plain.notes == ()
+    assert more.notes == ("calibration has 9 images: those beyond 9 are mirrored and moved copies of them",)
+    with pytest.raises(NoDataError, match=r"calibration with 91 images: .* has 9 for that$"):
+        more.calibration(inputs, 91)
+
+
 def test_too_few_images_or_none_to_calibrate_on_are_refused(faces):
     engine = reference(network())
-    with pytest.raises(UsageError, match=r"calibration with 10 images: .* has 9"):
+    with pytest.raises(NoDataError, match=r"calibration with 10 images: .* has 9 for that; .* makes 90 of them"):
         VerificationTask(faces, faces.split(0.5)[0]).calibration(engine.inputs, 10)
     with pytest.raises(UsageError, match="need images to calibrate on"):
         VerificationTask(faces).calibration(engine.inputs, 1)
