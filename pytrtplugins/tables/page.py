@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ __all__ = ["draw_chart", "to_markdown", "write_html"]
 _SIZE = (10, 4.8)
 _LINES = 12  # of small text that fit above each other
 _MARKS = {"fp32": "o", "tf32": "v", "bf16": "^", "fp16": "s", "int8": "D", "fp8": "P"}
+_OTHERS = "X*ph<>"  # precision files, in their order
 _STYLE = """
 body { max-width: 76rem; }
 table { width: auto; font-variant-numeric: tabular-nums; }
@@ -78,11 +81,12 @@ def _draw_figure(axes: Any, table: Table, wanted: Figure) -> dict[str, Any]:
     engines = list(dict.fromkeys(row.variant.engine for row in rows))
     values = [row.figures[wanted.key] for row in rows]
     room = max(max(values, default=1.0) - min(values, default=1.0), 10.0**-wanted.digits * 20)
+    marks = _marks(row.variant.precision for row in rows)
     shown: dict[str, Any] = {}
     texts: dict[tuple[float, int], list[str]] = {}
     for row, value in zip(rows, values, strict=True):
         at, color = times[_kind(row)], f"C{engines.index(row.variant.engine)}"
-        points = axes.scatter([at], [value], marker=_MARKS.get(row.variant.precision, "o"), s=60, color=color, zorder=3)
+        points = axes.scatter([at], [value], marker=marks[row.variant.precision], s=60, color=color, zorder=3)
         shown.setdefault(" ".join(_kind(row)), points)
         if row.variant.algorithm and sum(_kind(other) == _kind(row) for other in rows) > 1:
             near = (at, round(value / room * _LINES))  # texts that would cover each other become one
@@ -102,6 +106,12 @@ def _draw_figure(axes: Any, table: Table, wanted: Figure) -> dict[str, Any]:
     axes.set_xlabel(f"latency, p50, ms, batch {batch}")
     axes.set_ylabel(wanted.title)
     return shown
+
+
+def _marks(precisions: Iterable[str]) -> dict[str, str]:
+    """By precision; files have marks of their own, as long as there are some."""
+    files = dict.fromkeys(name for name in precisions if name not in _MARKS)
+    return {**_MARKS, **dict(zip(files, itertools.cycle(_OTHERS), strict=False))}
 
 
 def _kind(row: TableRow) -> tuple[str, str]:

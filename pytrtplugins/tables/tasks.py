@@ -116,9 +116,9 @@ class _OnImages:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Digests of the images, the form of pixels, and whether more images are made for calibration."""
+        """Digests of the images, and the form of pixels."""
         other = None if self.calibrated_on is None else self.calibrated_on.digest()
-        return {"data": self.data.digest(), "calibration": other, "pixels": self.pixels, "augmented": self.augmented}
+        return {"data": self.data.digest(), "calibration": other, "pixels": self.pixels}
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
-from pytrtplugins.tables import Plan, VerificationTask, make_table, table, to_markdown, write_html
+from pytrtplugins.tables import Plan, VerificationTask, make_table, page, table, to_markdown, write_html
 from pytrtplugins.tables.memory import Memory
 
 from .people import network
@@ -223,17 +223,22 @@ def test_the_page_has_every_figure_and_no_script(task, tmp_path, measured):
     plan = Plan(engines=("reference",), precisions=("fp32", "int8"), samples=(3, 6), **QUICK)
     found = make_table(network(), task, plan, name="a <net>", data="made up", work=tmp_path / "w")
     write_html(found, tmp_path / "t.html")
-    page = (tmp_path / "t.html").read_text()
-    assert "<script" not in page
-    assert "http" not in page.split("</style>")[1].split("<svg")[0]
-    assert "a &lt;net&gt;: verification" in page
-    assert "<svg" in page
-    assert "verification on made up" in page
+    text = (tmp_path / "t.html").read_text()
+    assert "<script" not in text
+    assert "http" not in text.split("</style>")[1].split("<svg")[0]
+    assert "a &lt;net&gt;: verification" in text
+    assert "<svg" in text
+    assert "verification on made up" in text
     for row in found.rows:
-        assert all(f">{cell}</td>" in page for cell in found.cells(row))
+        assert all(f">{cell}</td>" in text for cell in found.cells(row))
     assert json.loads(json.dumps(found.to_dict()))["rows"][1]["variant"]["samples"] == 3
-    assert "minmax 3" in page
-    assert "TPR at FPR 0.001" in page
+    assert "minmax 3" in text
+    assert "TPR at FPR 0.001" in text
+
+
+def test_every_precision_has_its_own_mark_in_the_chart():
+    marks = page._marks(["fp32", "a.yaml", "int8", "b.yaml", "a.yaml"])
+    assert len({marks[name] for name in ("fp32", "int8", "fp16", "a.yaml", "b.yaml")}) == 5
 
 
 def test_rows_that_want_more_images_than_there_are_say_so(task, tmp_path, measured, monkeypatch):
