@@ -27,14 +27,14 @@ class Span(NamedTuple):
     items: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Stage:
     """What a stage did in a lap: seconds of work of all its workers together, and the photos or batches that it finished."""
 
     name: str
     workers: int
-    busy: float
-    items: int
+    busy: float = 0.0
+    items: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,7 @@ class Clock:
         self.dropped = 0  # pieces of work that the trace lacks
         self._trace, self._lock = trace, threading.Lock()
         self.zero = time.perf_counter()  # when it was made
-        self._workers: dict[str, int] = {}
-        self._busy: dict[str, float] = {}
-        self._items: dict[str, int] = {}
+        self._stages: dict[str, Stage] = {}
         self._steps, self._waited, self._begin = 0, 0.0, 0.0
         self._events: deque[tuple[Any, Any]] = deque()
 
@@ -110,17 +108,14 @@ class Clock:
     def declare(self, stage: str, workers: int = 1) -> None:
         """Say how many workers a stage has; stages are shown in this order."""
         with self._lock:
-            self._workers[stage] = workers
-            self._busy.setdefault(stage, 0.0)
-            self._items.setdefault(stage, 0)
+            self._stages.setdefault(stage, Stage(stage, workers)).workers = workers
 
     def add(self, stage: str, begin: float, end: float, items: int = 1, thread: str = "") -> None:
         """Count a piece of work, from :meth:`now` to :meth:`now`."""
-        if stage not in self._workers:
-            self.declare(stage)
         with self._lock:
-            self._busy[stage] += end - begin
-            self._items[stage] += items
+            counted = self._stages.setdefault(stage, Stage(stage, 1))
+            counted.busy += end - begin
+            counted.items += items
             if self._trace and len(self.spans) < MOST_SPANS:
                 self.spans.append(Span(stage, thread or threading.current_thread().name, begin, end, items))
             elif self._trace:
@@ -164,31 +159,9 @@ class Clock:
         """The figures since the last lap, which are kept in ``laps``. Call it in the thread that takes the batches."""
         self._read_events()
         with self._lock:
-            end = self.now()
-            stages = tuple(
-                Stage(name, workers, self._busy[name], self._items[name])
-                for name, workers in self._workers.items()
-                if name != "data_time"
-            )
+            end, stages = self.now(), tuple(each for each in self._stages.values() if each.name != "data_time")
             lap = Lap(end, end - self._begin, self._steps, self._waited, stages)
             self._begin, self._steps, self._waited = end, 0, 0.0
-            self._busy, self._items = dict.fromkeys(self._busy, 0.0), dict.fromkeys(self._items, 0)
+            self._stages = {name: Stage(name, each.workers) for name, each in self._stages.items()}
         self.laps.append(lap)
         return lap
-
-    def total(self) -> Lap:
-        """All laps together."""
-        names = dict.fromkeys(s.name for lap in self.laps for s in lap.stages)
-        found = {name: [s for lap in self.laps for s in lap.stages if s.name == name] for name in names}
-        stages = tuple(
-            Stage(name, parts[-1].workers, sum(p.busy for p in parts), sum(p.items for p in parts))
-            for name, parts in found.items()
-        )
-        laps = self.laps
-        return Lap(
-            laps[-1].end if laps else 0.0,
-            sum(lap.seconds for lap in laps),
-            sum(lap.steps for lap in laps),
-            sum(lap.waited for lap in laps),
-            stages,
-        )

@@ -8,15 +8,14 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch.utils.data import DataLoader, Dataset
 
 from pytrtplugins.errors import PytrtpluginsError
+from pytrtplugins.utils.override import override
 from pytrtplugins.utils.prefetch import threads_for_files
 
 from .batch import Batch
-from .clock import Clock
-from .loader import Loader, Options
+from .loader import Loader
 from .photos import Photos
 from .staging import Copies, Slot
 
@@ -76,20 +75,18 @@ class _Steps(Dataset):
 class TorchLoader(Loader):
     """PyTorch's DataLoader: each worker process makes whole batches. See `Loader`."""
 
-    def __init__(
-        self, photos: Photos, device: torch.device, start: int, stop: int, clock: Clock, options: Options
-    ) -> None:
-        super().__init__(photos, device, start, stop, clock)
-        pinned, workers = device.type == "cuda", options.workers
+    @override
+    def _open(self) -> None:
+        pinned, workers, photos = self.device.type == "cuda", self.options.workers, self.photos
         for stage in ("read", "decode"):
-            clock.declare(stage, max(1, workers))
-        clock.declare("staging")
+            self.clock.declare(stage, max(1, workers))
+        self.clock.declare("staging")
         self.notes = advice(workers, pinned, batch_bytes=3 * photos.side**2 * photos.sampler.share)
-        self._copies = Copies(device)
+        self._copies = Copies(self.device)
         loader = DataLoader(
-            _Steps(photos, options.boxes),
+            _Steps(photos, self.options.boxes),
             batch_size=None,
-            sampler=range(start, stop),
+            sampler=range(self.step, self.stop),
             num_workers=workers,
             collate_fn=_same,
             pin_memory=pinned,
@@ -97,6 +94,7 @@ class TorchLoader(Loader):
         )
         self._batches: Any = iter(loader)
 
+    @override
     def _take(self, step: int) -> Batch:
         host: _Host = next(self._batches)
         for stage, begin, end in host.spans:

@@ -73,6 +73,7 @@ class Loader(ABC):
         start: The first step.
         stop: Behind the last step.
         clock: Where the work of the stages is counted.
+        options: How it works.
     """
 
     pool: Pool | None = None
@@ -80,13 +81,18 @@ class Loader(ABC):
     notes: tuple[str, ...] = ()
     """Advice for the user: what would make it faster."""
 
-    def __init__(self, photos: Photos, device: torch.device, start: int, stop: int, clock: Clock) -> None:
-        self.photos, self.device, self.clock = photos, device, clock
-        self.step, self.stop = (
-            check_whole("first step", start, 0, 1 << 40),
-            check_whole("last step", stop, start, 1 << 40),
-        )
+    def __init__(
+        self, photos: Photos, device: torch.device, start: int, stop: int, clock: Clock, options: Options
+    ) -> None:
+        self.photos, self.device, self.clock, self.options = photos, device, clock, options
+        self.step = check_whole("first step", start, 0, 1 << 40)
+        self.stop = check_whole("last step", stop, start, 1 << 40)
         self.closed = threading.Event()
+        self._open()
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Begin to work; the clock gets to know the stages."""
 
     def next(self) -> Batch:
         """The next step's batch, for the current stream of the device.
@@ -168,16 +174,20 @@ def make_loader(
     if kind not in KINDS:
         raise UsageError(f"loader {kind!r} is unknown.\nDo: choose one of {', '.join(KINDS)}")
     side = check_whole("size of stored photos", size, 8, 16384)
-    photos, options = Photos(data, sampler, side, skip_bad=skip_bad), options or Options()
-    given: tuple[Any, ...] = photos, device, start, stop, clock or Clock(), options
+    photos = Photos(data, sampler, side, skip_bad=skip_bad)
+    return _class_of(kind)(photos, device, start, stop, clock or Clock(), options or Options())
+
+
+def _class_of(kind: str) -> type[Loader]:
+    """A kind's packages are imported when it is made."""
     if kind == "resident":
         from .resident import Resident
 
-        return Resident(*given)
+        return Resident
     if kind == "dataloader":
         from .dataloader import TorchLoader
 
-        return TorchLoader(*given)
-    from .stream import Stream
+        return TorchLoader
+    from .stream import GpuStream, Stream
 
-    return Stream(*given, on_gpu=kind == "spdl-gpu")
+    return GpuStream if kind == "spdl-gpu" else Stream

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from pytrtplugins.errors import UnavailableError
+from pytrtplugins.utils.override import override
 from pytrtplugins.utils.prefetch import map_ahead
 
 from .batch import Batch, as_pool
-from .clock import Clock
-from .loader import Loader, Options
-from .photos import Photos, Pixels
+from .loader import Loader
+from .photos import Pixels
 from .staging import Copies, Slot
 
 __all__ = ["Resident"]
@@ -31,18 +31,15 @@ class Resident(Loader):
         UnavailableError: The device has too little memory for them.
     """
 
-    def __init__(
-        self, photos: Photos, device: torch.device, start: int, stop: int, clock: Clock, options: Options
-    ) -> None:
-        super().__init__(photos, device, start, stop, clock)
-        self._options = options
-        count, side = len(photos.data), photos.side
+    @override
+    def _open(self) -> None:
+        count, side, clock = len(self.photos.data), self.photos.side, self.clock
         rows = count * (side**2 + (side // 2) ** 2)  # the augmentation writes copies of half the size behind the photos
         self._check_memory(3 * rows)
-        clock.declare("read", options.decoding_threads)
-        clock.declare("decode", options.decoding_threads)
+        clock.declare("read", self.options.decoding_threads)
+        clock.declare("decode", self.options.decoding_threads)
         clock.declare("staging")
-        storage = torch.empty((rows, 3), dtype=torch.uint8, device=device)
+        storage = torch.empty((rows, 3), dtype=torch.uint8, device=self.device)
         self._all = self._load(storage[: count * side**2].view(count, side, side, 3))
         clock.lap()  # of loading, which is no part of any step
         found = self._all
@@ -61,9 +58,9 @@ class Resident(Loader):
             )
 
     def _load(self, pixels: Tensor) -> Batch:
-        count, side, most = *pixels.shape[:2], self._options.boxes
+        count, side, most = *pixels.shape[:2], self.options.boxes
         copies, slot = Copies(self.device), Slot(min(_PART, count), side, most, pinned=self.device.type == "cuda")
-        threads, parts, keys = self._options.decoding_threads, list[tuple[Tensor, ...]](), list[str]()
+        threads, parts, keys = self.options.decoding_threads, list[tuple[Tensor, ...]](), list[str]()
         with closing(map_ahead(self._decode, range(count), threads=threads, ahead=2 * threads)) as decoded:
             for begin in range(0, count, _PART):
                 rows = min(_PART, count - begin)
@@ -83,6 +80,7 @@ class Resident(Loader):
         with self.clock.stage("decode"):
             return self.photos.first_good(record, lambda tries: (number + tries) % len(self.photos.data))
 
+    @override
     def _take(self, step: int) -> Batch:
         rows = self.photos.sampler.indices(step)
         if self.photos.skipped:

@@ -8,19 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from pytrtplugins.errors import ExecutionError
 from pytrtplugins.utils.optional import require
+from pytrtplugins.utils.override import override
 
 from .batch import Batch
-from .clock import Clock
 from .decode_gpu import GpuDecoding
 from .loader import Loader, Options
-from .photos import Photos
 from .staging import Copies, Ring, Slot, Staged
 
-__all__ = ["Stream"]
+__all__ = ["GpuStream", "Stream"]
 
 _PART = 8  # photos at most that a thread works on at a time
 
@@ -45,24 +42,17 @@ class Stream(Loader):
     however slow steps are. Queues keep the order. An error goes through them like a batch, and is raised at its step's turn.
     """
 
-    def __init__(
-        self,
-        photos: Photos,
-        device: torch.device,
-        start: int,
-        stop: int,
-        clock: Clock,
-        options: Options,
-        *,
-        on_gpu: bool,
-    ) -> None:
-        super().__init__(photos, device, start, stop, clock)
-        self._copies = Copies(device)
-        self._decoding = GpuDecoding(options.decoder, photos, self._copies, clock) if on_gpu else None
-        share, threads = photos.sampler.share, options.decoding_threads
-        self._part = max(1, min(_PART, -(-share // threads)))
-        side = 0 if on_gpu else photos.side
-        pinned = device.type == "cuda"
+    on_gpu = False  # whether photos are decoded there
+
+    @override
+    def _open(self) -> None:
+        options, share = self.options, self.photos.sampler.share
+        self._copies = Copies(self.device)
+        self._decoding = None
+        if self.on_gpu:
+            self._decoding = GpuDecoding(options.decoder, self.photos, self._copies, self.clock)
+        self._part = max(1, min(_PART, -(-share // options.decoding_threads)))
+        side, pinned = 0 if self.on_gpu else self.photos.side, self.device.type == "cuda"
         self._ring = Ring([Slot(share, side, options.boxes, pinned=pinned) for _ in range(options.ahead)])
         self._begun, self._executors = threading.Event(), list[ThreadPoolExecutor]()
         self._pipeline = self._build(options)
@@ -134,6 +124,7 @@ class Stream(Loader):
         except Exception as error:
             return error
 
+    @override
     def _take(self, step: int) -> Batch:
         try:
             found = self._pipeline.get_item()
@@ -163,3 +154,9 @@ class Stream(Loader):
         while not self.closed.wait(0.2):
             if not threading.main_thread().is_alive():
                 self.close()
+
+
+class GpuStream(Stream):
+    """The same with photos decoded on the GPU."""
+
+    on_gpu = True
