@@ -44,10 +44,12 @@ def test_the_page_can_be_followed(folder):
     later = "pytrt table face.onnx --task verification --data faces.npz --pixels 0..255 --engines cpu --precisions"
     Reader(folder).follow(
         "docs/faces.md",
-        without=("pytrt precision search", "python samples/face_story.py", later),
+        without=("pytrt precision search", "python samples/face_story.py", "python -m benchmarks.gpu.onnx_file", later),
         codes={"pytrt repair broken.onnx": 1},
     )
     rows = [line for line in (folder / "table.md").read_text().splitlines() if line.startswith("| cpu int8")]
     assert len(rows) == 6
     assert (folder / "fused.svg").exists()
     assert (folder / "table.html").exists()
+    with np.load(folder / "arrays" / "0199.npz") as last:
+        assert last["data"].shape == (1, 3, 112, 112)

@@ -58,7 +58,10 @@ def test_a_table_is_printed_and_written_and_leaves_nothing_else(pytrt, files):
         (("--data", "pairs.txt", "--task", "classification"), "a list of pairs is for --task verification"),
         (("--data", "pairs.txt"), "pairs.txt line 1: expected two images, 1 or 0"),
         (("--images", "x"), "--images: only a list of pairs"),
-        (("--augment-calibration", "--task", "detection"), "--augment-calibration: detection calibrates on the images in"),
+        (
+            ("--augment-calibration", "--task", "detection"),
+            "--augment-calibration: detection calibrates on the images in",
+        ),
     ],
 )
 def test_wrong_words_are_refused_before_anything_is_built(pytrt, files, words, said):
