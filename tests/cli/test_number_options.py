@@ -384,17 +384,6 @@ def test_numbers_within_a_text_are_held_against_limits(name, capsys, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_several_numbers_are_as_many_as_they_may_be():
-    three = Several(Whole(1, 9), 3, 3)
-    assert three("1, 2,3") == (1, 2, 3)
-    for text in ("1,2", "1,2,3,4", "1,2,10", "1,,3", ",".join("1" * 5000)):
-        with pytest.raises(
-            argparse.ArgumentTypeError, match=r"expected 3 numbers, each a whole number from 1 to 9"
-        ) as caught:
-            three(text)
-        assert len(str(caught.value)) < 250
-
-
 def test_a_command_line_has_no_other_parser():
     """Typer's own limits name neither what was given nor both ends; so they are not used."""
     for module in {inspect.getmodule(function) for words, function in walked(app, "pytrt")} | {darknet2caffe_cli}:

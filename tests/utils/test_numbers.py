@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import ImageBatches
 from pytrtplugins.errors import UsageError
-from pytrtplugins.utils.numbers import check_share, check_whole
+from pytrtplugins.utils.numbers import Several, Whole, check_share, check_whole
 from pytrtplugins.vision import Head
 from tests.engines.networks import conv_net, image
 
@@ -105,3 +107,14 @@ def test_threads_that_no_machine_has_are_refused(threads):
     with pytest.raises(UsageError, match="threads: expected a whole number from 1 to 4,096"):
         ptp.build(conv_net(), engine="null", threads=threads)
     assert ptp.build(conv_net(), engine="null", threads=np.int64(2)).create_context().run({"data": image()})
+
+
+def test_several_numbers_are_as_many_as_they_may_be():
+    three = Several(Whole(1, 9), 3, 3)
+    assert three("1, 2,3") == (1, 2, 3)
+    for text in ("1,2", "1,2,3,4", "1,2,10", "1,,3", ",".join("1" * 5000)):
+        with pytest.raises(
+            argparse.ArgumentTypeError, match=r"expected 3 numbers, each a whole number from 1 to 9"
+        ) as caught:
+            three(text)
+        assert len(str(caught.value)) < 250
