@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..utils.figures import FAINT, INK, MUTED, PALETTE, drawing, save
 from .pipeline import Pipeline
@@ -92,10 +93,10 @@ def _next(needed: tuple[str, ...], graph: Mapping[str, tuple[str, ...]]) -> list
     return [each for each in needed if each not in implied]
 
 
-def _arrow(axes: object, begin: tuple[float, float], end: tuple[float, float], *, bend: bool) -> None:
+def _arrow(axes: Any, begin: tuple[float, float], end: tuple[float, float], *, bend: bool) -> None:
     half = _WIDTH / 2
     bent = {"connectionstyle": f"arc3,rad={0.35 if bend else 0}"}  # around the steps between
-    axes.annotate(  # type: ignore[attr-defined]
+    axes.annotate(
         "",
         xy=(end[0] + half, end[1] + _HEIGHT),
         xytext=(begin[0] + half, begin[1]),
@@ -104,37 +105,19 @@ def _arrow(axes: object, begin: tuple[float, float], end: tuple[float, float], *
     )
 
 
-def _box(axes: object, left: float, bottom: float, state: StepState) -> None:
+def _box(axes: Any, left: float, bottom: float, state: StepState) -> None:
     from matplotlib.patches import FancyBboxPatch  # which `drawing` has asked for
 
     colour = _COLOURS[state.state]
-    axes.add_patch(  # type: ignore[attr-defined]
-        FancyBboxPatch(
-            (left, bottom),
-            _WIDTH,
-            _HEIGHT,
-            boxstyle="round,pad=0,rounding_size=0.06",
-            facecolor="white",
-            edgecolor=FAINT,
-            zorder=2,
-        )
-    )
-    axes.add_patch(  # type: ignore[attr-defined]
-        FancyBboxPatch(
-            (left, bottom),
-            _WIDTH,
-            _HEIGHT,
-            boxstyle="round,pad=0,rounding_size=0.06",
-            facecolor=f"{colour}28",
-            edgecolor=colour,
-            linewidth=1.2,
-            zorder=3,
-        )
-    )
+    hiding: dict[str, Any] = {"facecolor": "white", "edgecolor": FAINT, "zorder": 2}  # the arrows behind the box
+    shown: dict[str, Any] = {"facecolor": f"{colour}28", "edgecolor": colour, "linewidth": 1.2, "zorder": 3}
+    for style in (hiding, shown):
+        box = FancyBboxPatch((left, bottom), _WIDTH, _HEIGHT, boxstyle="round,pad=0,rounding_size=0.06", **style)
+        axes.add_patch(box)
     name = state.step if len(state.step) <= _LETTERS else f"{state.step[: _LETTERS - 1]}…"
     figures = [f"{key.rpartition('.')[2]} {value:.4g}" for key, value in list(state.figures.items())[:_FIGURES]]
     below = "   ".join([state.state if not state.seconds else f"{state.seconds:.1f} s", *figures])
     below = below if len(below) <= _LETTERS + 8 else f"{below[: _LETTERS + 7]}…"
     text = {"ha": "left", "va": "center", "color": INK, "zorder": 4}
-    axes.text(left + 0.1, bottom + 0.33, name, fontsize=9, **text)  # type: ignore[attr-defined]
-    axes.text(left + 0.1, bottom + 0.14, below, fontsize=7, **text)  # type: ignore[attr-defined]
+    axes.text(left + 0.1, bottom + 0.33, name, fontsize=9, **text)
+    axes.text(left + 0.1, bottom + 0.14, below, fontsize=7, **text)
