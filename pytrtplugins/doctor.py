@@ -59,6 +59,7 @@ PURPOSES = {
     "samples": "the samples' images",
     "torch": "exporting from PyTorch",
     "train": "training the sample network",
+    "train-ray": "training on several machines",
 }
 """The package's extras, and what needs them."""
 

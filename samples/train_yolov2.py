@@ -15,6 +15,10 @@ The full-size network on two GPUs, which starts again by itself when a process d
 
     python samples/train_yolov2.py --data shards --network voc --loader spdl-gpu --gpus 2 --restarts 3 --resume
 
+Sixteen GPUs of several machines, joined by Ray, with all files in a folder that the machines share:
+
+    python samples/train_yolov2.py --data shards --network voc --loader spdl-gpu --gpus 16 --ray --restarts 3
+
 Then read runs/long: model.cfg, model.weights and model.names (darknet, darknet2caffe and samples/yolov2.py read
 them), curve.png, log.csv, and model.pt. Once you have chosen, measure photos that no choice has seen:
 
@@ -25,6 +29,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -33,13 +38,14 @@ import torch
 from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.utils.numbers import Real, Whole
 from training.loader import KINDS
-from training.ranks import is_launched, launch
-from training.settings import add_settings
+from training.ranks import Job, is_launched, launch
+from training.ray import launch_on_ray
+from training.settings import Settings, add_settings
 from yolov2_training.data import letterbox_images, load_photos, open_data
 from yolov2_training.evaluate import scores
 from yolov2_training.model import Model, load_model
 from yolov2_training.recipe import NETWORKS, Recipe
-from yolov2_training.run import EVALUATION_SIZE, train
+from yolov2_training.run import EVALUATION_SIZE, check_unused, train
 
 LONGEST = 31_536_000  # seconds: a year
 
@@ -89,12 +95,20 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def _add_engine(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="(%(default)s)")
-    add("--gpus", type=Whole(1, 64), metavar="N", help="start N processes, each with a GPU; on a CPU they use gloo")
+    add("--gpus", type=Whole(1, 1024), metavar="N", help="start N processes, each with a GPU; on a CPU they use gloo")
+    add(
+        "--ray",
+        nargs="?",
+        const="auto",
+        metavar="ADDRESS",
+        help="start them on a Ray cluster: that of this machine (auto), local: a new one, or HOST:PORT",
+    )
+    add("--ray-cores", type=Whole(1, 1024), default=1, help="cores that Ray reserves for each process (%(default)s)")
     add(
         "--restarts",
         type=Whole(0, 1000),
         default=0,
-        help="times that all of them start again after one died (%(default)s)",
+        help="times that all of them start again after one, or its machine, died (%(default)s)",
     )
     add("--loader", choices=KINDS, default="resident", help="how photos get to the GPU (%(default)s)")
     add("--workers", type=Whole(0, 1024), default=4, help="processes of --loader dataloader (%(default)s)")
@@ -106,20 +120,45 @@ def _add_engine(group: argparse._ArgumentGroup) -> None:
     add_settings(group)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train, or evaluate; the exit status."""
+def main(arguments: list[str] | None = None, signals: Sequence[int] | None = None) -> int:
+    """Train, or evaluate; the exit status. A rank on Ray gets ``signals`` as a list that fills when it is to end."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     options = parse(arguments)
     try:
         if options.evaluate:
             evaluate(options)
-        elif options.gpus and not is_launched():
-            launch(__file__, sys.argv[1:] if arguments is None else arguments, options.gpus, options.restarts)
+        elif (options.gpus or options.ray) and not is_launched():
+            start(options, arguments)
         else:
-            train(options)
+            train(options, signals)
     except PytrtpluginsError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def start(options: argparse.Namespace, arguments: list[str]) -> None:
+    """Start ``--gpus`` ranks, and again if one dies: therefore each continues where there is a checkpoint."""
+    if not options.gpus:
+        raise UsageError("--ray needs the number of ranks.\nDo: add --gpus 2, or as many as the cluster has")
+    check_unused(options)
+    settings = Settings.from_options(options, options.device)
+    settings.check(options.device, options.gpus, joined=True)
+    Recipe.from_dict(vars(options)).check(options.gpus, settings.accumulate)
+    job = Job(
+        program=Path(__file__).absolute(),
+        arguments=[*arguments, "--resume", "--device", options.device],
+        out=options.out,
+        settings=settings,
+        device=options.device,
+        ranks=options.gpus,
+        cores=options.ray_cores,
+        restarts=options.restarts,
+    )
+    if options.ray:
+        launch_on_ray(job, options.ray)
+    else:
+        launch(job)
 
 
 def evaluate(options: argparse.Namespace) -> None:

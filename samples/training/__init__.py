@@ -17,6 +17,7 @@ The loop on top of it:
 - settings: how a run computes, as options
 - precision, graphs: autocast and loss scale; forward and backward as CUDA graphs
 - ranks, modes: the processes of a run, and how they share variables
+- ray: the same processes on several machines
 - schedule: the learning rate, and the averaged weights
 - checkpoint: written whole or not at all, in the background
 """

@@ -30,7 +30,7 @@ from pytrtplugins.utils.text_formats import parse_json
 
 from .ranks import Ranks
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "complete", "step_of"]
 
 warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # one process needs no group
 VERSION = 1
@@ -116,23 +116,19 @@ class Checkpoints:
         write_atomic(partial / _FACTS, json.dumps(facts | {"files": files}).encode())
         partial.rename(target)
         _sync(self.folder)
-        for old in self.found()[KEPT:]:
+        for old in complete(self.folder)[KEPT:]:
             shutil.rmtree(old, ignore_errors=True)
 
     def _failed(self, partial: Path, error: BaseException) -> None:
         if not self._ranks.is_first:
             return
         shutil.rmtree(partial, ignore_errors=True)
-        kept = self.found()
+        kept = complete(self.folder)
         last = f"the last good one is {kept[0]}" if kept else "there is none yet"
         self._warn(
             f"checkpoint {partial.name.strip('.').removesuffix('.part')} could not be written: {_cause(error)}; {last}.\n"
             f"Do: make room at {self.folder}; the next one is tried as usual"
         )
-
-    def found(self) -> list[Path]:
-        """The complete checkpoints, newest first."""
-        return sorted((path for path in self.folder.glob("step-*") if (path / _FACTS).is_file()), reverse=True)
 
     def newest(self) -> tuple[Path, dict[str, Any]] | None:
         """The newest undamaged checkpoint and its facts; all ranks must ask, and get the same.
@@ -141,10 +137,10 @@ class Checkpoints:
             FormatError: there are checkpoints, and all are damaged.
         """
         whole, damage = -1, list[str]()
-        for path in self.found() if self._ranks.is_first else ():
+        for path in complete(self.folder) if self._ranks.is_first else ():
             try:
                 _check_files(path)
-                whole = _step(path)
+                whole = step_of(path)
                 break
             except FormatError as error:
                 damage.append(str(error))
@@ -203,7 +199,13 @@ class _Reader(checkpoint.FileSystemReader):
         return (Path(checkpoint_id) / _INDEX).is_file()
 
 
-def _step(path: Path) -> int:
+def complete(folder: Path) -> list[Path]:
+    """The complete checkpoints in a folder, newest first."""
+    return sorted((path for path in folder.glob("step-*") if (path / _FACTS).is_file()), reverse=True)
+
+
+def step_of(path: Path) -> int:
+    """How many steps a checkpoint's run had done."""
     return int(path.name.removeprefix("step-"))
 
 

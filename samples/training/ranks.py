@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import distributed
@@ -13,8 +14,10 @@ from pytrtplugins.errors import ExecutionError
 
 from .settings import Settings
 
-__all__ = ["Ranks", "is_launched", "is_restarted", "join", "launch"]
+__all__ = ["GO_ON", "Job", "Ranks", "exchange", "is_launched", "is_restarted", "join", "launch"]
 
+GO_ON = "mend what it names, if anything; then run the same command with --resume, which continues from the last good checkpoint"
+"""What to do when a rank failed."""
 _ALGORITHMS = {"nccl/ring": "Ring", "nccl/tree": "Tree"}
 
 
@@ -53,9 +56,34 @@ class Ranks:
             distributed.destroy_process_group()
 
 
+@dataclass(frozen=True)
+class Job:
+    """What several ranks run, and how many there are.
+
+    Fields:
+        program: Path of a script whose ``main(arguments, signals)`` gives an exit status.
+        arguments: Its options. The script, and the paths in its options, are the same on each machine.
+        out: Folder of the run, which all machines share.
+        device: ``cuda``: each rank gets a GPU; or ``cpu``.
+        settings: How they compute.
+        ranks: How many there are, on all machines together.
+        cores: What Ray reserves for each of them.
+        restarts: How often all of them start again after one, or its machine, died.
+    """
+
+    program: Path
+    arguments: Sequence[str]
+    out: Path
+    device: str
+    settings: Settings
+    ranks: int
+    cores: int = 1
+    restarts: int = 0
+
+
 def is_launched() -> bool:
-    """Whether torchrun started this process."""
-    return distributed.is_torchelastic_launched()
+    """Whether torchrun or Ray Train started this process as one of several ranks."""
+    return distributed.is_torchelastic_launched() or distributed.is_initialized()
 
 
 def is_restarted() -> bool:
@@ -63,13 +91,22 @@ def is_restarted() -> bool:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
+def exchange(settings: Settings, device: str) -> tuple[str, dict[str, str]]:
+    """The backend of a process group on this kind of device, and the environment variables that it reads when it is made."""
+    if device == "cpu":
+        return "gloo", {}
+    spec = settings.all_reduce_spec
+    algorithm = {"NCCL_ALGO": _ALGORITHMS[spec]} if spec in _ALGORITHMS else {}
+    return f"cpu:gloo,cuda:{'gloo' if spec == 'gloo' else 'nccl'}", algorithm
+
+
 def join(device: str, settings: Settings) -> Ranks:
-    """Join the ranks that torchrun started; alone, where it did not start this process.
+    """Join the ranks that torchrun or Ray Train started; alone, where neither started this process.
 
     Raises:
         UsageError: the settings cannot work with this device, or with so many ranks.
     """
-    joined = is_launched() or distributed.is_initialized()
+    joined = is_launched()
     rank, world, number = (
         int(os.environ.get(name, default)) if joined else default
         for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
@@ -79,10 +116,8 @@ def join(device: str, settings: Settings) -> Ranks:
     if place.type == "cuda":
         torch.cuda.set_device(place)
     if joined and not distributed.is_initialized():
-        if settings.all_reduce_spec in _ALGORITHMS:
-            os.environ["NCCL_ALGO"] = _ALGORITHMS[settings.all_reduce_spec]  # NCCL reads it when the group is made
-        exchange = "gloo" if place.type == "cpu" or settings.all_reduce_spec == "gloo" else "nccl"
-        backend = f"cpu:gloo,cuda:{exchange}" if place.type == "cuda" else "gloo"
+        backend, variables = exchange(settings, place.type)
+        os.environ.update(variables)
         # torchrun keeps its store when it starts ranks again; without a prefix they would find the addresses of those that died
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = distributed.PrefixStore(f"attempt-{attempt}", next(distributed.rendezvous("env://"))[0])
@@ -90,32 +125,25 @@ def join(device: str, settings: Settings) -> Ranks:
     return Ranks(rank, world, place, joined)
 
 
-def launch(program: str, arguments: Sequence[str], ranks: int, restarts: int) -> None:
-    """Run a program in several processes of this machine, as ``torchrun --standalone`` does, and wait for them.
-
-    Args:
-        program: Path of the script.
-        arguments: Its options.
-        ranks: Number of processes, each with a GPU of its own where there are GPUs.
-        restarts: How often all processes are started again after one of them died.
+def launch(job: Job) -> None:
+    """Run a job in processes of this machine, as ``torchrun --standalone`` does, and wait for them.
 
     Raises:
-        ExecutionError: a process failed more often.
+        ExecutionError: a rank failed more often than ``restarts``.
     """
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    options = ["--standalone", f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
+    options = ["--standalone", f"--nproc-per-node={job.ranks}", f"--max-restarts={job.restarts}"]
     try:
-        run.main([*options, program, *arguments])
+        run.main([*options, str(job.program), *job.arguments])
     except SignalException:
         return  # the ranks got it too, and said where they stopped
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         how = f"by signal {-failure.exitcode}" if failure.exitcode < 0 else f"with status {failure.exitcode}"
         raise ExecutionError(
-            f"rank {rank} ended {how}; what it said is above.\n"
-            "Do: mend what it names, if anything; then run the same command with --resume, which continues from the last good checkpoint",
+            f"rank {rank} ended {how}; what it said is above.\nDo: {GO_ON}",
             rank=rank,
         ) from None

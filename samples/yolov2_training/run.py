@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pytrtplugins.errors import ExecutionError, UsageError
-from training.checkpoint import Checkpoints
+from training.checkpoint import Checkpoints, complete, step_of
 from training.clock import Clock
 from training.loader import Loader, Options, make_loader
 from training.loop import Loop, noted_signals
@@ -31,21 +32,43 @@ from .recipe import Recipe
 from .task import PARTS, Detection
 from .teacher import Teacher
 
-__all__ = ["EVALUATION_SIZE", "Run", "train"]
+__all__ = ["EVALUATION_SIZE", "Run", "check_unused", "train"]
 
 EVALUATION_SIZE = 416
 LINES = 60  # progress lines of a whole schedule
 
 
-def train(options: argparse.Namespace) -> None:
-    """Advance a run by ``--seconds`` or to its end, then write its results."""
+def train(options: argparse.Namespace, signals: Sequence[int] | None = None) -> None:
+    """Advance a run by ``--seconds`` or to its end, then write its results.
+
+    Args:
+        options: Of the command line.
+        signals: Fills when the run is to end, where another process gets the signals; None: this one notes them.
+    """
     settings = Settings.from_options(options, options.device.partition(":")[0])
     ranks = join(options.device, settings)
     torch.backends.cudnn.benchmark = True
     try:
-        Run(options, settings, ranks).finish()
+        Run(options, settings, ranks).finish(signals)
     finally:
         ranks.leave()
+
+
+def check_unused(options: argparse.Namespace) -> None:
+    """Refuse to begin a run where one is, before any rank starts.
+
+    Raises:
+        UsageError: there are checkpoints, and no ``--resume``.
+    """
+    folder = options.out / "checkpoints"
+    if not options.resume and (found := complete(folder)):
+        raise _taken(folder, step_of(found[0]))
+
+
+def _taken(folder: Path, step: int) -> UsageError:
+    return UsageError(
+        f"{folder}: a run of {step} steps is there.\nDo: add --resume to continue it, or give another --out"
+    )
 
 
 class Run:
@@ -92,10 +115,7 @@ class Run:
             if found is not None:
                 self._compare(*found)
             return found
-        raise UsageError(
-            f"{self.checkpoints.folder}: a run of {found[1]['step']} steps is there.\n"
-            "Do: add --resume to continue it, or give another --out"
-        )
+        raise _taken(self.checkpoints.folder, found[1]["step"])
 
     def _compare(self, path: Path, facts: dict[str, Any]) -> None:
         theirs, ours = Recipe.from_dict(facts["recipe"]).to_dict(), self.recipe.to_dict()
@@ -153,10 +173,10 @@ class Run:
         numbers = sum(p.numel() for p in self.task.network.state_dict().values() if p.dtype.is_floating_point)
         return f"{numbers:,} numbers, {(numbers * 4 + 20) / 1e6:.2f} MB .weights"
 
-    def finish(self) -> None:
+    def finish(self, signals: Sequence[int] | None = None) -> None:
         """Run the loop to its end, and write the results; a signal ends the loop, and not the writing."""
-        with noted_signals() as signals:
-            self._finish(signals)
+        with noted_signals() if signals is None else nullcontext(signals) as noted:
+            self._finish(noted)
 
     def _finish(self, signals: Sequence[int]) -> None:
         steps = self.recipe.steps

@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import signal
-import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ from typing import Any
 
 from ...errors import UsageError
 from ...utils.optional import require
+from ...utils.ray_cluster import connect
 from ..backends.versions import check_versions
 from ..batching.replica import names_code
 from ..model.registered import is_registered
@@ -41,7 +41,6 @@ INGRESS: Mapping[str, str] = {
 its buffer of 1 MiB. A replica that is to end is sent no requests for 5 s before it does."""
 
 
-_CONNECT_S = 5
 _ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?!Traceback)(.*)", re.MULTILINE)
 _log = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ def serve_on_ray(
     ray = require("ray", extra="serve-ray", feature="pytrt serve --ray")
     serve = require("ray.serve", extra="serve-ray", package="ray", feature="pytrt serve --ray")
     with ExitStack() as stack:
-        _connect(ray, address, variables)
+        connect(ray, address, runtime_env={"env_vars": dict(variables)}, log_to_driver=False)
         stack.callback(ray.shutdown)
         nodes = ray.nodes()
         _check_reachable(nodes, host)
@@ -105,25 +104,6 @@ def serve_on_ray(
 def apply_settings() -> dict[str, str]:
     """Set the environment variables of `INGRESS` that are not set, before Ray is imported; all of them, as they are then."""
     return {name: os.environ.setdefault(name, value) for name, value in INGRESS.items()}
-
-
-def _connect(ray: Any, address: str, variables: Mapping[str, str]) -> None:
-    try:
-        host, _, port = address.rpartition(":")
-        if host and port.isdecimal():  # Ray itself tries for minutes
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
-        ray.init(
-            address=address,
-            runtime_env={"env_vars": dict(variables)},
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-            **({"include_dashboard": False} if address == "local" else {}),
-        )
-    except (OSError, OverflowError, ValueError) as error:
-        raise UsageError(
-            f"--ray {address}: {str(error).splitlines()[0]}\n"
-            "Do: ray start --head, on the first machine; or --ray local, for a cluster on this one"
-        ) from error
 
 
 def _reason(serve: Any) -> str:

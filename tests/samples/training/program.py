@@ -1,8 +1,9 @@
-"""A training program for torchrun, which kills itself where a test wants it: a toy network, a checkpoint after every step.
+"""A training program for torchrun and Ray, which dies where a test wants it: a toy network, a checkpoint after every step.
 
     torchrun ... -m tests.samples.training.program FOLDER DEATH [RANK ...]
 
 DEATH is ``step`` or ``checkpoint``: the ranks that are listed send themselves SIGKILL in that part of step 3, in the first attempt.
+DEATH is ``node``, and the list has a node of Ray: its rank waits in step 3 until somebody kills the node.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +31,40 @@ def die() -> None:
 
 
 class Mortal(Toy):
-    doomed = False
+    def __init__(self, end: Callable[[], object] | None) -> None:
+        super().__init__()
+        self._end = end
 
     def inputs(self, batch: Any, step: int) -> tuple[int, tuple[torch.Tensor, ...]]:
-        if self.doomed and step == FATAL_STEP:
-            die()
+        if self._end and step == FATAL_STEP:
+            self._end()
         return super().inputs(batch, step)
 
 
-def main() -> None:
-    folder, death, *doomed = sys.argv[1:]
+def place(death: str) -> str:
+    """What the list of the doomed names: a rank, or a node of Ray."""
+    if death != "node":
+        return os.environ["RANK"]
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
+
+
+def main(arguments: Sequence[str], signals: Sequence[int] = ()) -> int:
+    folder, death, *doomed = arguments
     torch.set_num_threads(1)
     ranks = join("cpu", Settings())
-    task, checkpoints = Mortal(), checkpoint.Checkpoints(Path(folder) / "checkpoints", ranks)
-    loop = make(ranks, ADAM, task=task, variable_update="distributed_replicated", deterministic=True)
+    checkpoints = checkpoint.Checkpoints(Path(folder) / "checkpoints", ranks)
     found = checkpoints.newest()
-    dies = str(ranks.rank) in doomed and not is_restarted() and found is None
-    task.doomed = dies and death == "step"
+    dies = place(death) in doomed and not is_restarted() and found is None
+
+    def wait_for_death() -> None:
+        (Path(folder) / "waits").touch()
+        threading.Event().wait()
+
+    ends = {"step": die, "node": wait_for_death}.get(death) if dies else None
+    task = Mortal(ends)
+    loop = make(ranks, ADAM, task=task, variable_update="distributed_replicated", deterministic=True)
     if found is not None:
         loop.resume(checkpoints, *found)
     if dies and death == "checkpoint":
@@ -61,13 +81,14 @@ def main() -> None:
         loop.save(checkpoints, {})
         checkpoints.wait()
 
-    loop.run(seconds=600, look=save, save=save)
+    loop.run(seconds=600, look=save, save=save, signals=signals)
     assert loop.step == STEPS
-    ends = state(loop)
+    learnt = state(loop)
     if ranks.is_first:
-        torch.save({"state": ends, "began": 0 if found is None else found[1]["step"]}, Path(folder) / "end.pt")
+        torch.save({"state": learnt, "began": 0 if found is None else found[1]["step"]}, Path(folder) / "end.pt")
     ranks.leave()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

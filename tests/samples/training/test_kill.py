@@ -12,6 +12,10 @@ import pytest
 torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
 
 ROOT = Path(__file__).parents[3]
+SURROUNDINGS = os.environ | {
+    "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "samples")]),
+    "OMP_NUM_THREADS": "1",
+}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -19,9 +23,8 @@ def train(folder: Path, *death: str, restarts: int = 0) -> tuple[bool, str]:
     """Run two ranks under torchrun; whether they came to the end, and what they said."""
     options = ["--standalone", "--nproc-per-node=2", f"--max-restarts={restarts}", "--monitor-interval=0.1"]
     program = ["-m", "tests.samples.training.program", str(folder), *(death or ("step",))]
-    paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "samples")]), "OMP_NUM_THREADS": "1"}
     line = [sys.executable, "-m", "torch.distributed.run", *options, *program]
-    found = subprocess.run(line, env=os.environ | paths, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    found = subprocess.run(line, env=SURROUNDINGS, cwd=ROOT, capture_output=True, text=True, timeout=240)
     return found.returncode == 0, found.stderr
 
 
