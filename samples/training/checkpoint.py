@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import shutil
-import threading
+import socket
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -23,7 +23,7 @@ from torch import Tensor, distributed
 from torch.distributed import checkpoint
 from torch.distributed.checkpoint import filesystem, metadata
 
-from pytrtplugins.errors import FormatError
+from pytrtplugins.errors import FormatError, UsageError
 from pytrtplugins.utils.files import read_regular, sha256_hex, write_atomic
 from pytrtplugins.utils.override import override
 from pytrtplugins.utils.text_formats import parse_json
@@ -57,18 +57,22 @@ class Checkpoints:
         folder: Where they lie; all ranks must see it.
         ranks: The processes of the run.
         warn: Gets a line about a checkpoint that could not be written, or is damaged; training goes on.
+
+    Raises:
+        UsageError: a rank sees another folder there.
     """
 
     def __init__(self, folder: Path, ranks: Ranks, warn: Callable[[str], None] = print) -> None:
         self.folder, self._ranks, self._warn = folder, ranks, warn
-        self._pending: tuple[Path, Future[Any], threading.Event] | None = None
-        self._group = (
-            distributed.new_group(backend="gloo") if ranks.joined else None
-        )  # beside the exchange of gradients
+        self._pending: tuple[Path, Future[Any], Future[None]] | None = None
         if ranks.is_first:
             folder.mkdir(parents=True, exist_ok=True)
             for left in folder.glob(".step-*.part"):  # of a run that was killed
                 shutil.rmtree(left, ignore_errors=True)
+        _check_shared(folder, ranks)
+        self._group = (
+            distributed.new_group(backend="gloo") if ranks.joined else None
+        )  # beside the exchange of gradients
 
     def save(self, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Copy the tensors, and write them in the background; a checkpoint that is still being written is waited for first."""
@@ -78,7 +82,7 @@ class Checkpoints:
             return
         partial = self.folder / f".{target.name}.part"
         text = json.dumps({"version": VERSION, "step": step, "facts": dict(facts)})
-        done = threading.Event()
+        completed = Future[None]()
         writing = checkpoint.async_save(
             dict(tensors),
             storage_writer=_Writer(partial),
@@ -86,16 +90,15 @@ class Checkpoints:
             process_group=self._group,
             no_dist=not self._ranks.joined,
         )
-        self._pending = partial, writing, done
+        self._pending = partial, writing, completed
 
         def finish(written: Future[Any]) -> None:
             try:
                 if self._ranks.is_first and written.exception() is None:
                     self._complete(partial, target, json.loads(text))
-            except OSError as error:
-                self._failed(partial, error)
-            finally:
-                done.set()
+                completed.set_result(None)
+            except BaseException as error:
+                completed.set_exception(error)
 
         writing.add_done_callback(finish)
 
@@ -103,9 +106,8 @@ class Checkpoints:
         """Wait until a checkpoint that is being written lies there; whether it does."""
         if self._pending is None:
             return True
-        partial, writing, done = self._pending
-        self._pending, error = None, writing.exception()
-        done.wait()  # the callbacks of a future run after those who wait for it are told
+        partial, writing, completed = self._pending
+        self._pending, error = None, writing.exception() or completed.exception()
         if error is not None:
             self._failed(partial, error)
         return error is None
@@ -207,6 +209,23 @@ def complete(folder: Path) -> list[Path]:
 def step_of(path: Path) -> int:
     """How many steps a checkpoint's run had done."""
     return int(path.name.removeprefix("step-"))
+
+
+def _check_shared(folder: Path, ranks: Ranks) -> None:
+    """Require that all ranks see what the first one writes; all must ask."""
+    mark = folder / f".shared-{ranks.agree([int.from_bytes(os.urandom(6), 'big')])[0]:.0f}"
+    if ranks.is_first:
+        mark.touch()
+    ranks.agree([0])  # it is there
+    absent = not mark.exists()
+    blind = int(ranks.agree([ranks.rank if absent else -1])[0])
+    if ranks.is_first:
+        mark.unlink()
+    if blind >= 0:
+        who = f"machine {socket.gethostname()}" if absent else f"the machine of rank {blind}"
+        raise UsageError(
+            f"{folder}: {who} does not see there what rank 0 writes.\nDo: give an --out in a folder that all machines share"
+        )
 
 
 def _read_facts(path: Path) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def serve_on_ray(
     ray = require("ray", extra="serve-ray", feature="pytrt serve --ray")
     serve = require("ray.serve", extra="serve-ray", package="ray", feature="pytrt serve --ray")
     with ExitStack() as stack:
-        connect(ray, address, runtime_env={"env_vars": dict(variables)}, log_to_driver=False)
+        connect(ray, address, include_dashboard=False, runtime_env={"env_vars": dict(variables)}, log_to_driver=False)
         stack.callback(ray.shutdown)
         nodes = ray.nodes()
         _check_reachable(nodes, host)

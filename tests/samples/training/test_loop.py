@@ -3,11 +3,15 @@
 # ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import resource
 import signal
+import socket
 import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ torch = pytest.importorskip("torch", reason='training needs torch (pip install "
 
 from pytrtplugins.errors import ExecutionError, FormatError
 from tests.samples.training.toy import ADAM, SGD, STEPS, SingleToy, Toy, advance, difference, make, state
+from training import checkpoint
 from training.checkpoint import Checkpoints
 from training.loop import Loop, noted_signals
 from training.ranks import Ranks
@@ -122,6 +127,54 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_says_what_to_do(tmp_path):
     loop.save(checkpoints, {})
     assert checkpoints.wait()
     assert checkpoints.newest()[1]["step"] == 2
+
+
+def test_a_checkpoint_that_lacks_only_its_facts_was_not_written(tmp_path, monkeypatch):
+    said: list[str] = []
+    checkpoints, loop = place(tmp_path, said), advance(make(), 1)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "write_atomic", full)
+        loop.save(checkpoints, {})
+        assert not checkpoints.wait()
+    assert not list(tmp_path.iterdir())
+    assert "No space left on device; there is none yet.\nDo: make room" in said[0]
+
+
+class Together(Ranks):
+    """Ranks in threads of this process."""
+
+    meeting, said = threading.Barrier(2), dict[int, list[float]]()
+
+    def agree(self, values):
+        self.said[self.rank] = values
+        self.meeting.wait(60)
+        largest = [max(each) for each in zip(*self.said.values(), strict=True)]
+        self.meeting.wait(60)
+        return largest
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_ranks_that_do_not_see_the_same_folder_are_told(tmp_path, shared):
+    folders = [tmp_path / "a", tmp_path / ("a" if shared else "b")]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    ranks = [Together(rank, 2, torch.device("cpu"), True) for rank in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (
+            each.exception(60)
+            for each in [pool.submit(checkpoint._check_shared, *pair) for pair in zip(folders, ranks, strict=True)]
+        )
+    assert not list(folders[0].iterdir())
+    if shared:
+        assert (first, second) == (None, None)
+        return
+    assert "the machine of rank 1 does not see there what rank 0 writes" in str(first)
+    assert f"{folders[1]}: machine {socket.gethostname()} does not see" in str(second)
+    assert "\nDo: give an --out in a folder that all machines share" in str(second)
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_names_the_photos(tmp_path):

@@ -23,7 +23,7 @@ from training.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 SAME = {"replicated", "parameter_server", "distributed_replicated", "accumulated", "sharded accumulated"}
-STAGED = {"staged", "staged and sharded"}
+STAGED = {"staged", "staged and sharded", "staged accumulated"}
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
 
 

@@ -26,6 +26,7 @@ MODES = {
     "sharded accumulated": {"variable_update": "parameter_server", "accumulate": 2},
     "staged": {"variable_update": "replicated", "staged_vars": True},
     "staged and sharded": {"variable_update": "distributed_replicated", "staged_vars": True},
+    "staged accumulated": {"variable_update": "replicated", "staged_vars": True, "accumulate": 2},
     "independent": {},
 }
 OPTIMIZERS = {"sgd": SGD, "adam": ADAM}
