@@ -29,6 +29,7 @@ from .streams import stream
 
 KIND = "photos on a GPU, JPEG"
 _CONNECTIONS, _AHEAD, _SHARE, _WARM_S = 16, 64, 0.8, 2.0
+_HTTP, _STREAMS = "HTTP", "gRPC streams"
 _NEAR = 0.05  # of an image's longer side: decoders and precisions differ a little
 
 
@@ -54,6 +55,8 @@ def main() -> int:
             if time.monotonic() > until:
                 print(f"the rest is left out: {given.seconds:g} s are over", file=sys.stderr)
                 break
+    if not record["rows"]:
+        raise SystemExit(f"no row has {' or '.join(given.only)} in its name")
     if given.docs:
         print(f"written: {page.write(record, given.name, given.docs)}")
     return 0
@@ -72,13 +75,21 @@ def _rows(given: argparse.Namespace, folder: Path, clients: Clients) -> Iterator
     flask = Command(
         "Flask, one process, PyTorch FP32", lambda port: [sys.executable, "-m", f"{__package__}.torch_flask", str(port)]
     )
-    yield from _server(flask, expected, None, given, clients, jpegs)
+    if _wanted(f"{flask.name}, {_HTTP}", given):
+        yield from _server(flask, expected, None, given, clients, jpegs)
     for engines in given.engines:
         for decode in given.decode:
             port = free_port()
             options = ("--cpu", cpu, "--gpu", engines, "--grpc-port", port, "--decode", decode, "--queue", 4096)
             title = f"pytrt serve, {cpu} CPU + {engines} engine, decode {decode}"
+            if not any(_wanted(f"{title}, {way}", given) for way in (_HTTP, _STREAMS)):
+                continue
             yield from _server(own(title, [f"animals={engine}"], *options), expected, port, given, clients, jpegs)
+
+
+def _wanted(title: str, given: argparse.Namespace) -> bool:
+    """Whether a row is to be measured."""
+    return not given.only or any(text.lower() in title.lower() for text in given.only)
 
 
 def _server(
@@ -99,15 +110,16 @@ def _server(
                 ]
                 return [future.result() for future in [clients.begin(part) for part in parts]]
 
-            yield _measured(server, f"{command.name}, HTTP", http, given.load_seconds)
-            if grpc_port is not None:
+            if _wanted(title := f"{command.name}, {_HTTP}", given):
+                yield _measured(server, title, http, given.load_seconds)
+            if grpc_port is not None and _wanted(title := f"{command.name}, {_STREAMS}", given):
 
                 def grpc(seconds: float, rate: float | None) -> list[Outcome]:
                     ahead = _AHEAD if rate is None else _AHEAD // 8
                     futures = [clients.call(stream, grpc_port, jpegs, seconds, ahead) for _ in range(given.clients)]
                     return [future.result() for future in futures]
 
-                yield _measured(server, f"{command.name}, gRPC streams", grpc, given.load_seconds)
+                yield _measured(server, title, grpc, given.load_seconds)
     except Exception as error:
         yield Row(command.name, KIND, reason=f"{type(error).__name__}: {str(error)[:300]}")
 
@@ -122,7 +134,7 @@ def _measured(server: Server, title: str, load: Callable[[float, float | None], 
         if not len(best.latencies_s) or best.wrong or best.lost:
             raise ValueError(f"{best.lost} requests lost, errors by status: {dict(best.wrong)}")
         row.cpu_us = 1e6 * (server.cpu_s() - before) / len(best.latencies_s)
-        engines_us = 1e6 * (sum(map(cpu_s, engine_pids(server))) - engines_before) / len(best.latencies_s)
+        row.engine_us = 1e6 * (sum(map(cpu_s, engine_pids(server))) - engines_before) / len(best.latencies_s)
         row.client_us = 1e6 * best.cpu_s / len(best.latencies_s)
         row.rate, row.p50_ms, row.p99_ms = best.rate, best.quantile_ms(0.5), best.quantile_ms(0.99)
         row.pss_mib, row.processes = server.pss_bytes() / (1 << 20), len(server.pids())
@@ -130,10 +142,10 @@ def _measured(server: Server, title: str, load: Callable[[float, float | None], 
         engines = {str(pid): pss_bytes(pid) / (1 << 20) for pid in engine_pids(server)}
         row.open.append(
             {
-                "share": _SHARE, "planned": _SHARE * row.rate if title.endswith("HTTP") else below.rate, "rate": below.rate,
+                "share": _SHARE, "planned": _SHARE * row.rate if title.endswith(_HTTP) else below.rate, "rate": below.rate,
                 "p50_ms": below.quantile_ms(0.5), "p99_ms": below.quantile_ms(0.99), "wrong": sum(below.wrong.values()),
                 "lost": below.lost, "engine_pss_mib": engines, "gpu_mib": _nvidia("memory.used"),
-                "gpu_processes": _nvidia("pid,used_memory", "compute-apps"), "engine_cpu_us": engines_us,
+                "gpu_processes": _nvidia("pid,used_memory", "compute-apps"),
             }
         )  # fmt: skip
     except Exception as error:
@@ -172,6 +184,9 @@ def _arguments() -> argparse.Namespace:
     add("--precision", default="fp16", help="of the detector (default: %(default)s)")
     add("--engines", type=Whole(1, 64), nargs="+", default=[1, 2, 4], help="engine processes, one row for each number")
     add("--decode", nargs="+", default=["auto"], choices=["auto", "cpu", "gpu"], help="who decodes, one row for each")
+    add(
+        "-k", "--only", metavar="TEXT", action="append", help="only rows with this text in their names; may be repeated"
+    )
     add(
         "--cpu",
         type=Whole(0, 256),

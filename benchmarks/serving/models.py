@@ -1,4 +1,4 @@
-"""The trivial model that all servers get: the sum of 16 values of each request."""
+"""Trivial models: those that all servers get, the sum of 16 values of each request; and one that takes photos and looks at nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from pytrtplugins import DType, SymbolicDim, TensorDesc
 from pytrtplugins.serving import Model
+from pytrtplugins.serving.model.defaults import Detector
 
 _ROWS = SymbolicDim("N")
 
@@ -28,3 +29,23 @@ class Raw(Model):
 
     def predict(self, batch):
         return {"y": batch["x"].reshape(len(batch["x"]), -1)[:, :16].astype(np.float32).sum(1, keepdims=True)}
+
+
+class Undecoded(Detector):
+    """Takes JPEG files as for a GPU's decoder, decodes nothing, and finds four boxes."""
+
+    decodes, max_batch = True, 32
+
+    def load(self, device):
+        self.facts = {"names": ["thing"]}
+
+    def predict(self, batch):
+        found = {
+            "boxes": np.ones((4, 4), np.float32),
+            "scores": np.ones(4, np.float32),
+            "classes": np.zeros(4, np.int64),
+        }
+        return [found] * len(batch)
+
+    def close(self):
+        pass

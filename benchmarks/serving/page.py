@@ -56,9 +56,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         parts = " / ".join(_open_text(each) for each in row["open"]) or "–"
         latency = "–" if isnan(row["p50_ms"]) else f"{row['p50_ms']:.2f} / {row['p99_ms']:.1f}"
         memory = f"{row['pss_mib']:.0f}" if row["pss_mib"] else "–"
+        engine = f" ({row['engine_us']:,.0f} in engine processes)" if row.get("engine_us") else ""
         lines.append(
             f"| {row['server']} | {row['version']} | {row['rate']:,.0f} | {latency} | {parts} "
-            f"| {row['cpu_us']:,.0f} | {row['client_us']:,.0f} | {memory} | {row['processes'] or '–'} | {row['cold_s']:.1f} |"
+            f"| {row['cpu_us']:,.0f}{engine} | {row['client_us']:,.0f} | {memory} | {row['processes'] or '–'} | {row['cold_s']:.1f} |"
         )
     lines += [""] + [f"- Not measured: {row['server']}: {row['reason']}" for row in rows if row["reason"]]
     return "\n".join(lines).rstrip()

@@ -28,6 +28,7 @@ class Row:
         cold_s: From its start to the first answer.
         rate: Requests a second with 16 connections that always ask: the largest.
         cpu_us: CPU of all its processes for a request, at that rate.
+        engine_us: The part of its engine processes in ``cpu_us``; 0: not measured.
         client_us: The same of what asks; it is not in ``cpu_us``.
         p50_ms: Latency at that rate.
         p99_ms: The same.
@@ -43,6 +44,7 @@ class Row:
     cold_s: float = 0.0
     rate: float = 0.0
     cpu_us: float = 0.0
+    engine_us: float = 0.0
     client_us: float = 0.0
     p50_ms: float = 0.0
     p99_ms: float = 0.0

@@ -31,14 +31,17 @@ _NAMES = {"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)}
 class Wire(asyncio.Transport):
     """Takes answers of one connection, and tells of each."""
 
-    def __init__(self, answered: Callable[[Any], None]) -> None:
+    def __init__(self, answered: Callable[[Wire], None]) -> None:
         super().__init__(_NAMES)
         self.answered, self.connection = answered, cast(Any, None)
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.connection = protocol
 
     def write(self, data: Any) -> None:
         if not data.startswith(b"HTTP/1.1 200 OK"):
             raise SystemExit(f"expected status 200, found {bytes(data[:300])!r}")
-        self.answered(self.connection)
+        self.answered(self)
 
     def is_closing(self) -> bool:
         return False
@@ -60,8 +63,8 @@ class Load:
     def __init__(self, server: Any) -> None:
         self._loop, config = asyncio.get_running_loop(), server.config
         config.load()
-        self._connections: list[Any] = []
-        self._ready: list[Any] = []
+        self._wires: list[Wire] = []
+        self._ready: list[Wire] = []
         self._left = 0
         self._done = asyncio.Event()
         for _ in range(_CONNECTIONS):
@@ -70,11 +73,11 @@ class Load:
                 config=config, server_state=server.server_state, app_state={}, _loop=self._loop
             )
             wire.connection.connection_made(wire)
-            self._connections.append(wire.connection)
+            self._wires.append(wire)
 
     async def cpu_us(self, requests: int) -> float:
         """Microseconds of CPU of a request, of all threads."""
-        self._left, self._ready = requests, list(self._connections)
+        self._left, self._ready = requests, list(self._wires)
         self._done.clear()
         begun = time.process_time()
         self._send()
@@ -83,13 +86,13 @@ class Load:
 
     def _send(self) -> None:
         ready, self._ready = self._ready, []
-        for connection in ready:
-            connection.data_received(_REQUEST)
+        for wire in ready:
+            wire.connection.data_received(_REQUEST)
 
-    def _answered(self, connection: Any) -> None:
+    def _answered(self, wire: Wire) -> None:
         self._left -= 1
         if self._left >= _CONNECTIONS:  # the others are on their way
-            self._ready.append(connection)
+            self._ready.append(wire)
             if len(self._ready) == 1:
                 self._loop.call_soon(self._send)
         elif not self._left:

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 
-from ..utils.heap import settle
+from ..utils.heap import reuse_memory, settle
 from ..utils.user_module import import_user_module
 from .access.access import Access
 from .model.spec import Limits, ModelSpec
@@ -24,6 +24,7 @@ from .shared.statistics import Counts
 def main(text: str) -> int:
     """Run the process that the JSON describes; gives its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor ends its processes
+    reuse_memory()
     said = json.loads(text)
     specs, limits = [ModelSpec(**each) for each in said["specs"]], Limits(**said["limits"])
     control, blocks = Control.of(said["control"]), [Block(descriptor) for descriptor in said["blocks"]]

@@ -154,6 +154,8 @@ PROGRAMS = {
     "benchmarks/serving/hostile.py --cpu": (0, 256),
     "benchmarks/serving/hostile.py --rounds": (1, 100),
     "benchmarks/serving/hostile.py --seconds": (0.1, 3600.0),
+    "benchmarks/serving/passing.py --rounds": (1, 10_000),
+    "benchmarks/serving/passing.py --seconds": (0.1, 3600),
     "benchmarks/serving/soak.py --cpu": (1, 256),
     "benchmarks/serving/soak.py --gpu": (1, 256),
     "benchmarks/serving/soak.py --kill-every": (0.0, 1e5),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -47,3 +51,40 @@ def test_what_has_become_garbage_since_is_found_by_the_next_call_alone():
 def test_nothing_is_settled_again_that_never_was():
     settle_again()
     assert gc.get_freeze_count() == 0
+
+
+PHOTOS = """
+import resource, sys, threading
+from pytrtplugins.utils.heap import reuse_memory
+if sys.argv[1] == "reuse":
+    reuse_memory()
+
+def serve():
+    for _ in range(30):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        photos = [b"x" * (150_000 + size) for size in range(16)]
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        del photos
+
+faults = []
+thread = threading.Thread(target=serve)
+thread.start()
+thread.join()
+print(sorted(faults)[15])
+"""
+
+
+def faults(way, **environment):
+    """Pages that the kernel had to give for 16 photos, after others were freed."""
+    without = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    command = [sys.executable, "-c", PHOTOS, way]
+    return int(
+        subprocess.run(command, env={**without, **environment}, capture_output=True, text=True, check=True).stdout
+    )
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has no mallopt")
+def test_memory_that_was_freed_is_used_again_unless_the_user_says_otherwise():
+    assert faults("as it is") > 300
+    assert faults("reuse") < 30
+    assert faults("reuse", MALLOC_TRIM_THRESHOLD_="0") > 300

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingExtraError, UsageError
-from ...utils.heap import settle
+from ...utils.heap import reuse_memory, settle
 from ...utils.optional import require
 from ..access.access import Access
 from ..access.access_check import is_loopback
@@ -149,6 +149,7 @@ def serve_app(
         if access is not None and access.has_files:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _go_on)
         settle()
+        reuse_memory()
         for each in sockets:  # who connects from now on is not refused
             each.listen(BACKLOG)
         started()

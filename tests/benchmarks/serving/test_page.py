@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections import Counter
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 pytest.importorskip("skimage")
 
 from benchmarks.serving import closed, page, soak
-from benchmarks.serving.gpu import agrees
+from benchmarks.serving.gpu import _wanted, agrees
 from benchmarks.serving.hostile import GOOD, Trial
 from benchmarks.serving.load import Outcome
 from benchmarks.serving.peers import APPS, PEERS
@@ -29,6 +30,24 @@ def test_rows_are_fastest_first_and_those_without_a_measurement_say_why():
     assert said.index("| fast |") < said.index("| slow |")
     assert "2.0 / 2.0 (3 failed) (fell behind)" in said
     assert said.endswith("- Not measured: absent: it is not installed")
+
+
+def test_the_part_of_engine_processes_in_the_cpu_time_is_said_where_it_is_known():
+    rows = [Row("a", "photos", cpu_us=2185.4, engine_us=1040.0).plain(), Row("b", "photos", cpu_us=7.0).plain()]
+    said = page.table(rows)
+    assert "| 2,185 (1,040 in engine processes) |" in said
+    assert "| 7 |" in said
+
+
+def test_single_rows_can_be_asked_for():
+    titles = ["Flask, HTTP", "4 engine, decode gpu, HTTP", "4 engine, decode gpu, gRPC streams"]
+    for only, wanted in (
+        (None, titles),
+        (["GPU, grpc"], titles[2:]),
+        (["flask", "gpu, http"], titles[:2]),
+        (["x"], []),
+    ):
+        assert [title for title in titles if _wanted(title, Namespace(only=only))] == wanted
 
 
 def test_a_page_has_a_section_for_each_record(tmp_path):
