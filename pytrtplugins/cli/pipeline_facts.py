@@ -115,7 +115,7 @@ def print_run(found: RunFacts) -> None:
     reused = sum(step.reused for step in steps)
     seconds = (found.run.end or found.run.begin) - found.run.begin
     print(
-        f"pipeline {found.run.pipeline}: {found.run.state} in {seconds:.1f} s; {ran} steps ran, {reused} were unchanged"
+        f"pipeline {found.run.pipeline}: {found.run.state} in {seconds:.1f} s; {ran} of {len(steps)} steps ran, {reused} unchanged"
     )
     for step in steps:
         if step.state == "failed":

@@ -69,7 +69,7 @@ class Description:
             *lines[:_MOST_PROBLEMS],
             *([f"and {len(lines) - _MOST_PROBLEMS} more"] if lines[_MOST_PROBLEMS:] else []),
         ]
-        text = "\n".join([*shown, f"Do: pytrt pipeline check {self.file.path}"])
+        text = "\n".join([*shown, f"Do: correct the file, then pytrt pipeline check {self.file.path}"])
         return PipelineError(
             text,
             path=self.file.path,

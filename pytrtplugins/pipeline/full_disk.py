@@ -24,6 +24,7 @@ def tell_full_disk(what: str, path: Path) -> str:
     """The message that something failed since the disk of a path is full."""
     free = shutil.disk_usage(path).free
     return (
-        f"{what}: the disk of {path} is full ({free:,} bytes are free). The outputs of the run before are as they were.\n"
+        f"{what}: the disk of {path} is full ({free:,} bytes are free now that what was half written is removed). "
+        "The outputs of the run before are as they were.\n"
         "Do: free space, and run the pipeline again; steps that are done stay done"
     )

@@ -51,6 +51,7 @@ def write_report(run: RunRecord, folder: str | Path, path: str | Path, *, agains
         *_summary(run, compared),
         "<h2>Steps</h2>",
         _steps(run.steps),
+        *_gates(run.steps),
         "<h2>Times</h2>",
         step_times(run),
         *_failures(run, folder),
@@ -88,11 +89,18 @@ def _steps(steps: Sequence[StepRecord]) -> str:
             step.attempts or "",
             ", ".join(step.after),
             step.digest[:_DIGEST],
-            step.message.partition("\n")[0],
+            "" if step.state == "done" else step.message.partition("\n")[0],
         )
         for step in steps
     ]
     return html_table(("step", "state", "time", "attempts", "after", "digest of the outputs", "message"), rows, "steps")
+
+
+def _gates(steps: Sequence[StepRecord]) -> Iterator[str]:
+    """What the gates that hold have found; those that do not are among the failures."""
+    if rows := [(step.name, step.message) for step in steps if step.state == "done" and step.message]:
+        yield "<h2>Gates</h2>"
+        yield html_table(("gate", "what it found"), rows, "texts")
 
 
 def _failures(run: RunRecord, folder: Path) -> Iterator[str]:
@@ -120,6 +128,8 @@ def _log(folder: Path, name: str) -> str:
     text = "\n".join(line.rsplit("\r", 1)[-1] for line in lines[-_LOG_LINES:])  # a progress bar's last state
     text = "".join(each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in text)
     cut = size > len(data) or len(lines) > _LOG_LINES
+    if not text.strip():
+        return "The step has printed nothing."
     return f"... (the end of {size:,} bytes in {name})\n{text}" if cut else text
 
 

@@ -32,7 +32,7 @@ RUN = "PYTRT_PIPELINE_RUN"
 WAITING = 75
 """The exit code of a step that a person must approve; EX_TEMPFAIL in sysexits.h."""
 _OURS = {"pytrt": "pytrtplugins", "darknet2caffe": "darknet2caffe"}
-_LAST_LINES, _LAST_BYTES = 8, 4096
+_LAST_LINES, _LAST_BYTES = 16, 4096
 
 
 def main() -> None:

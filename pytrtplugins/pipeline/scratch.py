@@ -104,7 +104,9 @@ class Scratch:
             path for path in self._before.keys() | after.keys() if self._before.get(path) != after.get(path)
         ):
             self._refuse(
-                changed[0], f"changed its input {changed[0]}", "let it write a new file, which it declares as an output"
+                changed[0],
+                f"changed its input {changed[0]}, which is now as the step left it",
+                "put back what it was, and let the step write a new file, which it declares as an output",
             )
         for path in self._step.metrics:
             try:

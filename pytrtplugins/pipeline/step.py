@@ -64,7 +64,7 @@ class Step:
         name: Lower-case letters, digits and dashes.
         command: Program and words. ``pytrt``, ``darknet2caffe`` and ``python`` are those of this package and its interpreter.
         function: ``module:name`` or ``path/file.py:name``; it is called with the tuples ``inputs`` and ``outputs`` of paths, and with the
-            parameters.
+            parameters. Its own file is not among the inputs that it gets.
         gate: What figures of the inputs, which are JSON files, must hold, or else the pipeline stops; see `Gate`.
         inputs: Files and folders: the user's, or outputs of other steps. The file of a function, and the script of a ``python``, come last.
         outputs: Files and folders that it makes, metrics and ``stdout`` among them.
@@ -131,7 +131,8 @@ class Step:
                 "--output",
                 self.outputs[0],
             )
-        given = {"inputs": self.inputs, "outputs": self.outputs, "parameters": dict(self.parameters)}
+        inputs = [path for path in self.inputs if path not in _code(self)]
+        given = {"inputs": inputs, "outputs": self.outputs, "parameters": dict(self.parameters)}
         return ("python", "-m", "pytrtplugins.pipeline.run_function", self.function, json.dumps(given, sort_keys=True))
 
 

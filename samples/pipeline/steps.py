@@ -83,7 +83,7 @@ def measure_served(inputs: Sequence[str], outputs: Sequence[str], model: str) ->
     The figure ``version`` says what was measured: 0 is the FP32 engine. The first input is the engine that is to be compared with it,
     so that each new one is compared with what is served when it comes.
     """
-    _, float_figures, photos, *_ = inputs
+    _, float_figures, photos = inputs
     registry = ModelRegistry()
     known = registry.folder.path.is_dir() and model in registry.names()
     version = registry.history(model).current("production") if known else None

@@ -174,7 +174,7 @@ steps:
         (28, "there is no parameter 'sice'. It has: ."),
     }
     assert found == expected
-    assert str(caught.value).endswith(f"Do: pytrt pipeline check {path}")
+    assert str(caught.value).endswith(f"Do: correct the file, then pytrt pipeline check {path}")
     assert f"{path}, line 11: steps.b.command:" in str(caught.value)
 
 

@@ -80,6 +80,20 @@ def test_figures_and_parameters_stand_beside_the_last_run_that_came_to_its_end(t
     assert "eval.p99_ms</b>" not in page  # it never changed
 
 
+def test_what_a_gate_found_stands_in_a_table_of_its_own(tmp_path):
+    found = "p99 below 20 ms (bench.p99_ms 12.5 < 20 ms)"
+    page = report(tmp_path, run(1, step("build"), step("gate", message=found)))
+    assert rows(page, "Gates") == [["gate", found.replace("<", "&lt;")]]
+    assert all(row[-1] == "" for row in rows(page, "Steps"))
+    assert "<h2>Gates</h2>" not in report(tmp_path, run(2, step("build")))
+
+
+def test_a_step_that_fails_without_a_word_has_no_empty_box(tmp_path):
+    (tmp_path / "log.txt").write_text("\n")
+    page = report(tmp_path, run(1, step("a", state="failed", log="log.txt"), state="failed"))
+    assert "<pre>The step has printed nothing.</pre>" in page
+
+
 def test_another_run_can_stand_beside(tmp_path):
     for number, value in ((0, 0.25), (1, 0.5)):
         run(number, step("eval", figures={"mAP50": value})).save(tmp_path)

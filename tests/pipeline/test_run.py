@@ -386,7 +386,8 @@ def test_python_steps_find_their_functions(run):
     (run.base / "steps.py").write_text(
         "import json\n"
         "def count(inputs, outputs, factor):\n"
-        "    open(outputs[0], 'w').write(json.dumps({'length': factor * len(open(inputs[0]).read())}))\n"
+        "    (text,) = map(open, inputs)\n"
+        "    open(outputs[0], 'w').write(json.dumps({'length': factor * len(text.read())}))\n"
     )
     step = Step("x", function="steps.py:count", inputs=("in.txt",), metrics=("m.json",), parameters={"factor": 3})
     assert run(step).figures == {"x.length": 6.0}
