@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any
 
@@ -33,8 +34,12 @@ def _unknown(found, schema, definitions, path):
             yield from _unknown(value, schema.get("items", {}), definitions, f"{path}[{number}]")
 
 
-def unknown_by_hera(resource, models):
+def unknown_by_hera(resource):
     """Keys of a resource that hera's models, which are made of Argo's API, leave out; as paths."""
+    package = "events" if resource["kind"] in ("EventSource", "Sensor") else "workflows"
+    models = importlib.import_module(
+        f"hera.{package}.models"
+    )  # which takes long, and most processes of tests need neither
     model = getattr(models, resource["kind"])
     held = {key: value for key, value in resource.items() if key in ("metadata", "spec") or key in aliases(model)}
     held = without_resources(held)

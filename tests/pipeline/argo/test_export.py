@@ -11,7 +11,7 @@ from pytrtplugins.pipeline.argo import ArgoTarget, argo_yaml
 from tests.pipeline.argo.exports import IMAGE, PIPELINE, exported, template
 from tests.pipeline.argo.strict import dangling, unknown_by_hera
 
-models = pytest.importorskip("hera.workflows.models", reason='pip install "pytrtplugins[pipeline]"')
+pytest.importorskip("hera", reason='pip install "pytrtplugins[pipeline]"')
 
 
 def test_a_step_keeps_what_it_needs(load):
@@ -126,7 +126,7 @@ def test_all_steps_see_the_volumes(load):
         assert [(each["name"], each["mountPath"]) for each in mounts] == list(
             zip(names, ("/registry", "/var/cache"), strict=True)
         )
-    assert unknown_by_hera(found, models) == []
+    assert unknown_by_hera(found) == []
 
 
 def test_logs_are_kept_beside_the_outputs(load):
@@ -192,7 +192,7 @@ def test_a_pipeline_of_steps_called_like_our_templates_is_kept_apart(load):
     )
     (found,) = exported(load(text))
     assert list(dangling(found["spec"])) == []
-    assert unknown_by_hera(found, models) == []
+    assert unknown_by_hera(found) == []
 
 
 def test_a_schedule_becomes_a_cron_workflow(load):
@@ -225,7 +225,7 @@ def test_new_data_in_the_bucket_starts_the_template(load):
     assert sensor["spec"]["template"] == {"serviceAccountName": "runner"}
     started = sensor["spec"]["triggers"][0]["template"]["k8s"]["source"]["resource"]
     assert started["spec"] == {"workflowTemplateRef": {"name": made["metadata"]["name"]}}
-    assert unknown_by_hera(started, models) == []
+    assert unknown_by_hera(started) == []
 
 
 @pytest.mark.parametrize("missing", [{"endpoint": ""}, {"store_secret": ""}, {"store": "gcs"}])

@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.argo.exports import PIPELINE, exported, specification
 from tests.pipeline.argo.interpreter import Interpreter
 
-pytest.importorskip("hera.workflows.models", reason='pip install "pytrtplugins[pipeline]"')
+pytest.importorskip("hera", reason='pip install "pytrtplugins[pipeline]"')
 
 
 def run(load, tmp_path, **parameters):

@@ -11,7 +11,7 @@ from pytrtplugins.pipeline.argo import ArgoTarget, argo_yaml
 from tests.pipeline.argo.exports import IMAGE, PIPELINE, exported, template
 from tests.pipeline.argo.strict import texts
 
-pytest.importorskip("hera.workflows.models", reason='pip install "pytrtplugins[pipeline]"')
+pytest.importorskip("hera", reason='pip install "pytrtplugins[pipeline]"')
 
 
 def test_places_of_argos_in_a_command_are_refused(load):
