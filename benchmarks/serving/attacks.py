@@ -16,17 +16,32 @@ from .load import Outcome
 from .servers import post
 
 _STOP_S = 5.0
+_TURN_S = 0.02
 
 
 def run(name: str, port: int, grpc_port: int, seconds: float) -> Outcome:
     """Attack for a while; ``wrong`` counts what came back: statuses, and 0 for connections that were closed without an answer."""
     os.nice(19)
+    begun, cpu = time.monotonic(), time.process_time()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     outcome = Outcome()
     attack = _Attack(port, grpc_port, seconds, outcome)
     asyncio.run(attack.run(ATTACKS[name]))
+    outcome.seconds, outcome.cpu_s = time.monotonic() - begun, time.process_time() - cpu
     return outcome
+
+
+def burn(share: float, seconds: float) -> Outcome:
+    """Take a share of a core at the same priority as an attack, and ask the server nothing."""
+    os.nice(19)
+    begun = time.monotonic()
+    while (now := time.monotonic()) < begun + seconds:
+        taken = time.process_time()
+        while time.process_time() - taken < share * _TURN_S and time.monotonic() < begun + seconds:
+            pass
+        time.sleep(max(0.0, now + _TURN_S - time.monotonic()))
+    return Outcome(seconds=time.monotonic() - begun, cpu_s=time.process_time())
 
 
 class _Attack:
@@ -110,6 +125,11 @@ async def _gzip_bombs(attack: _Attack) -> None:
     await attack.many(4, lambda: attack.said(bomb))
 
 
+async def _gzip_tails(attack: _Attack) -> None:
+    long = post("/v2/models/tiny/infer", gzip.compress(bytes(2000)) + bytes(60 << 20), Content_Encoding="gzip")
+    await attack.many(4, lambda: attack.said(long))
+
+
 async def _image_bombs(attack: _Attack) -> None:
     bomb = post("/v1/detect", png(60_000, 60_000), Content_Type="image/png")
     await attack.many(20, lambda: attack.said(bomb))
@@ -138,6 +158,7 @@ ATTACKS: dict[str, Callable[[_Attack], Awaitable[None]]] = {
     "1,000 slow heads (slowloris)": _slowloris,
     "random bytes on both ports": _noise,
     "gzip bombs of 1 GiB": _gzip_bombs,
+    "60 MiB behind the end of gzip data": _gzip_tails,
     "images that say 60,000 x 60,000": _image_bombs,
     "heads of 1 MiB": _huge_heads,
 }

@@ -1,7 +1,9 @@
 """Good clients beside bad ones: the good ones' latencies with and without, what the bad ones are told, and memory.
 
-Phases with and without bad clients alternate. The exit code is 1 if a good client got no answer, or a wrong one, or if its p99 latency,
-the median over the rounds, is more than twice that of the phases without.
+The bad clients stand for other machines, but take CPU time of this one. Each round therefore has three phases: good clients alone; beside
+bad ones; and beside a process that takes as much CPU time as the bad ones took, at the same priority, and asks the server nothing. What the
+last phase costs is no fault of the server's. The exit code is 1 if a good client got no answer, or a wrong one, or if its p99 latency
+beside bad clients, the median over the rounds, is more than twice as long as in this last phase.
 """
 
 from __future__ import annotations
@@ -27,6 +29,11 @@ from .servers import Server, end_servers_on_sigterm, free_port
 GOOD = {"tiny tensors": 100.0, "photos": 3.0}
 _LIMIT = 2.0
 _PAUSE_S = 0.5
+_LONGER_S = 3.0  # than good clients: they may begin late, and that all bad ones leave at once is another matter
+
+
+ALONE, BESIDE, BURN = "alone", "beside", "burn"
+_NONE = {ALONE: 0.0, BESIDE: 0.0, BURN: 0.0}
 
 
 @dataclass
@@ -34,29 +41,39 @@ class Trial:
     """What an attack did.
 
     Attributes:
-        without: Of good clients before each round of it.
-        beside: Of good clients beside it.
+        good: What became of good clients in each round, by phase and kind.
+        server: Cores that the server took, of all rounds together, by phase.
+        attacker: Cores that bad clients took, and what took as many in their place, likewise.
         told: Statuses that bad clients got; 0: closed.
         mib: Largest memory of the server's processes.
     """
 
-    without: dict[str, list[Outcome]] = field(default_factory=lambda: {kind: [] for kind in GOOD})
-    beside: dict[str, list[Outcome]] = field(default_factory=lambda: {kind: [] for kind in GOOD})
+    good: dict[str, list[dict[str, Outcome]]] = field(default_factory=lambda: {phase: [] for phase in _NONE})
+    server: dict[str, float] = field(default_factory=lambda: dict(_NONE))
+    attacker: dict[str, float] = field(default_factory=lambda: dict(_NONE))
     told: dict[int, int] = field(default_factory=dict)
     mib: float = 0.0
 
-    def p99_ms(self, kind: str, beside: bool) -> float:
+    def p99_ms(self, kind: str, phase: str) -> float:
         """The median over the rounds."""
-        return statistics.median(each.quantile_ms(0.99) for each in (self.beside if beside else self.without)[kind])
+        return statistics.median(each[kind].quantile_ms(0.99) for each in self.good[phase])
+
+    def ratio(self, kind: str, phase: str) -> float:
+        """How many times as long that is beside bad clients."""
+        return self.p99_ms(kind, BESIDE) / self.p99_ms(kind, phase)
+
+    def cores(self, taken: dict[str, float], phase: str) -> float:
+        """Of a round."""
+        return taken[phase] / max(1, len(self.good[phase]))
 
     def failed(self) -> int:
         """Requests of good clients that were lost, or answered otherwise than expected."""
-        both = [each for side in (self.without, self.beside) for found in side.values() for each in found]
-        return sum(each.lost + sum(each.wrong.values()) for each in both)
+        rounds = [found for phase in self.good.values() for each in phase for found in each.values()]
+        return sum(found.lost + sum(found.wrong.values()) for found in rounds)
 
     def held(self) -> bool:
-        """Whether good clients hardly noticed."""
-        return not self.failed() and all(self.p99_ms(kind, True) <= _LIMIT * self.p99_ms(kind, False) for kind in GOOD)
+        """Whether good clients hardly noticed what bad ones did to the server."""
+        return not self.failed() and all(self.ratio(kind, BURN) <= _LIMIT for kind in GOOD)
 
 
 def main() -> int:
@@ -92,14 +109,21 @@ def main() -> int:
 
 def table(trials: dict[str, Trial]) -> str:
     """In Markdown."""
-    kinds = " | ".join(f"{kind}: p99 ms without / beside | ratio" for kind in GOOD)
-    lines = [f"| bad clients | {kinds} | good requests failed | bad clients were told | memory MiB |"]
-    lines.append("|---|" + 2 * len(GOOD) * "---:|" + "---:|---|---:|")
+    kinds = " | ".join(f"{kind}: p99 ms alone / same CPU elsewhere / beside | ratios" for kind in GOOD)
+    lines = [
+        f"| bad clients | their cores; the server's alone / beside | {kinds} | good requests failed | bad clients were told | memory MiB |"
+    ]
+    lines.append("|---|" + (1 + 2 * len(GOOD)) * "---:|" + "---:|---|---:|")
     for name, trial in trials.items():
-        parts = []
+        own, theirs = trial.server, trial.attacker
+        parts = [
+            f"{trial.cores(theirs, BESIDE):.2f}; {trial.cores(own, ALONE):.2f} / {trial.cores(own, BESIDE):.2f}",
+        ]
         for kind in GOOD:
-            without, beside = trial.p99_ms(kind, False), trial.p99_ms(kind, True)
-            parts += [f"{without:.1f} / {beside:.1f}", f"{beside / without:.2f}"]
+            parts += [
+                " / ".join(f"{trial.p99_ms(kind, phase):.1f}" for phase in (ALONE, BURN, BESIDE)),
+                f"{trial.ratio(kind, ALONE):.2f} / {trial.ratio(kind, BURN):.2f}",
+            ]
         told = ", ".join(
             f"{f'status {status}' if status else 'closed'}: {n:,}" for status, n in sorted(trial.told.items())
         )
@@ -110,16 +134,28 @@ def table(trials: dict[str, Trial]) -> str:
 def _round(
     name: str, trial: Trial, server: Server, grpc_port: int, clients: Clients, load: Mixed, seconds: float
 ) -> None:
-    for kind, found in _good(clients, server, load, seconds).items():
-        trial.without[kind].append(found)
+    def phase(which: str) -> None:
+        began, cpu = time.monotonic(), server.cpu_s()
+        trial.good[which].append(_good(clients, server, load, seconds))
+        trial.server[which] += (server.cpu_s() - cpu) / (time.monotonic() - began)
+
+    whole = seconds + _PAUSE_S + _LONGER_S
+    phase(ALONE)
     with Clients(1) as attacker, _memory(server, trial):
-        bad = attacker.call(attacks.run, name, server.port, grpc_port, seconds + 2 * _PAUSE_S)
+        bad = attacker.call(attacks.run, name, server.port, grpc_port, whole)
         time.sleep(_PAUSE_S)
-        for kind, found in _good(clients, server, load, seconds).items():
-            trial.beside[kind].append(found)
-        for status, count in bad.result().wrong.items():
+        phase(BESIDE)
+        found = bad.result()
+        for status, count in found.wrong.items():
             trial.told[status] = trial.told.get(status, 0) + count
     time.sleep(_PAUSE_S)
+    with Clients(1) as other:
+        share = found.cpu_s / found.seconds
+        taken = other.call(attacks.burn, share, whole)
+        time.sleep(_PAUSE_S)
+        phase(BURN)
+        trial.attacker[BESIDE] += share
+        trial.attacker[BURN] += taken.result().cpu_s / taken.result().seconds
 
 
 def _good(clients: Clients, server: Server, load: Mixed, seconds: float) -> dict[str, Outcome]:

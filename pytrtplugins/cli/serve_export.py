@@ -136,12 +136,17 @@ def _serve_options(context: Any, config: TomlFile | None) -> dict[str, Any]:
     """What the file says in its table ``[serve]``.
 
     Raises:
-        UsageError: an option that depends on the machine.
+        UsageError: an option that depends on the machine, or that exported servers do not have.
     """
     if config is None:
         return {}
     defaults = read_config(config, context.find_root().command).defaults
     said = {each.option: each.value for each in defaults if each.command == "serve"}
+    if "grpc-port" in said:
+        raise UsageError(
+            f"{config.path}: [serve] grpc-port is not exported: the image has no gRPC, and the services have a port for HTTP alone.\n"
+            "Do: leave it out of this file, and give pytrt serve --grpc-port where you start it yourself"
+        )
     if other := sorted(set(said) - _OF_MODELS - _CARRIED - _REPLACED):
         raise UsageError(
             f"{config.path}: [serve] {other[0]} depends on the machine, and is not exported.\n"

@@ -51,11 +51,19 @@ def test_the_exported_file_is_one_that_the_server_takes(run, kind, tmp_path, mon
     assert "double, version 1: models/double.py:Double" in capsys.readouterr().out
 
 
-def test_an_option_that_depends_on_the_machine_is_refused(run, tmp_path):
-    (tmp_path / "serving.toml").write_text('[serve]\ntls-cert = "a.pem"\n[models.a]\ntarget = "double.py:Double"\n')
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ('tls-cert = "a.pem"', "tls-cert depends on the machine"),
+        ("grpc-port = 8001", "grpc-port is not exported: the image has no gRPC"),
+    ],
+)
+def test_an_option_that_exported_servers_cannot_have_is_refused(run, tmp_path, option, text):
+    (tmp_path / "serving.toml").write_text(f'[serve]\n{option}\n[models.a]\ntarget = "double.py:Double"\n')
     code, said = run("compose", "--config", "serving.toml", "-o", "out")
     assert (code, (tmp_path / "out").exists()) == (2, False)
-    assert "tls-cert depends on the machine" in said.err
+    assert text in said.err
+    assert "Do: leave it out of this file" in said.err
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ class RemoteBackend:
         self._control, self._slots = control, Slots(block, len(specs))
         self.processes, self._signs = counts.processes, counts.signs
         self.leads = counts.index == 0
-        self._room = [_ROOM] * len(specs)
+        self._room: dict[tuple[int, int], int] = {}  # bytes of the largest answer, by model and size of inputs
         self._links: list[_Link] = []
         self._parked: list[_Call] = []
         self._heard_of_all = asyncio.Event()
@@ -202,7 +202,7 @@ class RemoteBackend:
         """
         size = packed_bytes(call.item.arrays)
         begin = -(-size // _ALIGNED) * _ALIGNED
-        call.room = self._room[call.model]
+        call.room = self._room.get(_sort(call.model, size), _ROOM)
         call.first, call.units, call.generation = self._slots.take(begin + call.room, call.model)
         call.length = pack(call.item.arrays, self._slots.block.part(call.first, 0, begin))
         self._send(call)
@@ -262,7 +262,7 @@ class RemoteBackend:
         item = call.item
         try:
             if record.status == 413:  # the answer is larger than any before
-                self._room[call.model] = max(self._room[call.model], record.length)
+                self._room[_sort(call.model, call.length)] = max(call.room, record.length)
                 self._slots.give_back(call.first, call.units, call.model)
                 self._place(call)
                 return
@@ -320,7 +320,8 @@ class RemoteBackend:
         """Send again what an engine process had when it died."""
         self._links.remove(link)
         for key in [key for key in self._told if key[0] is link]:
-            self._told.pop(key).set_result("")
+            if not (future := self._told.pop(key)).done():  # who asked may be gone too
+                future.set_result("")
         hung = self._signs.ended(link.index) != link.hangs
         for call in list(link.calls.values()):
             call.deaths += 1
@@ -335,3 +336,8 @@ class RemoteBackend:
             else:
                 self._send(call)
         link.calls.clear()
+
+
+def _sort(model: int, size: int) -> tuple[int, int]:
+    """Requests whose answers are about as large: of a model, with as many bytes of inputs up to a factor of two."""
+    return model, size.bit_length()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -79,26 +80,28 @@ class _UnderWay:
 
 
 async def _rest(first: bytes, receive: Receive, limits: Limits) -> bytes:
-    parts, size, more = [first], len(first), True
     most = max(limits.bodies_bytes, limits.body_bytes)
+    size, more = len(first), True
     _UnderWay.held += size
     try:
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise RequestError("the client is gone")
-            part = message.get("body", b"")
-            parts.append(part)
-            size += len(part)
-            _UnderWay.held += len(part)
-            if size > limits.body_bytes:
-                raise _too_large(limits)
-            if _UnderWay.held > most:
-                raise RequestError("too many large requests arrive at a time", status=503, retry_after=1)
-            more = message.get("more_body", False)
+        with io.BytesIO() as whole:  # it grows in place: to join 60 MiB at once takes 40 ms, and all others wait
+            whole.write(first)
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise RequestError("the client is gone")
+                part = message.get("body", b"")
+                whole.write(part)
+                size += len(part)
+                _UnderWay.held += len(part)
+                if size > limits.body_bytes:
+                    raise _too_large(limits)
+                if _UnderWay.held > most:
+                    raise RequestError("too many large requests arrive at a time", status=503, retry_after=1)
+                more = message.get("more_body", False)
+            return whole.getvalue()
     finally:
         _UnderWay.held -= size
-    return b"".join(parts)
 
 
 def _decompressed(body: bytes, coding: bytes, limits: Limits) -> bytes:
@@ -106,22 +109,25 @@ def _decompressed(body: bytes, coding: bytes, limits: Limits) -> bytes:
     if bits is None:
         raise RequestError(f"Content-Encoding: expected gzip or deflate, found {coding[:40]!r}", status=415)
     stream = zlib.decompressobj(bits)
-    parts, size = [], 0
     try:
-        for start in range(0, len(body), _READ):  # piece by piece: other threads wait while a large one is put together
-            rest, part = body[start : start + _READ], b""
-            while rest or len(part) == _WRITTEN:
-                part = stream.decompress(rest, _WRITTEN)
-                rest = stream.unconsumed_tail
-                parts.append(part)
-                size += len(part)
-                if size > limits.body_bytes:
-                    raise _too_large(limits)
+        with io.BytesIO() as whole:
+            for start in range(0, len(body), _READ):  # piece by piece: zlib lets other threads run while it works
+                rest, part = body[start : start + _READ], b""
+                while rest or len(part) == _WRITTEN:
+                    part = stream.decompress(rest, _WRITTEN)
+                    rest = stream.unconsumed_tail
+                    if whole.tell() + len(part) > limits.body_bytes:
+                        raise _too_large(limits)
+                    whole.write(part)
+                if stream.eof:
+                    if stream.unused_data or start + _READ < len(
+                        body
+                    ):  # zlib would copy all of it for each further piece
+                        raise RequestError(f"the body has something behind the end of its {coding.decode()} data")
+                    return whole.getvalue()
     except zlib.error as error:
         raise RequestError(f"the body is not valid {coding.decode()} data: {error}") from None
-    if not stream.eof:
-        raise RequestError(f"the body is incomplete {coding.decode()} data")
-    return b"".join(parts)
+    raise RequestError(f"the body is incomplete {coding.decode()} data")
 
 
 def _too_large(limits: Limits) -> RequestError:

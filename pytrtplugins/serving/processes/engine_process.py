@@ -42,7 +42,12 @@ class _Peer:
     def __init__(self, sock: socket.socket, block: Block) -> None:
         self.sock, self.block, self.reader = sock, block, Reader()
         self.told: set[int] = set()  # loads whose state it knows
+        self.gone = False
         self._lock = threading.Lock()
+
+    def waits_for(self, record: Record) -> bool:
+        """Whether the slot still is that of the request: the process that replaces this one has the same memory."""
+        return not self.gone and self.block.generation(record.slot) == record.generation
 
     def send(self, data: bytes) -> None:
         with self._lock, contextlib.suppress(OSError):  # it is gone, and nobody waits for the answers
@@ -157,6 +162,7 @@ class EngineProcess:
     def _drop(self, index: int) -> None:
         peer = self._peers.pop(index, None)
         if peer is not None:
+            peer.gone = True
             self._selector.unregister(peer.sock)
             peer.sock.close()
 
@@ -206,6 +212,8 @@ class EngineProcess:
             peer.send(b"".join(parts))
 
     def _answer(self, peer: _Peer, record: Record, item: Item) -> bytes:
+        if not peer.waits_for(record):
+            return b""
         if item.error is not None:
             status = item.error.status if isinstance(item.error, RequestError) else 500
             return _told(peer, record, status, str(item.error))
@@ -295,12 +303,12 @@ def _after(length: int) -> int:
 
 def _told(peer: _Peer, record: Record, status: int, text: str) -> bytes:
     """An answer that says why there are no outputs."""
-    try:
-        room = peer.block.part(record.slot, _after(record.length), record.room)
-        data = text.encode()[: len(room)]
-        room[: len(data)] = data
-    except FormatError:
-        data = b""
+    data = b""
+    with contextlib.suppress(FormatError):
+        if peer.block.generation(record.slot) == record.generation:  # else another request is there
+            room = peer.block.part(record.slot, _after(record.length), record.room)
+            data = text.encode()[: len(room)]
+            room[: len(data)] = data
     if status == 413:  # which between processes means that there was no room
         status = 400
     return write_record(Record(Kind.ANSWER, record.model, status, record.slot, record.generation, len(data)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import sys
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,8 +25,9 @@ _WAIT_S = 1.0  # for a client that has too many requests at a time
 class Meter:
     """Rates and requests at a time, by the names of keys.
 
-    A rate is a leaky bucket: for each key the time at which it would be empty (GCRA). That time, and how many requests each process has,
-    are in memory that all processes share; a lock on a few bytes of it, which ends with the process that has it, covers each change.
+    A rate is a leaky bucket: for each key the time at which it would be empty (GCRA). That time, whose it is, and how many requests each
+    process has, are in memory that all processes share; a lock on a few bytes of it, which ends with the process that has it, covers each
+    change. A key that gets the place of another, since the file of keys has changed, begins with an empty bucket.
 
     Args:
         descriptor: Memory that `create` made; None: this process is alone.
@@ -45,7 +47,7 @@ class Meter:
     @staticmethod
     def size(processes: int) -> int:
         """Bytes of memory for so many processes."""
-        return 8 * MOST_KEYS * (1 + processes)
+        return 8 * MOST_KEYS * (2 + processes)
 
     @classmethod
     def create(cls, processes: int) -> int:
@@ -98,11 +100,13 @@ class Meter:
         if rate is None:
             return
         now, step = time.monotonic_ns(), int(1e9 / rate)
-        empty = max(self._numbers[place], now) + step
+        owner, whose = MOST_KEYS * (1 + self._processes) + place, _number(name)
+        last = self._numbers[place] if self._numbers[owner] == whose else 0
+        empty = max(last, now) + step
         early = empty - now - burst * step
         if early > 0:
             raise _too_many(name, f"{rate:g} requests a second", early * 1e-9)
-        self._numbers[place] = empty
+        self._numbers[place], self._numbers[owner] = empty, whose
 
     def give_back(self, name: str) -> None:
         """End a request."""
@@ -125,3 +129,8 @@ class Meter:
 
 def _too_many(name: str, limit: str, wait_s: float) -> RequestError:
     return RequestError(f"key {name!r} allows {limit}", status=429, retry_after=max(1, -int(-wait_s // 1)))
+
+
+def _number(name: str) -> int:
+    """The same for a name in all processes, and hardly ever for two names."""
+    return zlib.crc32(name.encode()) + 1

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("skimage")
 
-from benchmarks.serving import closed, page, soak
+from benchmarks.serving import attacks, closed, hostile, page, soak
 from benchmarks.serving.gpu import _wanted, agrees
 from benchmarks.serving.hostile import GOOD, Trial
 from benchmarks.serving.load import Outcome
@@ -78,15 +78,48 @@ def test_a_soak_tells_what_was_lost_and_wrong_and_how_memory_went():
     assert "slope +3600 MiB an hour" in said
 
 
-def test_bad_clients_failed_where_good_ones_waited_less_than_twice_as_long():
+def hostile_round(*latencies, lost=0):
+    return {kind: Outcome(np.array(latencies), lost=lost) for kind in GOOD}
+
+
+def test_bad_clients_failed_where_good_ones_waited_twice_as_long_as_beside_as_much_other_work():
     trial = Trial()
-    for kind in GOOD:
-        trial.without[kind], trial.beside[kind] = [Outcome(np.array([0.01]))], [Outcome(np.array([0.019]))]
+    for phase, latency in ((hostile.ALONE, 0.001), (hostile.BURN, 0.01), (hostile.BESIDE, 0.019)):
+        trial.good[phase].append(hostile_round(latency))
     assert trial.held()
-    trial.beside["photos"].append(Outcome(np.array([0.04])))
+    assert (round(trial.ratio("photos", hostile.ALONE)), trial.ratio("photos", hostile.BURN)) == (19, 1.9)
+    trial.good[hostile.BESIDE].append(hostile_round(0.04))
     assert not trial.held()
-    trial.beside["photos"] = [Outcome(np.array([0.01]), lost=1)]
+    trial.good[hostile.BESIDE] = [hostile_round(0.01, lost=1)]
     assert not trial.held()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_what_stands_for_bad_clients_takes_their_share_of_a_core(share, monkeypatch):
+    clock = FakeClock()
+    monkeypatch.setattr(attacks, "time", clock)
+    monkeypatch.setattr(attacks.os, "nice", lambda by: 19)
+    found = attacks.burn(share, 2.0)
+    assert found.cpu_s / found.seconds == pytest.approx(share, abs=0.01)
+    assert found.sent == 0
+
+
+class FakeClock:
+    """Time that passes when somebody looks at it, or sleeps."""
+
+    def __init__(self):
+        self.now = self.cpu = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def process_time(self):
+        self.now += 0.00001
+        self.cpu += 0.00001
+        return self.cpu
+
+    def sleep(self, seconds):
+        self.now += seconds
 
 
 def test_every_peer_is_a_file_that_is_there(tmp_path):

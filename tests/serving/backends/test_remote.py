@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from pytrtplugins.errors import RequestError
+from pytrtplugins.serving.batching.queue import Item
 from pytrtplugins.serving.model.signature import Signature
+from pytrtplugins.serving.processes import engine_process
 from pytrtplugins.serving.processes.engine_process import EngineProcess
 from pytrtplugins.serving.shared.control import Control
 from pytrtplugins.serving.shared.packing import pack
@@ -61,9 +63,11 @@ def test_an_exception_of_the_model_is_the_answer_and_the_slot_is_free_again(shar
 
 def test_an_answer_larger_than_its_room_gets_more_room(shared):
     arrays = {"x": np.ones((32, 2), np.float32)}
-    shared.backend._room[0] = 64
+    shared.backend._room.update({(0, bits): 64 for bits in range(32)})
     assert shared.do(infer(shared, arrays)).outputs["y"].tolist() == [[2, 2]] * 32
-    assert shared.backend._room[0] >= 256
+    assert [room >= 256 for room in shared.backend._room.values()].count(
+        True
+    ) == 1  # small requests take no more than before
     assert shared.backend._slots.free == shared.free
 
 
@@ -148,6 +152,18 @@ def test_requests_of_processes_that_died_are_tried_one_at_a_time_in_each(rig):
     assert rig.backend._slots.free == rig.free
 
 
+def test_who_asked_for_a_load_and_is_gone_does_not_keep_requests_from_being_computed_again(rig):
+    end = rig.played()
+    load = rig.loop.create_task(rig.backend.load("double"))
+    task = rig.loop.create_task(infer(rig, x(4)))
+    rig.do(rig.until(lambda: rig.backend._told and any(link.calls for link in rig.backend._links)))
+    load.cancel()
+    rig.do(asyncio.sleep(0))
+    rig.drop(end)
+    rig.engine()
+    assert rig.do(task).outputs["y"][0, 0] == 8
+
+
 def test_while_no_engine_process_lives_requests_wait_for_the_next(rig):
     rig.played().close()
     rig.do(rig.until(lambda: not rig.backend._links))
@@ -193,6 +209,34 @@ def test_a_request_that_points_elsewhere_is_refused_by_the_engine_process(shared
     ((answer, _),) = Reader().feed(two.recv(4096))
     assert answer.kind == Kind.ANSWER
     assert answer.status in (500, 503)
+    for each in (one, two, ours, theirs):
+        each.close()
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["its stream has ended", "its slot has another request"])
+def test_an_answer_for_a_cpu_process_that_died_leaves_its_slots_alone(shared, gone):
+    """The process that replaces it has the same memory, and other requests in it."""
+    ours, theirs = Control.pair()
+    process = EngineProcess(SPECS, [Block(shared.descriptor)], theirs, Counts(len(SPECS)))
+    slots = shared.backend._slots
+    first, count, generation = slots.take(4096)
+    one, two = socket.socketpair()
+    peer = engine_process._Peer(one, process._blocks[0])
+    peer.told.add(0)
+    process._peers[0] = peer
+    process._selector.register(one, 1, (0, peer))
+    record = Record(Kind.REQUEST, 0, 0, first, generation, 64, 2048)
+    item = Item(x(1), 1, token=(peer, record))
+    item.outputs = {"y": np.ones((1, 2), np.float32)}
+    other = slots.block.part(first, 0, 4096)
+    if gone:
+        process._drop(0)
+    else:
+        slots.block.advance(first)
+    other[:] = b"\x55" * 4096
+    process._deliver(0, 0, [item])
+    assert bytes(other) == b"\x55" * 4096
+    slots.give_back(first, count)
     for each in (one, two, ours, theirs):
         each.close()
 

@@ -42,6 +42,17 @@ def test_what_is_damaged_is_refused(damaged):
         read(damaged, b"gzip")
 
 
+@pytest.mark.parametrize(
+    "behind", [b"x", bytes(100_000), gzip.compress(RANDOM, mtime=0)], ids=["byte", "zeros", "member"]
+)
+@pytest.mark.parametrize("data", [b"x", RANDOM], ids=["short", "long"])
+def test_what_stands_behind_the_end_is_refused(data, behind):
+    for coding, compressed in (b"gzip", gzip.compress(data)), (b"deflate", zlib.compress(data)):
+        with pytest.raises(RequestError, match="something behind the end") as caught:
+            read(compressed + behind, coding)
+        assert caught.value.status == 400
+
+
 SMALL = Limits(body_bytes=1000, bodies_bytes=1500, body_seconds=20)
 
 

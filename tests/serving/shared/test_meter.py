@@ -83,6 +83,17 @@ def test_a_change_of_the_keys_keeps_what_is_under_way():
     assert allowed(meter, 5, name="c", concurrent=1) == 1
 
 
+def test_a_key_in_the_place_of_another_does_not_wait_for_it(clock):
+    meter = Meter()
+    meter.name(["slow", "fast"])
+    assert allowed(meter, 2, name="slow", rate=0.001) == 1
+    assert allowed(meter, 60, name="fast", rate=50.0, burst=50) == 50
+    meter.name(["fast"])  # where the slow one was
+    clock.now += 10**9
+    assert allowed(meter, 60, name="fast", rate=50.0, burst=50) == 50
+    assert allowed(meter, 60, name="fast", rate=50.0, burst=50) == 0
+
+
 @needs_memfd
 def test_processes_count_together_and_one_that_died_is_forgotten(clock):
     descriptor = Meter.create(2)
