@@ -229,8 +229,8 @@ class _Maker:
         listed = available_class(variant.engine, "fp32" if _is_file(variant.precision) else variant.precision).settings
         if "batch" in listed and "batch" not in settings and self.batches == self.plan.batches:
             settings["batch"] = list(self.batches)  # kernels for each are chosen while building
-        if "int8" in listed and variant.algorithm:
-            settings.setdefault("int8", "always")  # a row says what INT8 costs, also where float32 is faster
+        if variant.precision in ("bf16", "int8") and variant.precision in listed:
+            settings.setdefault(variant.precision, "always")  # a row says what it costs, also where float32 is faster
         return settings
 
     def _build(self, variant: Variant) -> Engine:

@@ -236,6 +236,21 @@ def test_the_page_has_every_figure_and_no_script(task, tmp_path, measured):
     assert "TPR at FPR 0.001" in text
 
 
+def test_a_row_is_what_it_says_also_where_the_engine_finds_float32_faster(task, tmp_path, measured, monkeypatch):
+    monkeypatch.setattr(table, "bench", lambda *given, **more: Nothing)
+    seen = {}
+    real = table.build
+
+    def build(model, *, engine, precision, settings, calibration, **more):
+        seen[precision] = settings
+        return real(model, engine="reference", **more)
+
+    monkeypatch.setattr(table, "build", build)
+    plan = Plan(engines=("cpu",), precisions=("fp32", "bf16", "int8"), samples=(3,), **QUICK)
+    make_table(network(), task, plan, work=tmp_path)
+    assert seen == {"fp32": {}, "bf16": {"bf16": "always"}, "int8": {"int8": "always"}}
+
+
 def test_every_precision_has_its_own_mark_in_the_chart():
     marks = page._marks(["fp32", "a.yaml", "int8", "b.yaml", "a.yaml"])
     assert len({marks[name] for name in ("fp32", "int8", "fp16", "a.yaml", "b.yaml")}) == 5

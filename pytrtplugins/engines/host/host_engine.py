@@ -21,10 +21,10 @@ from .timing import run_seconds, sample_inputs
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["HostEngine"]
+__all__ = ["ALWAYS", "HostEngine"]
 
 _log = logging.getLogger(__name__)
-_MEASURED, _ALWAYS = "measured", "always"
+_MEASURED, ALWAYS = "measured", "always"
 _EMULATED = "values are rounded as FP8 rounds them and computed with in float32, which shows its accuracy and is slower"
 
 
@@ -80,10 +80,11 @@ class HostEngine(Engine):
     @override
     def check_settings(cls, settings: Mapping[str, Any]) -> None:
         super().check_settings(settings)
-        if settings.get("int8", _MEASURED) not in (_MEASURED, _ALWAYS):
-            raise UsageError(
-                f"setting int8: expected {_MEASURED!r} or {_ALWAYS!r}, found {settings['int8']!r}", setting="int8"
-            )
+        for name in cls.settings:
+            if settings.get(name, _MEASURED) not in (_MEASURED, ALWAYS):
+                raise UsageError(
+                    f"setting {name}: expected {_MEASURED!r} or {ALWAYS!r}, found {settings[name]!r}", setting=name
+                )
 
     @classmethod
     def build_quantized(
@@ -95,7 +96,7 @@ class HostEngine(Engine):
             int8.choices["fp8"] = _EMULATED
             _log.warning("engine %r has no arithmetic in FP8: %s", cls.name, _EMULATED)
             return int8
-        if "int8" in int8.choices or options.settings.get("int8") == _ALWAYS:
+        if "int8" in int8.choices or options.settings.get("int8") == ALWAYS:
             return int8
         float32 = cls.build(model, options, progress)
         times = _times(int8, float32)

@@ -27,7 +27,7 @@ from ..base.failures import explaining, shortened
 from ..base.fusion import Part, part_of
 from ..base.types import BuildOptions
 from ..host.cpu_features import cpu_features, default_threads, describe_cpu
-from ..host.host_engine import HostEngine
+from ..host.host_engine import ALWAYS, HostEngine
 from ..host.int8 import signed_activations
 from ..host.ort_session import make_session
 from ..host.timing import run_seconds
@@ -59,11 +59,12 @@ class CpuEngine(HostEngine):
     Plugins with a decomposition are written out with standard operators, so that no Python runs per layer; the others, and
     those for which the user asks for another form, run as `pytrtplugins.plugin.policy` says. Float layers compute in float32,
     whatever hint OpenVINO would follow; with ``precision="bf16"`` they compute in bf16 where the CPU has it and where that was
-    measured to be faster.
+    measured to be faster, or with ``settings={"bf16": "always"}``.
     """
 
     name: ClassVar[str] = "cpu"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "int8")
+    settings: ClassVar[tuple[str, ...]] = ("bf16", "int8")
     library: ClassVar[str] = "OpenVINO"
     placement: ClassVar[Placement] = PLACEMENT
     nests: ClassVar[bool] = False
@@ -171,10 +172,12 @@ class CpuEngine(HostEngine):
         for domain, op_type in sorted(types | ({FALLBACK} if wrong else set())):
             core.add_extension(conversion(domain, op_type, self._hosts))
         network = core.read_model(self._serialized(model), b"")
-        compiled = core.compile_model(network, "CPU", self._config("f32"))
-        if self.precision == "bf16":
-            compiled = self._faster_of(compiled, core.compile_model(network, "CPU", self._config("bf16")))
-        return compiled
+        if self.precision != "bf16":
+            return core.compile_model(network, "CPU", self._config("f32"))
+        bf16 = core.compile_model(network, "CPU", self._config("bf16"))
+        if self.options.settings.get("bf16") == ALWAYS:
+            return bf16
+        return self._faster_of(core.compile_model(network, "CPU", self._config("f32")), bf16)
 
     def _config(self, float_type: str) -> dict[str, Any]:
         return {
