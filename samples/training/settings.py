@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -78,65 +79,43 @@ class Settings:
         Raises:
             UsageError: the settings contradict each other, or the device; the message says why.
         """
-        for wrong, why, instead in self._contradictions(device, world, joined):
-            if wrong:
-                raise UsageError(f"{why}.\nDo: {instead}")
+        for contradiction in self._contradictions(device != "cuda", world, joined):
+            raise UsageError(contradiction)
 
-    def _contradictions(self, device: str, world: int, joined: bool) -> list[tuple[bool, str, str]]:
-        cpu, update = device != "cuda", self.variable_update
-        return [
-            (
-                self.precision == "tf32" and cpu,
-                "--precision tf32: TF32 is a format of NVIDIA's tensor cores, and --device is a CPU",
-                "give --precision fp32 or bf16",
-            ),
-            (
-                self.cuda_graphs and cpu,
-                "--cuda_graphs: there is nothing to capture without a GPU",
-                "leave --cuda_graphs out, or give --device cuda",
-            ),
-            (
-                self.cuda_graphs and (world > 1 or joined),
-                f"--cuda_graphs in a process group of {world}: the exchange of gradients is not captured",
-                "leave --cuda_graphs out, or use one GPU without --gpus and torchrun",
-            ),
-            (
-                self.staged_vars and update not in HOOKED,
-                f"--staged_vars with --variable_update {update}: it is a hook in the exchange of gradients of "
-                "DistributedDataParallel, which this mode does not use",
-                f"give --variable_update {' or '.join(HOOKED)}",
-            ),
-            (
-                self.staged_vars and not joined,
-                "--staged_vars in one process without torchrun: no gradients are exchanged, so none can be late",
-                "give --gpus 1 or more",
-            ),
-            (
-                self.staged_vars and self.precision == "fp16",
-                "--staged_vars with --precision fp16: the gradients of the step before have another loss scale",
-                "give --precision bf16",
-            ),
-            (
-                self.sync_bn and cpu,
-                "--sync_bn: PyTorch's SyncBatchNorm runs on GPUs only",
-                "leave --sync_bn out",
-            ),
-            (
-                self.sync_bn and update == "independent",
-                "--sync_bn with --variable_update independent: these ranks exchange nothing",
-                "leave --sync_bn out",
-            ),
-            (
-                self.all_reduce_spec.startswith("nccl") and cpu,
-                f"--all_reduce_spec {self.all_reduce_spec}: NCCL needs GPUs",
-                "give --all_reduce_spec gloo",
-            ),
-            (
-                self.compile and self.deterministic,
-                "--compile with --deterministic: the compiler chooses kernels by timing them",
-                "leave one of the two out",
-            ),
-        ]
+    def _contradictions(self, cpu: bool, world: int, joined: bool) -> Iterator[str]:
+        update, mode, reduce = self.variable_update, f"--variable_update {self.variable_update}", self.all_reduce_spec
+        if self.precision == "tf32" and cpu:
+            yield "--precision tf32 on a CPU: TF32 is a format of NVIDIA's tensor cores.\nDo: give --precision fp32 or bf16"
+        if self.cuda_graphs and cpu:
+            yield "--cuda_graphs: there is nothing to capture without a GPU.\nDo: leave it out, or give --device cuda"
+        if self.cuda_graphs and (world > 1 or joined):
+            yield (
+                f"--cuda_graphs in a process group of {world}: the exchange of gradients is not captured.\n"
+                "Do: leave it out, or use one GPU without --gpus and torchrun"
+            )
+        if self.staged_vars and update not in HOOKED:
+            yield (
+                f"--staged_vars with {mode}: a hook of DistributedDataParallel, which this mode does not use.\n"
+                f"Do: give --variable_update {' or '.join(HOOKED)}"
+            )
+        if self.staged_vars and not joined:
+            yield (
+                "--staged_vars in one process without torchrun: no gradients are exchanged, so none can be late.\n"
+                "Do: give --gpus 1 or more"
+            )
+        if self.staged_vars and self.precision == "fp16":
+            yield (
+                "--staged_vars with --precision fp16: the gradients of the step before have another loss scale.\n"
+                "Do: give --precision bf16"
+            )
+        if self.sync_bn and cpu:
+            yield "--sync_bn: PyTorch's SyncBatchNorm runs on GPUs only.\nDo: leave it out"
+        if self.sync_bn and update == "independent":
+            yield f"--sync_bn with {mode}: these ranks exchange nothing.\nDo: leave --sync_bn out"
+        if reduce.startswith("nccl") and cpu:
+            yield f"--all_reduce_spec {reduce}: NCCL needs GPUs.\nDo: give --all_reduce_spec gloo"
+        if self.compile and self.deterministic:
+            yield "--compile with --deterministic: the compiler chooses kernels by timing them.\nDo: leave one of the two out"
 
 
 def add_settings(parser: Any) -> None:

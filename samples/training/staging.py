@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
@@ -16,7 +14,7 @@ from torch import Tensor
 from .batch import GREY, Batch
 from .photos import Pixels
 
-__all__ = ["Copies", "Ring", "Slot", "Staged"]
+__all__ = ["Copies", "Slot", "Staged"]
 
 
 class Slot:
@@ -58,31 +56,6 @@ class Slot:
         self.keys[row], sizes[row] = key, size
         memory[row, : len(boxes)], memory[row, len(boxes) :] = boxes, 0
         valid[row] = np.arange(memory.shape[1]) < len(boxes)
-
-
-class Ring:
-    """Slots that go round: filled, copied, filled again. Whoever takes one waits until one is free."""
-
-    def __init__(self, slots: list[Slot]) -> None:
-        self._free, self._changed, self._closed = deque(slots), threading.Condition(), False
-
-    def take(self) -> Slot | None:
-        """A free slot; None once the ring is closed."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._free or self._closed)
-            return None if self._closed else self._free.popleft()
-
-    def give_back(self, slot: Slot) -> None:
-        """Let a slot be filled again."""
-        with self._changed:
-            self._free.append(slot)
-            self._changed.notify()
-
-    def close(self) -> None:
-        """Let nobody wait any more."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
 
 
 @dataclass(frozen=True)

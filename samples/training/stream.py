@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any
 
 from pytrtplugins.errors import ExecutionError
@@ -15,7 +16,7 @@ from pytrtplugins.utils.override import override
 from .batch import Batch
 from .decode_gpu import GpuDecoding
 from .loader import Loader, Options
-from .staging import Copies, Ring, Slot, Staged
+from .staging import Copies, Slot, Staged
 
 __all__ = ["GpuStream", "Stream"]
 
@@ -53,7 +54,9 @@ class Stream(Loader):
             self._decoding = GpuDecoding(options.decoder, self.photos, self._copies, self.clock)
         self._part = max(1, min(_PART, -(-share // options.decoding_threads)))
         side, pinned = 0 if self.on_gpu else self.photos.side, self.device.type == "cuda"
-        self._ring = Ring([Slot(share, side, options.boxes, pinned=pinned) for _ in range(options.ahead)])
+        self._free = SimpleQueue[Slot | None]()  # slots that can be filled; None: the end
+        for _ in range(options.ahead):
+            self._free.put(Slot(share, side, options.boxes, pinned=pinned))
         self._begun, self._executors = threading.Event(), list[ThreadPoolExecutor]()
         self._pipeline = self._build(options)
         self._pipeline.start()
@@ -82,8 +85,8 @@ class Stream(Loader):
     def _parts(self, steps: range) -> Iterator[_Part]:
         self._begun.set()
         for step in steps:
-            slot = self._ring.take()
-            if slot is None:
+            slot = self._free.get()
+            if slot is None or self.closed.is_set():
                 return
             numbers = self.photos.numbers(step)
             for begin in range(0, len(numbers), self._part):
@@ -135,15 +138,15 @@ class Stream(Loader):
         if isinstance(found, Exception):
             raise found
         slot, staged = found
-        self._ring.give_back(slot)
+        self._free.put(slot)
         return staged.arrive()
 
     def close(self) -> None:
         """End all threads."""
         first = not self.closed.is_set()
         super().close()
-        self._ring.close()
         if first:
+            self._free.put(None)
             self._begun.wait(1)  # stages that never began would warn of it
             self._pipeline.stop()
             for executor in self._executors:

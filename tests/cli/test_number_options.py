@@ -106,6 +106,8 @@ PROGRAMS = {
     "samples/face.py --threshold": (-1.0, 1.0),
     "samples/face_story.py --samples": (1, 1_000_000),
     "samples/face_story.py --batches": (1, 4096),
+    "samples/train_animals.py --seconds": (1.0, 1e6),
+    "samples/train_animals.py --batch": (1, 4096),
     "samples/train_yolov2.py --hold-back": (0.0, 0.99),
     "samples/train_yolov2.py --evaluations": (1, 10**6),
     "samples/train_yolov2.py --seconds": (0.0, 31_536_000.0),

@@ -14,7 +14,11 @@ from training.augment import draw_lots
 from yolov2_training.loss import region_loss
 from yolov2_training.recipe import Recipe
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # PyTorch's compiler still uses torch.jit
+]
 
 
 def test_augmentation_network_and_loss_compile_as_a_whole(tmp_path: Path) -> None:
