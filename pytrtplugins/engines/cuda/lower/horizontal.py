@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["FuseHorizontally"]
 
-_FORM = ("strides", "pads", "dilations", "activation", "bounds", "x_scale", "y_scale", "pool")
+_FORM = ("strides", "pads", "dilations", "activation", "bounds", "x_scale", "pool")
+_HOMOGENEOUS = ("linear", "leaky", "prelu")
+"""Activations with f(a * v) = a * f(v) for a > 0: each part may write codes of a scale of its own."""
+_MULTIPLIED = (2, 4)
+"""Inputs of a convolution: its biases, and its weights' scales."""
 
 
 class FuseHorizontally(Rewrite["list[ir.Node]"]):
@@ -26,7 +30,8 @@ class FuseHorizontally(Rewrite["list[ir.Node]"]):
 
     So do the products that give an attention's q, k and v: it reads their columns where they lie.
 
-    Together they read the tensor once, and fill the GPU better. The parts are runs of channels of the fused result, so the
+    Together they read the tensor once, and fill the GPU better. Where they write codes of different scales, their biases and their
+    weights' scales are multiplied, so that one scale serves all. The parts are runs of channels of the fused result, so the
     Split costs nothing where its readers are convolutions or pools. Those that a concat begins or ends with come last or
     first, next to what the concat's other producers write: the concat lies over the fused result then. A convolution that
     a concat has elsewhere writes into the concat's memory by itself.
@@ -34,7 +39,8 @@ class FuseHorizontally(Rewrite["list[ir.Node]"]):
     What does not match: (1) a convolution with a residual; (2) one of a larger filter, of groups, with a reorg or blocks,
     or of rows for anything but an attention; (3) one whose
     channels do not fill 16 bytes; (4) one that a plugin or the network's output reads, which want memory without gaps;
-    (5) convolutions of two forms; (6) one in the middle of a concat, or at its end where that begins within 16 bytes.
+    (5) convolutions of two forms, to which the scale of their codes belongs where an activation is not `_HOMOGENEOUS`; (6) one in
+    the middle of a concat, or at its end where that begins within 16 bytes.
     """
 
     name: ClassVar[str] = "horizontal-fusion"
@@ -72,6 +78,8 @@ def _key(node: ir.Node) -> Any:
     if not rows and (dims[0] % _channels_apart(node) or not _is_read_as_view(node)):  # cases 3 and 4
         return None
     form = tuple(str(at[name].value) for name in _FORM)
+    y_scale = scale_of(node, "y_scale")
+    form += (str(y_scale if at["activation"].as_string() not in _HOMOGENEOUS else y_scale > 0),)
     return node.inputs[0], node.inputs[1].dtype, node.outputs[0].dtype, len(node.inputs), form  # type: ignore[union-attr]
 
 
@@ -145,6 +153,9 @@ def _fuse(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
     operands: list[Any] = [first.inputs[0]]
     for place in range(1, len(first.inputs)):
         parts = [array_of(node.inputs[place]) for node in nodes]
+        if place in _MULTIPLIED and scale_of(first, "y_scale"):
+            steps = [scale_of(node, "y_scale") for node in nodes]
+            parts = [part * np.float32(steps[0] / step) for part, step in zip(parts, steps, strict=True)]
         name = f"{first.outputs[0].name}.fused{place}"
         operands.append(None if parts[0] is None else add_constant(graph, name, np.concatenate(parts)))
     sizes = [weight_dims(node)[0] for node in nodes]

@@ -18,6 +18,7 @@ from ....tensor import DType
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .attention import FuseAttention
+from .average_pools import AverageCodes
 from .before_moves import ActBeforeMoves
 from .blocks import FuseBlocks
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
@@ -73,6 +74,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("phases", SplitPhases),
     (None, ActBeforeMoves),
     ("int8-moves", MoveCodes),
+    ("int8-moves", AverageCodes),
     (None, FuseConvolutions),
     (None, FuseMatMuls),
     (None, AbsorbInputScales),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
 from pytrtplugins.engines import BuildOptions, calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
@@ -228,3 +228,39 @@ def test_codes_are_the_reference_engines(make):
 @given(networks())
 def test_any_network_of_splits_and_concats_is_right_in_int8(model):
     assert_codes(quantized(model))
+
+
+def siblings(act=None, **attributes):
+    """Two 1x1 convolutions of one tensor, each before a convolution of its own."""
+    net = Net(channels=16)
+    net.conv("data", "first", 16)
+    parts = []
+    for name in "ab":
+        part = net.conv("first_leaky", name, 16, kernel=1, leaky=act is None)
+        part = net.add(act, [part], f"{name}_act", **attributes) if act else part
+        parts.append(net.conv(part, f"{name}_next", 16))
+    return net.model(net.conv(net.add("Concat", parts, "joined", 32, axis=1), "last", 8))
+
+
+WIDE = {"data": np.random.default_rng(2).standard_normal((2, 16, 8, 8), dtype=np.float32)}
+
+
+def in_int8(model, scales):
+    """A model in codes, some of whose tensors have other scales than the calibration's."""
+    prepared = prepare(model)
+    table = calibrate(prepared, MinMaxCalibrator([WIDE]), engine="reference", progress=False)
+    return prepare(quantize(prepared, CalibrationTable({name: table[name] * scales.get(name, 1) for name in table})))
+
+
+@pytest.mark.parametrize("times", [1, 0.3, 4])
+def test_parts_that_write_codes_of_scales_of_their_own_are_one_convolution(times):
+    model = in_int8(siblings(), {"a_leaky": 1.0, "b_leaky": times})
+    assert len([node for node in lower(model).graph if node.op_type == "Conv"]) == 5
+    found, wanted = (run_on_host(model, WIDE, disable=disable)[0] for disable in ((), ("horizontal-fusion",)))
+    for name, array in wanted.items():
+        assert np.abs(found[name] - array).max() <= 1e-5 * np.abs(array).max()
+
+
+def test_parts_whose_activation_has_a_bend_elsewhere_need_one_scale():
+    model = in_int8(siblings("HardSwish"), {"b_act": 1.5})
+    assert len([node for node in lower(model).graph if node.op_type == "Conv"]) == 6
