@@ -130,6 +130,7 @@ def test_libraries_without_c_functions_of_this_version_are_read_by_capsules(kind
     assert exchange_reader(kind) is None
 
 
+@pytest.mark.slow  # as long as PyTorch's import
 def test_pytorchs_c_functions_are_those_of_the_header(monkeypatch):
     torch = pytest.importorskip("torch")
     read: Any = exchange_reader(torch.Tensor)

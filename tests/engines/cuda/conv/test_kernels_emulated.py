@@ -85,7 +85,9 @@ FORMS += [grouped(1, 5, groups, 8, kind, gate=8) for kind in (HALF, INT8, FP8) f
 
 
 @pytest.mark.parametrize(
-    ("family", "shape"), [("mma", added(INT8, residual_gate=8)), ("simt", added(SINGLE))], ids=["int8", "float32"]
+    ("family", "shape"),
+    [("mma", added(INT8, residual_gate=8)), pytest.param("simt", added(SINGLE), marks=pytest.mark.slow)],
+    ids=["int8", "float32"],
 )
 def test_slopes_are_those_of_their_filters(family, shape):
     assert_right(family, shape, next(iter(whole(family, shape))))

@@ -38,10 +38,10 @@ def operators(model):
     [
         (16, BORDERED),
         (13, {**BORDERED, "strides": [2, 1]}),
-        (16, {"kernel_shape": [2, 3]}),
-        (16, {"kernel_shape": [2, 2], "strides": [2, 2], "auto_pad": "VALID"}),
-        (16, {**BORDERED, "pads": [0, 1, 2, 0]}),
-        (16, {"kernel_shape": [3, 3], "dilations": [2, 2]}),
+        pytest.param(16, {"kernel_shape": [2, 3]}, marks=pytest.mark.slow),
+        pytest.param(16, {"kernel_shape": [2, 2], "strides": [2, 2], "auto_pad": "VALID"}, marks=pytest.mark.slow),
+        pytest.param(16, {**BORDERED, "pads": [0, 1, 2, 0]}, marks=pytest.mark.slow),
+        pytest.param(16, {"kernel_shape": [3, 3], "dilations": [2, 2]}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -67,9 +67,11 @@ def test_a_pool_of_codes_is_one_kernel_with_the_reference_engines_numbers(betwee
     "attributes",
     [
         {**BORDERED, "count_include_pad": 0},
-        {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1},
-        {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER", "count_include_pad": 1},
-        {"kernel_shape": [8, 7]},
+        pytest.param({"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}, marks=pytest.mark.slow),
+        pytest.param(
+            {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER", "count_include_pad": 1}, marks=pytest.mark.slow
+        ),
+        pytest.param({"kernel_shape": [8, 7]}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
