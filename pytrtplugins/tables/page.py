@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from .tasks import Figure
 __all__ = ["draw_chart", "to_markdown", "write_html"]
 
 _SIZE = (10, 4.8)
-_LINES = 12  # of small text that fit above each other
+_LINES = 12  # in which marks count as side by side
+_HEIGHT = 0.6  # of such a line takes a line of text
 _MARKS = {"fp32": "o", "tf32": "v", "bf16": "^", "fp16": "s", "int8": "D", "fp8": "P"}
 _OTHERS = "X*ph<>"  # precision files, in their order
 _STYLE = """
@@ -83,29 +84,34 @@ def _draw_figure(axes: Any, table: Table, wanted: Figure) -> dict[str, Any]:
     room = max(max(values, default=1.0) - min(values, default=1.0), 10.0**-wanted.digits * 20)
     marks = _marks(row.variant.precision for row in rows)
     shown: dict[str, Any] = {}
-    texts: dict[tuple[float, int], list[str]] = {}
+    texts: dict[float, dict[int, dict[str, list[int]]]] = {}
     for row, value in zip(rows, values, strict=True):
         at, color = times[_kind(row)], f"C{engines.index(row.variant.engine)}"
         points = axes.scatter([at], [value], marker=marks[row.variant.precision], s=60, color=color, zorder=3)
         shown.setdefault(" ".join(_kind(row)), points)
         if row.variant.algorithm and sum(_kind(other) == _kind(row) for other in rows) > 1:
-            near = (at, round(value / room * _LINES))  # texts that would cover each other become one
-            texts.setdefault(near, []).append(f"{row.variant.algorithm} {row.variant.samples}")
-    for (at, line), words in texts.items():
-        axes.annotate(
-            "\n".join(words),
-            (at, line * room / _LINES),
-            textcoords="offset points",
-            xytext=(8, 0),
-            va="top",
-            fontsize=7,
-        )
+            near = texts.setdefault(at, {}).setdefault(round(value / room * _LINES), {})
+            near.setdefault(row.variant.algorithm, []).append(row.variant.samples)
+    for at, by_line in texts.items():
+        for line, text in _apart(by_line):
+            axes.annotate(
+                text, (at, line * room / _LINES), textcoords="offset points", xytext=(8, 0), va="top", fontsize=7
+            )
     axes.set_xlim(0, 1.25 * max(times.values(), default=1.0))
     axes.set_ylim(min(values, default=0.0) - 0.15 * room, max(values, default=1.0) + 0.1 * room)
     axes.ticklabel_format(axis="y", useOffset=False)
     axes.set_xlabel(f"latency, p50, ms, batch {batch}")
     axes.set_ylabel(wanted.title)
     return shown
+
+
+def _apart(texts: Mapping[int, Mapping[str, list[int]]]) -> Iterator[tuple[float, str]]:
+    """Texts by the line of their mark, from the top: each begins at its line, or where the one above it ends."""
+    end = float("inf")
+    for line, words in sorted(texts.items(), reverse=True):
+        begin = min(line, end)
+        yield begin, "\n".join(f"{algorithm} {', '.join(map(str, samples))}" for algorithm, samples in words.items())
+        end = begin - _HEIGHT * len(words)
 
 
 def _marks(precisions: Iterable[str]) -> dict[str, str]:

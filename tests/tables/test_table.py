@@ -256,6 +256,11 @@ def test_every_precision_has_its_own_mark_in_the_chart():
     assert len({marks[name] for name in ("fp32", "int8", "fp16", "a.yaml", "b.yaml")}) == 5
 
 
+def test_texts_in_the_chart_do_not_cover_each_other():
+    texts = {3: {"minmax": [50]}, 12: {"entropy": [50, 200], "percentile": [50]}, 11: {"minmax": [200]}}
+    assert list(page._apart(texts)) == [(12, "entropy 50, 200\npercentile 50"), (10.8, "minmax 200"), (3, "minmax 50")]
+
+
 def test_rows_that_want_more_images_than_there_are_say_so(task, tmp_path, measured, monkeypatch):
     monkeypatch.setattr(table, "bench", lambda *given, **more: Nothing)
     plan = Plan(engines=("reference",), precisions=("int8",), samples=(3, 1000), **QUICK)
