@@ -196,7 +196,12 @@ class _Maker:
         return tuple(rows.values())
 
     def _key(self, variant: Variant) -> str:
-        """What results of a variant are kept under: its name, and the contents of a precision file."""
+        """What results of a variant are kept under: what it is, and the settings of its engine."""
+        settings = self._settings(variant)
+        return f"{self._named(variant)} {json.dumps(settings)}" if settings else self._named(variant)
+
+    def _named(self, variant: Variant) -> str:
+        """A name that tells the contents of a precision file too."""
         path = Path(variant.precision)
         return (
             f"{variant.name} {sha256_hex(path)[:12]}"
@@ -205,7 +210,7 @@ class _Maker:
         )
 
     def _path(self, variant: Variant) -> Path:
-        return self.work / f"{_plain(self._key(variant))}.engine"
+        return self.work / f"{_plain(self._named(variant))}.engine"
 
     def _built(self, variant: Variant) -> TableRow:
         """Build and save a variant, unless that was done before."""
@@ -218,7 +223,7 @@ class _Maker:
             engine.save(path)
             return {"build_s": took, "bytes": path.stat().st_size}
 
-        facts = self.journal.get(f"build {self._key(variant)} {json.dumps(self._settings(variant))}", make)
+        facts = self.journal.get(f"build {self._key(variant)}", make)
         if not path.is_file():  # somebody removed it
             facts = make()
         return TableRow(variant, build_s=facts["build_s"], file_mib=facts["bytes"] / _MIB)
