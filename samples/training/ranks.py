@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
 from pytrtplugins.errors import ExecutionError
 
@@ -49,6 +49,17 @@ class Ranks:
         largest = torch.tensor(values, dtype=torch.float64, device=self.device)
         distributed.all_reduce(largest, distributed.ReduceOp.MAX)
         return largest.tolist()
+
+    def per_rank(self, count: Tensor) -> Tensor:
+        """This rank's part of the count of all ranks, which is 1 at least; all ranks must ask.
+
+        If each rank divides the sum of its losses by it, the mean over ranks is the loss of the whole batch.
+        """
+        if not self.joined:
+            return count.clamp(min=1)
+        total = count.detach().clone()
+        distributed.all_reduce(total)
+        return total.clamp(min=1) / self.world
 
     def leave(self) -> None:
         """End the process group."""

@@ -148,6 +148,7 @@ class Run:
             self.ranks.device,
             teacher=Teacher(options.teacher) if options.teacher else None,
             start=start,
+            ranks=None if options.variable_update == "independent" else self.ranks,
         )
         schedule = Schedule(recipe.steps, recipe.learning_rate)
         adam = torch.optim.AdamW, {"fused": True}

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from training.augment import Augmenter, draw_lots
 from training.batch import Batch, Pool, as_pool
+from training.ranks import Ranks
 from training.schedule import WARM_UP
 from training.settings import Settings
 
@@ -43,11 +44,14 @@ class Student(nn.Module):
     Outputs: the loss, and its parts, (4,).
     """
 
-    def __init__(self, network: Yolov2, anchors: Tensor, recipe: Recipe, teacher: Teacher | None) -> None:
+    def __init__(
+        self, network: Yolov2, anchors: Tensor, recipe: Recipe, teacher: Teacher | None, ranks: Ranks | None = None
+    ) -> None:
         super().__init__()
         self.network = network
         self.imitation = None if teacher is None else Imitation(network.feature_channels, teacher.channels)
         self.register_buffer("anchors", anchors)
+        self._per_rank = (torch.compiler.disable(ranks.per_rank),) if ranks is not None and ranks.joined else ()
         self._recipe, self._teacher = recipe, (teacher,)  # in a tuple: it is no part of what is trained
         self.compile_parts(lambda function: function)
 
@@ -65,7 +69,7 @@ class Student(nn.Module):
         """The loss of a batch."""
         out, features = self._run["network"](images)
         with torch.autocast(images.device.type, enabled=False):
-            loss, parts = self._run["loss"](out, truth, valid, self.anchors, self._recipe.smoothing)
+            loss, parts = self._run["loss"](out, truth, valid, self.anchors, self._recipe.smoothing, *self._per_rank)
         imitation = torch.zeros((), device=images.device)
         if self.imitation is not None:
             seen = max(1, int(len(images) * TAUGHT))
@@ -87,6 +91,7 @@ class Detection:
         device: Where.
         teacher: A network to imitate, if any.
         start: A trained model whose weights a new schedule begins with.
+        ranks: Those that share a batch, if any do: its loss is normalized by the boxes of all of them.
     """
 
     parts = PARTS
@@ -101,13 +106,14 @@ class Detection:
         *,
         teacher: Teacher | None = None,
         start: Model | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         self.recipe, self.classes, self._device = recipe, tuple(classes), device
         self.network = build_network(recipe, len(self.classes))
         if start is not None:
             self.network.load_state_dict(start.network.state_dict())
         self._format = settings.memory_format
-        module = Student(self.network, anchors, recipe, None if teacher is None else self._place(teacher))
+        module = Student(self.network, anchors, recipe, None if teacher is None else self._place(teacher), ranks)
         self.module = self._place(module, weights=settings.variable_update != "parameter_server")
         self._dtype = settings.dtype or torch.float32
         self._compiler: Compiler = lambda function: function
