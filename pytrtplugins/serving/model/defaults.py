@@ -166,6 +166,10 @@ class Detector(Model):
             ],
         }
 
+    def quick(self, request: Request) -> bool:
+        """Whether the answer is JSON."""
+        return not _answers_with_image(request)
+
     def close(self) -> None:
         """Release the engine's context."""
         self._decoder = None

@@ -143,6 +143,13 @@ class Model:
         """
         return {name: np.asarray(value).tolist() for name, value in outputs.items()}
 
+    def quick(self, request: Request) -> bool:
+        """Whether `postprocess` takes microseconds for a request: then it runs in no thread, and requests wait until it returns.
+
+        To give it to a thread takes longer than to make a little JSON. By default a thread runs it.
+        """
+        return False
+
     def usable(self) -> bool:
         """Whether it may still compute, asked once `predict` has raised: by default its engine says so, if ``self.engine`` is one.
 

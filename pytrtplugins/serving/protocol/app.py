@@ -49,7 +49,7 @@ class App:
                 continue  # its version is another one tomorrow
             self._short[f"/v2/models/{service.name}/versions/{service.spec.version}/infer"] = Choice(service)
         self._codecs: dict[Service, Codec] = {}
-        others = [*extensions.routes(self.memory, limits), *plain.routes(backend, limits), *page.routes()]
+        others = [*plain.routes(backend, limits), *extensions.routes(self.memory, limits), *page.routes()]
         self._others = v2.with_routes(backend, limits, others)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -118,6 +118,7 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         return json_answer({"error": text}, error.status_code, error.headers)
 
     routes = [
+        *others,  # the first that fits answers, and photos are asked about most
         *(route(path, about) for path in ("/v2", "/v2/")),
         route("/v2/health/live", lambda request: {"live": True}),
         route("/v2/health/ready", all_ready),
@@ -134,7 +135,6 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         route("/v2/repository/index", index, "POST"),
         route("/v2/repository/models/{model}/load", load, "POST"),
         route("/v2/repository/models/{model}/unload", unload, "POST"),
-        *others,
     ]
     handlers = {RequestError: on_error, exceptions.HTTPException: on_http_error, Exception: on_error}
     made: Starlette = application.Starlette(routes=routes, exception_handlers=handlers)

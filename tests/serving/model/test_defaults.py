@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import threading
 import zlib
 
 import numpy as np
@@ -16,11 +17,13 @@ from pytrtplugins.errors import UsageError
 from pytrtplugins.models import Yolov2
 from pytrtplugins.serving import ModelSpec
 from pytrtplugins.serving.model.defaults import Detector, Tensors, default_model
+from pytrtplugins.serving.model.model import Request
 from pytrtplugins.vision.image import decode_image
 from tests.models.darknet_engine import FunctionEngine
 from tests.onnx_parts import info, model, node
 from tests.serving.conftest import Client
 from tests.serving.registered import registered
+from tests.serving.served import Double
 
 PIL = pytest.importorskip("PIL.Image")
 
@@ -201,3 +204,32 @@ def test_other_files_are_refused_with_the_next_command(tmp_path, name, text):
     with pytest.raises(UsageError, match=text) as caught:
         default_model(ModelSpec("a", str(tmp_path / name)))
     assert "Do: pytrt build" in str(caught.value)
+
+
+class Quick(Double):
+    """Says whether its answer is made where the question came."""
+
+    def quick(self, request):
+        request.kept["thread"] = threading.get_ident()
+        return request.query.get("quick") == "yes"
+
+    def postprocess(self, outputs, request):
+        return {**super().postprocess(outputs, request), "at once": threading.get_ident() == request.kept["thread"]}
+
+
+def test_only_a_quick_answer_is_made_without_a_thread_and_errors_in_it_are_told():
+    client = Client([ModelSpec("quick", f"{__name__}:Quick")])
+    try:
+        path = "/v1/models/quick:predict?quick="
+        assert [client.post(path + said, b"1 2").json["at once"] for said in ("yes", "no")] == [True, False]
+        answer = client.post(f"{path}yes&as=nothing", b"1 2")
+        assert (answer.status, answer.json["error"]) == (500, "Quick.postprocess: KeyError: 'answer'")
+        total = client.backend.services["quick"].statistics.total()
+        assert (total["plain"], total["failed"]) == (2, 1)
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize(("query", "quick"), [({}, True), ({"format": "json"}, True), ({"format": "image"}, False)])
+def test_boxes_are_a_quick_answer_and_a_drawing_is_none(query, quick):
+    assert Detector().quick(Request(b"", query=query)) is quick
