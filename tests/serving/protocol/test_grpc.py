@@ -86,9 +86,11 @@ def test_a_request_that_does_not_fit_has_the_code_of_its_error(client, change, c
     assert caught.value.code().name == code
 
 
-def test_a_message_beyond_the_limit_is_refused(client):
+@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
+def test_a_message_beyond_the_limit_is_refused(client, compression):
+    given = [tensor("x", np.zeros(300_000, np.int64), "INT64")]
     with pytest.raises(library.InferenceServerException, match="larger than max"):
-        client.infer("lists", [tensor("x", np.zeros(300_000, np.int64), "INT64")])
+        client.infer("lists", given, compression_algorithm=compression)
 
 
 def test_a_stream_gives_answers_and_errors_in_the_order_of_its_requests(client):
