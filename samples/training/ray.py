@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import runpy
+import signal
 import socket
 import sys
 import threading
@@ -48,7 +49,7 @@ def launch_on_ray(job: Job, address: str) -> None:
             here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
                 ray.get_runtime_context().get_node_id(), soft=False
             )
-            stop = ray.remote(num_cpus=0, scheduling_strategy=here)(_Stop).remote()
+            stop = ray.remote(num_cpus=0, scheduling_strategy=here)(threading.Event).remote()
             _wait(_trainer(train, job, stop), signals, stop)
         except train.TrainingFailedError as error:
             raise _explained(error, ray.exceptions.RayActorError) from error
@@ -83,19 +84,6 @@ def _trainer(train: Any, job: Job, stop: Any) -> Any:
     )
 
 
-class _Stop:
-    """An actor that knows the signal that the user sent."""
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def send(self, number: int) -> None:
-        self._number = number
-
-    def sent(self) -> int:
-        return self._number
-
-
 def _wait(trainer: Any, signals: Sequence[int], stop: Any) -> None:
     """Wait for the ranks; tell them of a signal, and give them the time that torchrun gives."""
     fitted: Future[Any] = Future()
@@ -111,7 +99,7 @@ def _wait(trainer: Any, signals: Sequence[int], stop: Any) -> None:
     while not wait([fitted], _LOOK_S).done:
         if signals and told == math.inf:
             told = time.monotonic()
-            stop.send.remote(signals[0])
+            stop.set.remote()
         elif time.monotonic() - told > _GRACE_S:
             raise ExecutionError(f"the ranks did not end within {_GRACE_S} s.\nDo: run the same command with --resume")
     fitted.result()
@@ -137,9 +125,9 @@ def _listen(stop: Any, signals: list[int]) -> None:
     """Note the user's signal."""
     import ray
 
-    while not (number := ray.get(stop.sent.remote())):
+    while not ray.get(stop.is_set.remote()):
         time.sleep(_LOOK_S)
-    signals.append(number)
+    signals.append(signal.SIGINT)
 
 
 def _warn_of_waiting(there: Mapping[str, float], job: Job) -> None:
