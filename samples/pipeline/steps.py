@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ PHOTOS = {"chelsea": (2, (0, 0, 400, 300)), "astronaut": (0, (20, 15, 360, 512))
 """Photos of scikit-image: the class of what is on them, and where: left, top, right, bottom in pixels, marked by hand."""
 SIDE = 416
 HELD_BACK = 3  # every third photo is for evaluation
+CALIBRATED = 300  # images, as the step that calibrates takes
 
 
 def draw_photos(inputs: Sequence[str], outputs: Sequence[str], number: int, seed: int) -> None:
@@ -64,17 +64,32 @@ def _place(photo: np.ndarray, box: tuple[int, ...], rng: np.random.Generator) ->
 
 
 def choose(inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Take the INT8 engine with the highest mAP50: of pairs of an engine and what was measured on it."""
-    engines = [path for path in inputs if path.endswith(".engine")]
-    found = {
-        path: json.loads(Path(path).with_suffix(".json").read_text())["result"]["figures"]["map50"] for path in engines
-    }
-    best = Path(max(engines, key=lambda path: found[path]))
-    for path, mean in found.items():
-        print(f"{path}: mAP50 {mean:.4f}{', taken' if Path(path) == best else ''}")
-    shutil.copyfile(best, outputs[0])
-    shutil.copyfile(best.with_suffix(".json"), outputs[1])
-    shutil.copyfile(best.with_suffix(".cache"), outputs[2])
+    """Take the calibration algorithm with the highest mAP50: of files that are called like it."""
+    found = {Path(path).stem: json.loads(Path(path).read_text())["result"]["figures"] for path in inputs}
+    best = max(found, key=lambda algorithm: found[algorithm]["map50"])
+    for algorithm, figures in found.items():
+        print(f"{algorithm}: mAP50 {figures['map50']:.4f}{', taken' if algorithm == best else ''}")
+    Path(outputs[0]).write_text(json.dumps({"algorithm": best, "figures": found[best]}))
+
+
+def search(inputs: Sequence[str], outputs: Sequence[str], engine: str, setting: str, margin: float) -> None:
+    """Search for the layers that stay in float, beginning with the chosen calibration; mAP50 may be lower by the margin."""
+    network, names, calibration, photos = inputs
+    algorithm = json.loads(Path(calibration).read_text())["algorithm"]
+    _pytrt(
+        *("precision", "search", network, "--names", names, "--data", photos, "--output", outputs[0]),
+        *(
+            "--precision",
+            "int8",
+            "--algorithm",
+            algorithm,
+            "--calibration",
+            str(CALIBRATED),
+            "--tolerance",
+            f"map50={margin}",
+        ),
+        *("--engine", engine, "--setting", setting),
+    )
 
 
 def measure_served(inputs: Sequence[str], outputs: Sequence[str], model: str) -> None:
@@ -93,10 +108,7 @@ def measure_served(inputs: Sequence[str], outputs: Sequence[str], model: str) ->
     else:
         engine = registry.file(registry.get(model, version))
         print(f"{model}:{version} is served.")
-        words = ["evaluate", str(engine), "--data", photos, "--json"]
-        measured = subprocess.run(
-            [sys.executable, "-m", "pytrtplugins", *words], check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
+        measured = _pytrt("evaluate", str(engine), "--data", photos, "--json", stdout=subprocess.PIPE)
     figures = json.loads(measured)["result"]["figures"]
     Path(outputs[0]).write_text(json.dumps({"version": version or 0, "figures": figures}))
 
@@ -107,3 +119,9 @@ def promote(inputs: Sequence[str], outputs: Sequence[str]) -> None:
     change = ModelRegistry().promote(registered["name"], registered["version"], why="samples/pipeline")
     print(f"{registered['name']}:{change.version} is in production.")
     Path(outputs[0]).write_text(json.dumps({"name": registered["name"], **asdict(change)}, indent=1))
+
+
+def _pytrt(*words: str, stdout: int | None = None) -> str:
+    """Run a command of pytrt; what it printed, where it is asked for."""
+    command = [sys.executable, "-m", "pytrtplugins", *words]
+    return subprocess.run(command, check=True, stdout=stdout, text=True).stdout or ""
