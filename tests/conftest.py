@@ -38,7 +38,10 @@ GARBAGE = 10_000  # objects made until the garbage collector looks: after Python
 WATCHDOG = Watchdog()
 
 settings.register_profile("deterministic", derandomize=True, database=None, deadline=None, max_examples=30)
-settings.register_profile("randomized", database=None, deadline=None, max_examples=200, print_blob=True)
+# where CI is set, Hypothesis derandomizes by default
+settings.register_profile(
+    "randomized", derandomize=False, database=None, deadline=None, max_examples=200, print_blob=True
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "deterministic")
 
 
