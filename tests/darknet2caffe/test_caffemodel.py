@@ -111,7 +111,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         read_caffemodel(tmp_path / "none.caffemodel")
 
 
-@settings(deadline=1000)
+@settings(deadline=10_000)
 @given(st.binary(max_size=100))
 def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "any.caffemodel"

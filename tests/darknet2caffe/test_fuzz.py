@@ -49,7 +49,7 @@ def test_errors_in_a_damaged_cfg_have_a_line(mutation):
     assert 1 <= line <= text.count("\n") + 1
 
 
-@settings(deadline=2000)
+@settings(deadline=10_000)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused_as_a_cfg(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "random.cfg"
@@ -58,7 +58,7 @@ def test_random_bytes_are_refused_as_a_cfg(tmp_path_factory, data):
         read_network(path)
 
 
-@settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=10_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_weights_give_the_same_numbers_or_an_error_with_the_byte(tmp_path, data):
     net = network()

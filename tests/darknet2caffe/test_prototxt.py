@@ -143,7 +143,7 @@ def test_files_that_are_no_text_are_refused(tmp_path, content, problem):
     assert caught.value.path == str(tmp_path / "a.prototxt")
 
 
-@settings(deadline=1000)
+@settings(deadline=10_000)
 @given(st.text(alphabet="ab:{}<>[]\"'\\#-.09eEfxX \n,;é", max_size=60))
 def test_any_text_is_read_or_refused(text):
     try:
