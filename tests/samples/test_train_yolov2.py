@@ -8,10 +8,8 @@ import re
 import shutil
 import struct
 import sys
-import tarfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
@@ -21,15 +19,12 @@ import train_yolov2
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from darknet2caffe import read_network
-from pytrtplugins.errors import ExecutionError, FormatError, ImageError, NoDataError, UsageError
-from pytrtplugins.shards import make_shards
+from pytrtplugins.errors import ExecutionError
 from tests.samples.rectangles import (
     ALONE,
     ANCHORS,
-    CLASSES,
     SMALL,
     TINY,
-    draw_set,
     load,
     make_loop,
 )
@@ -41,63 +36,6 @@ pytestmark = [
     pytest.mark.usefixtures("one_thread"),
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
 ]
-
-
-def test_folder_tar_and_shards_give_the_same_images(rectangles: Path, tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "set.tar", "w") as tar:
-        tar.add(rectangles, arcname=".")
-    make_shards(rectangles, tmp_path / "shards", progress=False)
-    found = []
-    for place in (rectangles, tmp_path / "set.tar", tmp_path / "shards"):
-        opened = data.open_data([place], "train.txt")
-        found.append({Path(each.key).stem: each for each in map(opened.read, range(len(opened)))})
-    for other in found[1:]:
-        assert sorted(other) == sorted(found[0])
-        for key, example in other.items():
-            assert example.image == found[0][key].image
-            np.testing.assert_allclose(example.boxes, found[0][key].boxes, rtol=0, atol=1e-6)
-    sets = [data.open_data([path], "train.txt") for path in (rectangles, tmp_path / "shards")]
-    assert [found.classes for found in sets] == [CLASSES, CLASSES]
-    anchors = [data.kmeans_anchors(data.box_shapes(found)) for found in sets]
-    torch.testing.assert_close(*anchors, rtol=0, atol=1e-4)
-
-
-def test_missing_and_unreadable_data_are_named(rectangles: Path, tmp_path: Path) -> None:
-    with pytest.raises(NoDataError, match="nowhere"):
-        data.open_data([tmp_path / "nowhere"], "train.txt")
-    with pytest.raises(NoDataError, match=r"val\.txt is missing"):
-        data.open_data([rectangles], "val.txt")
-    broken = draw_set(tmp_path / "broken", 2)
-    (broken / "images/1.png").write_bytes(b"no image")
-    with pytest.raises(ImageError, match=r"images/1\.png"):
-        load(broken)
-    with pytest.raises(NoDataError, match="2 boxes, too few for 5 anchors"):
-        data.kmeans_anchors(np.ones((2, 2), np.float32))
-    (broken / "labels/0.txt").write_text("7 0.5 0.5 0.1 0.1\n")
-    with pytest.raises(FormatError, match=r"unknown class 7") as caught:
-        data.open_data([broken], "all")
-    assert "\nDo: repair" in str(caught.value)
-    (broken / "train.txt").write_text("images/9.png\n")
-    with pytest.raises(FormatError, match=r"images/9\.png: the list names it"):
-        data.open_data([broken], "train.txt")
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards/shards.json").touch()
-    with pytest.raises(UsageError, match=r"shards have no list 'val\.txt'"):
-        data.open_data([tmp_path / "shards"], "val.txt")
-
-
-def test_held_back_images_are_the_same_each_time_and_never_trained_on() -> None:
-    kept, held = data.hold_back(100, 0.12)
-    assert len(held) == 12
-    assert sorted(kept + held) == list(range(100))
-    assert (kept, held) == data.hold_back(100, 0.12)
-
-
-def test_boxes_are_cut_at_the_borders_of_their_photo(tmp_path: Path) -> None:
-    folder = draw_set(tmp_path / "set", 2)
-    (folder / "labels/0.txt").write_text("1 0.0 0.5 0.5 0.25\n")
-    (example,) = (each for each in map(data.open_data([folder], "all").read, range(2)) if "0.png" in each.key)
-    np.testing.assert_allclose(example.boxes, [[1, 0.125, 0.5, 0.25, 0.25]])
 
 
 def test_augmented_boxes_lie_on_their_rectangles(rectangles: Path) -> None:
