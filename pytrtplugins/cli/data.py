@@ -51,7 +51,7 @@ def compare(
     ] = "auto",
     model: Annotated[
         Path | None,
-        typer.Option(metavar="MODEL", help="A network, ONNX file or engine, whose output is compared too."),
+        typer.Option("--model", metavar="MODEL", help="A network, ONNX file or engine, whose output is compared too."),
     ] = None,
     embedding: Annotated[
         str, typer.Option("--embedding", metavar="NAME", help="The network's output to compare; default: the first.")

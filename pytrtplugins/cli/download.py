@@ -29,6 +29,7 @@ def command(
     url: Annotated[
         str | None,
         typer.Option(
+            "--url",
             metavar="URL",
             help="URL of the files: a mirror, or a folder as file:///…; default: PYTRT_MODELS_URL, or the release page.",
         ),

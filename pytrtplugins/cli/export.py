@@ -87,7 +87,8 @@ def triton_repository(
     repository: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Triton's model repository.")],
     weights: options.Weights = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the model in the repository; default: that of MODEL.")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Name of the model in the repository; default: that of MODEL."),
     ] = None,
     version: Annotated[
         int, number(Whole(1, triton.LARGEST_VERSION), help="Version of the model in the repository.")

@@ -51,7 +51,7 @@ WhoOption = Annotated[str | None, typer.Option("--who", metavar="NAME", help="Wh
 @command.command("add")  # type: ignore[untyped-decorator]
 def add(
     engine_file: Annotated[Path, typer.Argument(metavar="FILE", help="Engine file, as `pytrt build` writes it.")],
-    name: Annotated[str, typer.Option(metavar="NAME", help="The model's name.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The model's name.")],
     version: Annotated[int | None, number(_VERSION, help="Number of the version; default: the next.")] = None,
     network: Annotated[
         Path | None,

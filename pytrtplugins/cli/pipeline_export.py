@@ -45,7 +45,9 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="File to write.", show_default=False)
     ] = None,
-    image: Annotated[str, typer.Option(metavar="IMAGE", help="Container image of the steps.", show_default=False)] = "",
+    image: Annotated[
+        str, typer.Option("--image", metavar="IMAGE", help="Container image of the steps.", show_default=False)
+    ] = "",
     kind: Annotated[
         Literal["workflow", "template", "cron", "event", "data"],
         typer.Option(

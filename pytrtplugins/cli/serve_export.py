@@ -59,10 +59,15 @@ def command(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of the objects in a cluster; default: that of the first model."),
+        typer.Option(
+            "--name", metavar="NAME", help="Name of the objects in a cluster; default: that of the first model."
+        ),
     ] = None,
     image: Annotated[
-        str, typer.Option(metavar="IMAGE", help="Name of the container image; default: NAME:1.", show_default=False)
+        str,
+        typer.Option(
+            "--image", metavar="IMAGE", help="Name of the container image; default: NAME:1.", show_default=False
+        ),
     ] = "",
     replicas: Annotated[
         str | None, typer.Option(metavar="N[:MOST]", help="Replicas: 2, or 1:8 for a number that follows the load.")
@@ -74,7 +79,9 @@ def command(
     file: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="A file that the models open, for the working directory of the image; may be repeated."
+            "--file",
+            metavar="FILE",
+            help="A file that the models open, for the working directory of the image; may be repeated.",
         ),
     ] = None,
     wheel: Annotated[

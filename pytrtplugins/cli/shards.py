@@ -54,7 +54,7 @@ def make(
             "--list", metavar="FILE", help="Take the photos that this list names; of the data, or of the disk."
         ),
     ] = None,
-    size: Annotated[str, typer.Option(metavar="SIZE", help="Of a shard, about: 256MB, 1GiB.")] = "256MB",
+    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Of a shard, about: 256MB, 1GiB.")] = "256MB",
     longest_side: Annotated[
         int | None,
         number(

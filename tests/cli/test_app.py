@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+from typing import get_type_hints
 
 import pytest
 
 pytest.importorskip("typer")
 
+from typer.models import OptionInfo
+
 from pytrtplugins.cli import command
 from pytrtplugins.cli.app import COMMANDS, app
+
+from .test_number_options import walked
 
 LOADED = """
 import sys
@@ -64,3 +70,18 @@ def test_a_shell_completes_names_of_commands(pytrt, monkeypatch):
     for name, value in {"_PYTRT_COMPLETE": "complete_bash", "COMP_WORDS": "pytrt export", "COMP_CWORD": "1"}.items():
         monkeypatch.setenv(name, value)
     assert pytrt()[1].split() == ["export-plugin", "export-triton"]
+
+
+def test_typer_asks_for_no_option_by_its_metavar():
+    """Typer 0.27 makes ``--SIZE`` of an option ``size`` whose metavar is SIZE, unless its name is given."""
+    for row in COMMANDS.values():
+        for file in row.files:
+            importlib.import_module(f"pytrtplugins.cli.{file}")
+    repeated = {}
+    for words, function in walked(app, "pytrt"):
+        for name, hint in get_type_hints(function, include_extras=True).items():
+            for option in getattr(hint, "__metadata__", ()):
+                if isinstance(option, OptionInfo) and option.metavar == name.upper():
+                    repeated[f"{words} --{name}"] = [option.default, *(option.param_decls or ())]
+    assert repeated["pytrt shards make --size"] == ["--size"]
+    assert [words for words, names in repeated.items() if not str(names[0]).startswith("--")] == []
