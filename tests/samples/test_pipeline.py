@@ -76,7 +76,7 @@ def test_the_small_size_goes_from_photos_to_a_registered_engine(project):
     assert figures["choose.figures.map50"] > 0.9
     verdict = json.loads((project / "build/pipeline/gate.json").read_text())
     assert verdict["passes"]
-    assert len(verdict["comparisons"]) == 2
+    assert len(verdict["comparisons"]) == 3
     assert figures["served.version"] == 0  # nothing is served: the FP32 engine stands for it
     assert figures["served.figures.map50"] == figures["evaluate-float.figures.map50"]
     registry = ModelRegistry(project / ".pytrt/models")
