@@ -34,8 +34,10 @@ def main(text: str) -> int:
     cpu, engines = said["processes"]
     counts = Counts(len(specs), cpu, engines, memory, said["role"], said["index"])
     if said["role"] == "engine":
+        from ..cuda.waits import CUDA_WAIT
         from .processes.engine_process import EngineProcess
 
+        os.environ.setdefault(CUDA_WAIT, "block")  # a thread that spins takes a core from those that speak HTTP
         device, models = said["place"]
         return EngineProcess(specs, blocks, control, counts, Place(device, tuple(models))).run(settle)
     from .backends.remote import RemoteBackend

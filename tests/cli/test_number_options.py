@@ -153,6 +153,8 @@ PROGRAMS = {
     "benchmarks/serving/gpu.py --engines": (1, 64),
     "benchmarks/serving/gpu.py --load-seconds": (0.1, 3600.0),
     "benchmarks/serving/gpu.py --seconds": (0.0, 1e6),
+    "benchmarks/serving/gpu_decoding.py --batch": (1, 4096),
+    "benchmarks/serving/gpu_decoding.py --seconds": (0.01, 60.0),
     "benchmarks/serving/hostile.py --cpu": (0, 256),
     "benchmarks/serving/hostile.py --rounds": (1, 100),
     "benchmarks/serving/hostile.py --seconds": (0.1, 3600.0),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ....cuda import pinned_empty
 from ....cuda.driver import LIBRARY, check_driver
+from ....cuda.waits import choose_wait
 from ....errors import UnavailableError
 from ....utils.forks import forks_as_cause
 from ....utils.optional import require
@@ -221,6 +222,7 @@ class CudaDevice:
         check_driver()  # before CuPy is imported, which takes long
         self.xp: Any = require("cupy", extra="cuda", package="cupy-cuda13x", feature="engine 'cuda'")
         require("cuda.bindings.driver", extra="cuda", package="cuda-bindings", feature="engine 'cuda'")
+        choose_wait(number)
         runtime = self.xp.cuda.runtime
         try:
             count = int(runtime.getDeviceCount())

@@ -62,17 +62,18 @@ class JpegDecoder:
 
     Args:
         device: The GPU.
+        settings: Of nvImageCodec's ``Decoder``, beside the GPU's number; none: its own choice.
 
     Raises:
         MissingExtraError: nvImageCodec is not installed.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, **settings: Any) -> None:
         os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")  # what it cannot decode is told by our own errors
         codec = require("nvidia.nvimgcodec", extra="nvjpeg", package="nvidia-nvimgcodec-cu13", feature='decode="gpu"')
         self._device, self._stream_of = device, codec.CodeStream
         self._params = codec.DecodeParams(apply_exif_orientation=True, color_spec=codec.ColorSpec.SRGB)
-        self._decoder = codec.Decoder(device_id=device.number)
+        self._decoder = codec.Decoder(device_id=device.number, **settings)
         with device.current():
             self._memory = _Memory(device.xp.cuda.Stream(non_blocking=True))
 
