@@ -4,7 +4,8 @@ It is made for a GPU that is there for some minutes only:
 
     python samples/train_animals.py --data voc12-animals --teacher yolo-fastest-1.1-xl.cfg --seconds 480
 
-A first short run measures how many photos a second this machine trains, so that each schedule ends in its time. Every recipe then
+Two short runs come first: one compiles, and one measures how many photos a second this machine trains and what a start costs, so that
+everything ends in its time: starts, schedules and measurements. Every recipe then
 trains without an eighth of the photos, and is measured on these; the best of them trains on all photos. choice.md has the figures.
 The validation split is looked at once, at the end, and decides nothing.
 """
@@ -16,14 +17,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
+from statistics import median
 
 import torch
 
-from pytrtplugins.errors import PytrtpluginsError
+from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.utils.files import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 from yolov2_training.curve import read_log
+from yolov2_training.data import open_data
 
 PROGRAM = Path(__file__).with_name("train_yolov2.py")
 COMMON = ("--stages", "24,48,96,160,208,256", "--imitation", "12", "--balance", "0.5", "--evaluations", "1")
@@ -34,8 +38,10 @@ RECIPES: dict[str, tuple[str, ...]] = {
 }
 """What differs from ``COMMON``. A mosaic takes an animal out of its meadow, by which sheep are told from horses."""
 HELD_BACK = "0.12"
+VALIDATION = "val.txt"
 PROBED = 300  # steps of the run that measures the speed
-CHOICE, FINAL = 0.5, 0.4  # shares of the time; the rest is for starts and measurements
+CHOICE = 0.5  # share of the training time in which the recipes are compared; the rest is for the last run
+SPARE = 0.05  # share of the time that is kept for what takes longer than the first run says
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,34 +73,52 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def train(options: argparse.Namespace) -> None:
     """Measure the speed, choose a recipe, train with it, and measure the result."""
-    begin = time.monotonic()
-    speed = run(options, "speed", PROBED, ())["images/s"]
-    started = (
-        time.monotonic() - begin
-    )  # what a start costs, and compiling, of which the next runs find the results on the disk
-    found = {}
+    end = time.monotonic() + (1 - SPARE) * options.seconds
+    open_data(options.data, VALIDATION)  # said now, and not when the time is over
+    run(options, "compile", PROBED, ())  # the next runs find on the disk what was compiled
+    row, overhead = run(options, "speed", PROBED, ())
+    speed, found = row["images/s"], {}
+    seconds = CHOICE / len(RECIPES) * training_time(end, overhead, len(RECIPES) + 2)
+    steps = steps_in(seconds, speed, options.batch)
     for number, (name, changes) in enumerate(RECIPES.items()):
-        steps = steps_in(CHOICE * (options.seconds - started) / len(RECIPES), speed, options.batch)
-        found[name] = run(options, f"recipe-{number}", steps, (*changes, "--hold-back", HELD_BACK))
+        found[name], overhead = run(options, f"recipe-{number}", steps, (*changes, "--hold-back", HELD_BACK))
     best = choose(found)
-    left = options.seconds - (time.monotonic() - begin)
-    seconds = min(FINAL * options.seconds, 0.85 * left)
-    run(options, "final", steps_in(seconds, speed, options.batch), RECIPES[best])
+    seconds = training_time(end, overhead, 2)
+    more = (*RECIPES[best], "--seconds", f"{seconds:.1f}")
+    run(options, "final", steps_in(seconds, speed, options.batch), more)
     model = options.out / "final" / "model.pt"
-    command = [sys.executable, str(PROGRAM), "--data", *options.data, "--evaluate", "val.txt", "--model", str(model)]
-    measured = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    command = [sys.executable, str(PROGRAM), "--data", *options.data, "--evaluate", VALIDATION, "--model", str(model)]
+    measured = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     text = report(found, best, measured)
     write_atomic(options.out / "choice.md", text.encode())
     print(text)
 
 
-def run(options: argparse.Namespace, name: str, steps: int, changes: Sequence[str]) -> dict[str, float]:
-    """Train for some steps; the last line of the log."""
-    out = options.out / name
+def training_time(end: float, overhead: float, starts: int) -> float:
+    """Seconds until the end in which steps can be done, where programs are started so many times.
+
+    Raises:
+        UsageError: There are none.
+    """
+    left = end - time.monotonic() - starts * overhead
+    if left <= 0:
+        raise UsageError(
+            f"--seconds: {starts} more starts, of {overhead:.0f} s each, leave no time to train.\n"
+            f"Do: give {ceil(-left) + 60} seconds more at least"
+        )
+    return left
+
+
+def run(options: argparse.Namespace, name: str, steps: int, changes: Sequence[str]) -> tuple[dict[str, float], float]:
+    """Train for some steps; the last line of the log, and the seconds that all but the steps took: starting, compiling, measuring."""
+    out, begin = options.out / name, time.monotonic()
     teacher = ["--teacher", options.teacher] if options.teacher else []
     command = [sys.executable, str(PROGRAM), "--data", *options.data, "--out", str(out), "--steps", str(steps)]
     subprocess.run([*command, "--batch", str(options.batch), *teacher, *COMMON, *changes, *options.more], check=True)
-    return read_log(out / "log.csv")[-1]
+    rows = read_log(out / "log.csv")
+    speed = median(row["images/s"] for row in rows)  # the first row's has compiling in it
+    overhead = time.monotonic() - begin - rows[-1]["step"] * options.batch / speed
+    return rows[-1] | {"images/s": speed}, max(0.0, overhead)
 
 
 def steps_in(seconds: float, speed: float, batch: int) -> int:

@@ -142,6 +142,11 @@ def start(options: argparse.Namespace, arguments: list[str]) -> None:
     if not options.gpus:
         raise UsageError("--ray needs the number of ranks.\nDo: add --gpus 2, or as many as the cluster has")
     check_unused(options)
+    kind, _, number = options.device.partition(":")
+    if number:
+        raise UsageError(
+            f"--device {options.device} with --gpus: each rank gets a GPU of its own.\nDo: give --device {kind}"
+        )
     settings = Settings.from_options(options, options.device)
     settings.check(options.device, options.gpus, joined=True)
     Recipe.from_dict(vars(options)).check(options.gpus, settings.accumulate)

@@ -39,7 +39,12 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", default="", help="such as cuda or cpu (default: cuda, where there is one)")
     add("--seconds", type=Real(0.01, 3600), default=10.0, help="that each figure is measured (default: %(default)s)")
-    add("--until", type=Real(0, 1_000_000), default=1_000_000, help="begin no row after so many seconds")
+    add(
+        "--until",
+        type=Real(0, 1_000_000),
+        default=1_000_000,
+        help="begin no row after so many seconds; the row that was begun then is finished, with its compiling",
+    )
     add("-k", default="", metavar="WORDS", help="only rows whose name has this")
     add("--name", default="this-machine", help="heading on the page (default: %(default)s)")
     add("--note", default="", metavar="TEXT", help="a sentence for the page, such as what else ran on the machine")

@@ -64,7 +64,8 @@ class Graphs:
         torch.cuda.current_stream().wait_stream(side)
         self._forget()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._memory):
+        # a loader's threads go on meanwhile: they allocate memory and wait for their copies, which would end a capture of all threads
+        with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
             output = self._function(shape, *inputs)
         for buffer, before in zip(self._module.buffers(), statistics, strict=True):
             buffer.copy_(before)

@@ -123,7 +123,8 @@ def join(device: str, settings: Settings) -> Ranks:
         for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
     )
     settings.check(device.partition(":")[0], world, joined=joined)
-    place = torch.device("cuda", number) if joined and device == "cuda" else torch.device(device)
+    # a GPU without a number would be refused by set_device, and unequal to the devices of its tensors
+    place = torch.device("cuda", number) if device == "cuda" else torch.device(device)
     if place.type == "cuda":
         torch.cuda.set_device(place)
     if joined and not distributed.is_initialized():
