@@ -20,7 +20,7 @@ from pytrtplugins.errors import PytrtpluginsError
 from pytrtplugins.utils.numbers import Whole
 from pytrtplugins.utils.optional import require
 
-from . import page, parts, subject
+from . import padding, page, parts, subject
 
 NETWORKS = ("compact", "voc")
 CLOSE = {"fp32": 1e-2, "tf32": 2e-2, "bf16": 0.1, "fp16": 0.1}  # relative difference of the first losses
@@ -68,8 +68,9 @@ def subjects() -> list[Subject]:
     """The rows, in the order in which they are measured."""
     nhwc = {"data_format": "NHWC"}
     bf16, compiled, graphs = {**nhwc, "precision": "bf16"}, {"compile": True}, {"cuda_graphs": True}
+    best = "BF16, NHWC, compiled, CUDA graphs"
     return [
-        Subject("BF16, NHWC, compiled, CUDA graphs", bf16 | compiled | graphs),
+        Subject(best, bf16 | compiled | graphs),
         Subject("BF16, NHWC, compiled", bf16 | compiled),
         Subject("BF16, NHWC, CUDA graphs", bf16 | graphs),
         Subject("BF16, NHWC", bf16),
@@ -85,6 +86,11 @@ def subjects() -> list[Subject]:
         Subject("accelerate, BF16, NHWC", bf16, peer=accelerate),
         Subject("FP32, NHWC", nhwc),
         Subject("FP32, NCHW", {"data_format": "NCHW"}),
+        Subject(f"{best}, first convolution of 8 channels", bf16 | compiled | graphs, change=padding.pad_first),
+        Subject(
+            f"{best}, first convolution as a matrix product", bf16 | compiled | graphs, change=padding.unfold_first
+        ),
+        Subject(f"{best}, last convolution of 8n channels", bf16 | compiled | graphs, change=padding.pad_last),
     ]
 
 
