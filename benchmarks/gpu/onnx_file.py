@@ -85,6 +85,7 @@ class Record:
         self.rows.append(row)
         try:
             yield row
+            self._say(f"{_name(row)}: {_result(row)}")
         except pytest.skip.Exception as reason:
             row["skipped"] = str(reason)
             self._say(f"{_name(row)}: {reason}")
@@ -117,6 +118,13 @@ def _name(row: Mapping[str, Any]) -> str:
     return " ".join(str(row[key]) for key in ("engine", "precision") if key in row) + (
         f", batch {row['batch']}" if "batch" in row else ""
     )
+
+
+def _result(row: Mapping[str, Any]) -> str:
+    """A row's figures in a few words."""
+    figures = {"us": "{:.1f} µs", "speed": "engine cuda is {:.2f} times as fast", "cosine_mean": "cosine {:.5f}",
+               "tpr_at_001": "TPR at 0.001 {:.4f}", "error": "relative error {:.1e}"}  # fmt: skip
+    return ", ".join(text.format(row[name]) for name, text in figures.items() if name in row) or "done"
 
 
 def measure(given: argparse.Namespace, clock: Clock, record: Record) -> None:

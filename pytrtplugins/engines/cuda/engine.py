@@ -31,6 +31,7 @@ from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
 from .conv.depthwise import DepthwiseProvider
 from .conv.few_rows import FewRowsProvider
 from .conv.problem import ConvProvider, DirectProvider
+from .conv.search_time import SearchTime
 from .conv.selector import ConvSelector, LayerKernel
 from .conv.timer import Timer
 from .device.attention import MATRIX_UNITS, AttentionMaker, attention
@@ -49,7 +50,7 @@ from .run.detection import CudaDetection
 from .run.execution import Execution
 from .run.network_timer import NetworkClock, choose_in_network
 from .saved import SavedPlan
-from .settings import batches, check_fp8, device_number, float_type, holds_fp8
+from .settings import batches, check_fp8, cudnn_seconds, device_number, float_type, holds_fp8
 
 if TYPE_CHECKING:
     import onnx
@@ -71,7 +72,9 @@ class CudaEngine(Engine):
 
     Settings: ``disable``, names of optimizations to leave out (`pytrtplugins.engines.cuda.lower.pipeline.OPTIONAL_STEPS`);
     ``batch``, batches for which kernels are chosen while building (default 1, if the plugins accept it); ``float``, the
-    element type of an INT8 or FP8 engine's float layers, ``"float16"`` by default. ``device`` is ``"cuda"`` or ``"cuda:1"``.
+    element type of an INT8 or FP8 engine's float layers, ``"float16"`` by default; ``cudnn_seconds``, how long cuDNN's plans
+    may be built and timed for each batch (default 45; `choices` says where that cut a search short). ``device`` is ``"cuda"``
+    or ``"cuda:1"``.
 
     Args:
         model: A prepared model; of an engine file the one without weights.
@@ -88,7 +91,7 @@ class CudaEngine(Engine):
 
     name: ClassVar[str] = "cuda"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8", "fp8")
-    settings: ClassVar[tuple[str, ...]] = ("disable", "batch", "float")
+    settings: ClassVar[tuple[str, ...]] = ("disable", "batch", "float", "cudnn_seconds")
     fast_build: ClassVar[Mapping[str, Any]] = {
         "disable": ("tactics", "graph", "handwritten-kernels", "cudnn-kernels", "cublaslt-kernels")
     }
@@ -245,9 +248,18 @@ class CudaEngine(Engine):
             self.choices["run node by node"] = f"{len(nodes)} nodes from {first} on, since only a run tells their dims"
         with self.device.xp.cuda.Device(self.device.number), self.device.explaining_memory():
             self.selector.choose(plan, progress)
+            self._report_cut()
             if not (self._file or self.selector.built or self.disabled & {"tactics", "network-timing"}):
                 self._choose_in_network(plan, progress)
             return self._execution(plan, self.selector, outside(plan) if outside else {})
+
+    def _report_cut(self) -> None:
+        """Say for which convolutions cuDNN's plans were not all tried."""
+        limit = self.selector.search_time
+        if limit.cut:
+            self.choices["plans of cuDNN"] = (
+                f"not all were tried for {len(limit.cut)} convolutions (cudnn_seconds={limit.seconds:g}): {'; '.join(limit.cut)}"
+            )
 
     def _execution(
         self, plan: Plan, selector: ConvSelector, outside: Mapping[str, Any] = MappingProxyType({})
@@ -312,10 +324,11 @@ class CudaEngine(Engine):
         return plain if "cudnn-kernels" in self.disabled else CudnnAttention(self.device, plain)
 
     def _selector(self, plan: SavedPlan | None) -> ConvSelector:
-        direct = DirectProvider(self.device)
+        direct, time = DirectProvider(self.device), SearchTime(cudnn_seconds(self.options))
         providers: list[ConvProvider] = [direct]
         if "cudnn-kernels" not in self.disabled:
-            providers = [CudnnProvider(self.device), direct]
+            has_rivals = "handwritten-kernels" not in self.disabled and self.device.capability >= 80
+            providers = [CudnnProvider(self.device, has_rivals, time), direct]
         if self._cublaslt is not None:
             providers = [self._cublaslt, *providers]
         if "handwritten-kernels" not in self.disabled:
@@ -342,6 +355,7 @@ class CudaEngine(Engine):
                 for name, forms in packed.items()
             },
             is_right=lambda *asked: Timer(self.device, direct).is_right(*asked),
+            search_time=time,
         )
 
 

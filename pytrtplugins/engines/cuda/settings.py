@@ -16,7 +16,10 @@ from .device.device import CudaDevice
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["batches", "check_fp8", "device_number", "float_type", "holds_fp8"]
+__all__ = ["batches", "check_fp8", "cudnn_seconds", "device_number", "float_type", "holds_fp8"]
+
+_CUDNN_SECONDS, _MAX_CUDNN_SECONDS = 45, 24 * 3600
+"""The default leaves half of 90 seconds to all other kernels of a network and to their timing."""
 
 
 def float_type(options: BuildOptions) -> DType:
@@ -63,6 +66,16 @@ def batches(options: BuildOptions) -> tuple[int, ...]:
     if not batches:
         raise UsageError("engine 'cuda': batch: expected a whole number, or several, found none", setting="batch")
     return tuple(check_whole("engine 'cuda': batch", batch, 1, LARGEST_BATCH) for batch in batches)
+
+
+def cudnn_seconds(options: BuildOptions) -> int:
+    """How long cuDNN's plans may be built and timed while the kernels of a batch are chosen.
+
+    Raises:
+        UsageError: it is no whole number of seconds.
+    """
+    given = options.settings.get("cudnn_seconds", _CUDNN_SECONDS)
+    return check_whole("engine 'cuda': cudnn_seconds", given, 1, _MAX_CUDNN_SECONDS)
 
 
 def device_number(device: str | None) -> int:

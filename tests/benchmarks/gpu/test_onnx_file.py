@@ -93,7 +93,9 @@ def given(tmp_path, monkeypatch):
     )  # fmt: skip
 
 
-def test_every_precision_and_batch_is_a_row_with_accuracy_memory_and_the_times_beside_each_peer(given, tmp_path):
+def test_every_precision_and_batch_is_a_row_with_accuracy_memory_and_the_times_beside_each_peer(
+    given, tmp_path, capsys
+):
     record = onnx_file.Record(tmp_path / "rows.json", {"model": "face.onnx"})
     onnx_file.measure(given, Clock(), record)
     rows = {(row["precision"], row["batch"]): row for row in record.rows if row.get("engine") == "cuda"}
@@ -104,6 +106,9 @@ def test_every_precision_and_batch_is_a_row_with_accuracy_memory_and_the_times_b
         assert row["error"] < {"fp32": 1e-5, "fp16": 3e-3, "int8": 0.1}[kind]
         assert row["cosine_mean"] > {"fp32": 1 - 1e-7, "fp16": 0.9999, "int8": 0.99}[kind]
         assert list(row["seconds"]) == ["build", "accuracy", "times"]
+    said = capsys.readouterr().err
+    assert f"cuda fp16, batch 2: 20.0 µs, cosine {rows['fp16', 2]['cosine_mean']:.5f}, TPR at 0.001 " in said
+    assert said.count("right, batch 2: 30.0 µs, engine cuda is 1.50 times as fast, relative error 0.0e+00") == len(rows)
     assert rows["int8", 2]["activations_mib"] < rows["fp32", 2]["activations_mib"]
     assert rows["int8", 2]["cosine_mean"] < rows["fp16", 2]["cosine_mean"]
     raced = [row for row in record.rows if row.get("engine") == "right"]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytrtplugins.engines.base.types import BuildOptions
-from pytrtplugins.engines.cuda.settings import batches, check_fp8, device_number, float_type, holds_fp8
+from pytrtplugins.engines.cuda.settings import batches, check_fp8, cudnn_seconds, device_number, float_type, holds_fp8
 from pytrtplugins.errors import UnavailableError, UsageError
 from pytrtplugins.passes import quantize
 from pytrtplugins.tensor import DType
@@ -35,6 +35,8 @@ def test_codes_of_fp8_are_found_under_any_name():
         ({"batch": [1, "8"]}, batches),
         ({"batch": []}, batches),
         ({"float": "int8"}, float_type),
+        ({"cudnn_seconds": 0}, cudnn_seconds),
+        ({"cudnn_seconds": "long"}, cudnn_seconds),
     ],
 )
 def test_wrong_settings_are_usage_errors(settings, check):
@@ -45,6 +47,7 @@ def test_wrong_settings_are_usage_errors(settings, check):
 def test_settings_have_the_values_that_they_say():
     assert batches(BuildOptions()) == (1,)
     assert batches(BuildOptions(settings={"batch": [1, 8]})) == (1, 8)
+    assert cudnn_seconds(BuildOptions(settings={"cudnn_seconds": 300})) == 300
     assert float_type(BuildOptions("int8")) is DType.FLOAT16
     assert float_type(BuildOptions("int8", settings={"float": "float32"})) is DType.FLOAT32
     assert float_type(BuildOptions("fp16")) is DType.FLOAT16

@@ -21,6 +21,7 @@ from ..device.device import CudaDevice, Tensor
 from ..device.fence import Fence
 from ..device.layout import FP8, Format
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch, finishing
+from .search_time import SearchTime
 
 __all__ = ["CudnnProvider", "check_cudnn", "cudnn_versions", "load_frontend"]
 
@@ -31,7 +32,9 @@ _Plan = tuple[Any, int, Callable[[], Any]]
 _Graph = tuple[Any, dict[str, list[int]]]
 """A graph, and by name the numbers of its plans, which are not built yet, the most promising first."""
 _MAX_PLANS = {"fused": 10, "plain": 4}
-_MAX_INT8_PLANS = {"fused": 3, "plain": 1}  # slow to build, and seldom the fastest
+_FEW_PLANS = {"fused": 3, "plain": 1}
+"""In INT8, where they are slow to build and seldom the fastest, and in FP32 without TF32 beside handwritten kernels, which took
+0.27 to 0.57 of the best plan's time in the convolutions of YOLOv2 that docs/cuda_engine.md lists."""
 
 
 def check_cudnn() -> str:
@@ -89,12 +92,15 @@ class CudnnProvider:
 
     Args:
         device: The GPU.
+        has_rivals: Whether handwritten kernels are candidates too.
+        search_time: How long plans may be built and timed; None: as long as that takes.
     """
 
     name = "cudnn"
 
-    def __init__(self, device: CudaDevice) -> None:
-        self.device = device
+    def __init__(self, device: CudaDevice, has_rivals: bool = False, search_time: SearchTime | None = None) -> None:
+        self.device, self._has_rivals = device, has_rivals
+        self._search_time = SearchTime(math.inf) if search_time is None else search_time
         self._lock = threading.RLock()
         self._graphs: dict[tuple[str, str], _Graph] = {}
         self._built: dict[tuple[str, str, str], int] = {}
@@ -123,11 +129,14 @@ class CudnnProvider:
     def tactics(self, problem: ConvProblem) -> Iterator[str]:
         """The plans that cuDNN's heuristics name and that can be built, those in one kernel first; none for FP8.
 
-        Each is built when it is asked for.
+        Each is built when it is asked for. In INT8 with PReLU there are none: its only plan for the sums alone gave wrong
+        numbers there on an H200 (cuDNN 9.19).
         """
         if problem.fused or FP8 in (problem.x.dtype, problem.y.dtype, problem.residual and problem.residual.dtype):
             return
-        max_plans, fused = _MAX_INT8_PLANS if problem.x.dtype is DType.INT8 else _MAX_PLANS, False
+        if problem.x.dtype is DType.INT8 and "prelu" in (problem.activation, problem.residual_activation):
+            return
+        max_plans, fused = _FEW_PLANS if self._wants_few(problem) else _MAX_PLANS, False
         for form in ("fused", "plain"):
             if fused and problem.x.dtype is DType.FLOAT16:  # a pass more over the output: never the fastest there
                 break
@@ -135,7 +144,8 @@ class CudnnProvider:
                 names = self._graph(problem, form)[1]
             except (RuntimeError, self.cudnn.cudnnGraphNotSupportedError):
                 continue
-            works = (f"{form}:{name}" for name in names if self._builds(problem, form, name))
+            tried = self._search_time.within(problem.title, names)
+            works = (f"{form}:{name}" for name in tried if self._builds(problem, form, name))
             for tactic in itertools.islice(works, max_plans[form]):
                 fused = True
                 yield tactic
@@ -185,6 +195,11 @@ class CudnnProvider:
         return launch
 
     # -- inside ----------------------------------------------------------------------------------------------------------
+
+    def _wants_few(self, problem: ConvProblem) -> bool:
+        """Handwritten kernels in FP32 have no groups, but depthwise convolutions."""
+        has_rivals = self._has_rivals and problem.groups in (1, problem.x.dims[1])
+        return problem.x.dtype is DType.INT8 or (has_rivals and not problem.tensor_cores)
 
     def _plain(
         self, problem: ConvProblem, operands: Operands, plan: _Plan, weights: dict[int, int], scratch: Scratch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from ..device.device import Device
 from ..plan.plan import Plan, Step
 from .cache import Choice, TacticCache
 from .problem import Compiles, ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
+from .search_time import SearchTime
 from .step import conv_operands, conv_problem
 from .timer import LIBRARIES, Timer
 from .unfused import UnfusedProvider
@@ -61,10 +63,12 @@ class ConvSelector:
         tf32: Whether float32 may be rounded to TF32.
         weights: Gives weights by name; None: plans hold them.
         packed: Operands on the device, by convolution and form, from an engine file.
+        search_time: How long a library's plans may be built and timed, which the library knows too; None: without limit.
 
     Attributes:
         choices: What was chosen, by problem.
         built: Whether the engine is, so that kernels that are chosen now hold up a run.
+        search_time: How long a library's plans may be built and timed.
     """
 
     def __init__(
@@ -78,12 +82,14 @@ class ConvSelector:
         weights: Callable[[str], npt.NDArray[Any]] | None = None,
         packed: Mapping[str, Mapping[str, Any]] | None = None,
         is_right: Callable[[ConvProblem, Operands, ConvProvider, str], bool] | None = None,
+        search_time: SearchTime | None = None,
     ) -> None:
         self.providers, self.timer, self.tf32, self._is_right = list(providers), timer, tf32, is_right
         self._open_cache = cache
         self.providers.append(UnfusedProvider(device, self._prepare))
         self.choices: dict[str, Choice] = dict(known or {})
         self.built = False
+        self.search_time = SearchTime(math.inf) if search_time is None else search_time
         self._device, self._weights, self._packed = device, weights, dict(packed or {})
         self._from_disk = set[str]()
         self._layers: dict[str, tuple[ConvProblem, list[str]]] = {}
@@ -111,11 +117,13 @@ class ConvSelector:
             if timed and self.built:
                 _log.warning(_HELD_UP, len(unknown))
             shown = progress and timed
+            self.search_time.begin()
             with (
                 _compiling(self._jobs([problem for problem, _ in wanted.values()])),
                 progress_bar("choosing kernels", len(unknown), shown) as advance,
             ):
-                for problem, step in unknown:
+                for index, (problem, step) in enumerate(unknown):
+                    self.search_time.expect(len(unknown) - index)
                     advance(0, problem.title)
                     self._choose(problem, step, plan)
                     advance(1, "")

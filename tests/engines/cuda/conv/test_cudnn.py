@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from pytrtplugins.engines.cuda.conv.cudnn import CudnnProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, Operands, Scratch
+from pytrtplugins.engines.cuda.conv.search_time import SearchTime
 from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.errors import BuildError
 from pytrtplugins.tensor import DType
@@ -110,6 +112,35 @@ def test_sums_alone_are_tactics_where_the_epilogue_is_none_of_cudnns(frontend):
 def test_sums_alone_are_rivals_in_float32(frontend):
     found = list(CudnnProvider(DEVICE).tactics(problem(dtype=DType.FLOAT32)))
     assert [name.partition(":")[0] for name in found] == ["fused"] * 3 + ["plain"] * 3
+
+
+def strict(groups=1):
+    """True FP32."""
+    return replace(problem(dtype=DType.FLOAT32), tensor_cores=False, groups=groups)
+
+
+def test_fp32_has_one_rival_beside_handwritten_kernels_and_all_without(frontend):
+    assert list(CudnnProvider(DEVICE).tactics(strict())) == ["plain:a", "plain:b", "plain:c"]
+    assert list(CudnnProvider(DEVICE, has_rivals=True).tactics(strict())) == ["plain:a"]
+    assert list(CudnnProvider(DEVICE, has_rivals=True).tactics(strict(groups=16))) == ["plain:a"]
+    assert len(list(CudnnProvider(DEVICE, has_rivals=True).tactics(strict(groups=4)))) == 3
+    assert len(list(CudnnProvider(DEVICE, has_rivals=True).tactics(problem()))) == 3
+
+
+@pytest.mark.parametrize("place", ["activation", "residual_activation"])
+def test_there_are_none_for_prelu_in_int8(frontend, place):
+    given = replace(problem(activation="linear"), **{place: "prelu"})
+    assert list(CudnnProvider(DEVICE).tactics(given))
+    x = channels_last(given.x.dims, DType.INT8)
+    assert list(CudnnProvider(DEVICE).tactics(replace(given, x=x))) == []
+    assert list(CudnnProvider(DEVICE).tactics(replace(given, x=x, **{place: "logistic"})))
+
+
+def test_plans_that_cannot_be_built_take_time_too(frontend):
+    limit = SearchTime(0.5, iter(range(0, 1000, 2)).__next__)
+    limit.begin()
+    assert list(CudnnProvider(DEVICE, search_time=limit).tactics(problem())) == []  # the first of them cannot be built
+    assert limit.cut == [problem().title]
 
 
 @pytest.mark.parametrize(("tactic", "built"), [("fused:a", [2]), ("fused:b", [1]), ("fused:c", [3])])

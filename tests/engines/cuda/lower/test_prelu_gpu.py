@@ -109,8 +109,12 @@ def test_the_first_tactics_of_each_family_are_the_plain_kernel(precision, kernel
             for provider in engine.selector.providers:
                 tactics = list(provider.tactics(problem))
                 if provider.name in LIBRARIES:  # plans of theirs are wrong by themselves, but not all: not the epilogue
-                    right = not tactics or any(timer.is_right(problem, operands, provider, name) for name in tactics)
-                    assert right, (provider.name, problem.key, tactics)
+                    right = [timer.is_right(problem, operands, provider, name) for name in tactics]
+                    assert not right if precision == "int8" else any(right) or not right, (
+                        provider.name,
+                        problem.key,
+                        tactics,
+                    )
                     continue
                 for name in tactics[:TACTICS]:
                     assert timer.is_right(problem, operands, provider, name), (provider.name, problem.key, name)
