@@ -129,15 +129,13 @@ class CudnnProvider:
     def tactics(self, problem: ConvProblem) -> Iterator[str]:
         """The plans that cuDNN's heuristics name and that can be built, those in one kernel first; none for FP8.
 
-        Each is built when it is asked for. In INT8 with PReLU there are none: its only plan for the sums alone gave wrong
-        numbers there on an H200 (cuDNN 9.19).
+        Each is built when it is asked for. In INT8 there are none for the sums alone: the only one gave wrong numbers on an
+        H200 (cuDNN 9.19).
         """
         if problem.fused or FP8 in (problem.x.dtype, problem.y.dtype, problem.residual and problem.residual.dtype):
             return
-        if problem.x.dtype is DType.INT8 and "prelu" in (problem.activation, problem.residual_activation):
-            return
         max_plans, fused = _FEW_PLANS if self._wants_few(problem) else _MAX_PLANS, False
-        for form in ("fused", "plain"):
+        for form in ("fused",) if problem.x.dtype is DType.INT8 else ("fused", "plain"):
             if fused and problem.x.dtype is DType.FLOAT16:  # a pass more over the output: never the fastest there
                 break
             try:

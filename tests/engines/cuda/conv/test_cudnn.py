@@ -128,12 +128,17 @@ def test_fp32_has_one_rival_beside_handwritten_kernels_and_all_without(frontend)
 
 
 @pytest.mark.parametrize("place", ["activation", "residual_activation"])
-def test_there_are_none_for_prelu_in_int8(frontend, place):
-    given = replace(problem(activation="linear"), **{place: "prelu"})
+@pytest.mark.parametrize("activation", ["prelu", "swish"])
+def test_there_are_no_sums_alone_in_int8(frontend, place, activation):
+    given = replace(problem(activation="linear"), **{place: activation})
     assert list(CudnnProvider(DEVICE).tactics(given))
     x = channels_last(given.x.dims, DType.INT8)
     assert list(CudnnProvider(DEVICE).tactics(replace(given, x=x))) == []
-    assert list(CudnnProvider(DEVICE).tactics(replace(given, x=x, **{place: "logistic"})))
+    assert list(CudnnProvider(DEVICE).tactics(replace(given, x=x, **{place: "linear"}))) == [
+        "fused:a",
+        "fused:b",
+        "fused:c",
+    ]
 
 
 def test_plans_that_cannot_be_built_take_time_too(frontend):
