@@ -346,11 +346,8 @@ def test_many_runs_need_no_more_memory(animals):
     model, x = animals
     with ptp.build(model, engine="cuda", precision="fp16", settings=FAST_BUILD).create_context() as context:
         context.run({"data": x[:1]})
-        pool = (
-            cupy.get_default_memory_pool()
-        )  # all arrays of this process lie there; free memory is other processes' matter, too
-        before = pool.used_bytes(), pool.total_bytes()
+        pool = cupy.get_default_memory_pool()  # where all arrays of this process lie, each in 512 bytes at least
+        used = pool.used_bytes()
         for _ in range(10_000):
             context.run({"data": x[:1]})
-        assert pool.used_bytes() <= before[0]
-        assert pool.total_bytes() <= before[1]
+        assert pool.used_bytes() < used + (1 << 20)
