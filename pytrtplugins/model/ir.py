@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
@@ -60,11 +61,51 @@ def to_ir(model: str | Path | onnx.ModelProto, *, checked: bool = False) -> ir.M
     except FileNotFoundError as error:
         raise ModelError(str(error)) from error
     try:
-        return onnx_ir.from_proto(proto)  # type: ignore[no-any-return]
+        return _with_own_names(onnx_ir.from_proto(proto))
     except Exception as error:  # onnx-ir raises types of its own
         raise ModelError(
             f"{model if isinstance(model, (str, Path)) else 'model'}: not a model that passes can work on ({error})."
         ) from error
+
+
+def _with_own_names(model: ir.Model) -> ir.Model:
+    """Let tensors have names of their own: onnx-ir writes the name of a value into the TensorProto that was given."""
+    onnx_ir, named = require("onnx_ir", extra="onnx", feature=_FEATURE), _named()
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, named.__base__):
+                value.const_value = named(value.const_value.raw)
+    for node in itertools.chain(model.graph.all_nodes(), *(each.all_nodes() for each in model.functions.values())):
+        for name, attribute in list(node.attributes.items()):
+            if attribute.type == onnx_ir.AttributeType.TENSOR and isinstance(attribute.value, named.__base__):
+                node.attributes[name] = onnx_ir.AttrTensor(name, named(attribute.value.raw), attribute.doc_string)
+    return model
+
+
+@functools.cache
+def _named() -> Any:
+    base: Any = require("onnx_ir.serde", extra="onnx", package="onnx_ir", feature=_FEATURE).TensorProtoTensor
+
+    class NamedTensor(base):  # type: ignore[misc]
+        """A TensorProto's tensor whose name is not the proto's."""
+
+        __slots__ = ("name",)
+
+        def __init__(self, proto: onnx.TensorProto) -> None:
+            super().__init__(proto)
+            self.name = proto.name
+
+        @property
+        def raw(self) -> onnx.TensorProto:
+            proto: onnx.TensorProto = self._proto
+            if proto.name == (self.name or ""):
+                return proto
+            renamed = type(proto)()
+            renamed.CopyFrom(proto)
+            renamed.name = self.name or ""
+            return renamed
+
+    return NamedTensor
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:

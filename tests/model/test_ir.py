@@ -153,3 +153,20 @@ def test_what_is_unused_is_removed(given, wanted, removes):
     assert remove_unused(found)
     assert "loose" not in found.graph.initializers
     assert not remove_unused(found)
+
+
+def test_what_was_given_keeps_its_names():
+    bound = helper.make_node("Constant", [], ["bound"], value=helper.make_tensor("", TensorProto.FLOAT, [], [0.0]))
+    given = model(
+        bound, helper.make_node("Clip", ["x", "bound"], ["clipped"]), helper.make_node("Add", ["clipped", "w"], ["y"])
+    )
+    given.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0]))
+    before = given.SerializeToString(deterministic=True)
+    taken = to_ir(given)
+    assert constant(taken.graph[1].inputs[1]) is not None  # onnx-ir names the tensor when it is read
+    taken.graph[1].inputs[1].name = "least"
+    taken.graph.initializers["w"].name = "weights"
+    assert given.SerializeToString(deterministic=True) == before
+    written = to_proto(taken)
+    assert [tensor.name for tensor in written.graph.initializer] == ["weights"]
+    assert written.graph.node[2].input[1] == "weights"
