@@ -38,7 +38,8 @@ class Machine:
 
     def __init__(self, first: float, later: float, speed: float) -> None:
         self.now, self.overheads, self.speed = 1000.0, [first], speed
-        self.later, self.trained = later, {}
+        self.later = later
+        self.trained: dict[str, int] = {}
 
     def monotonic(self) -> float:
         return self.now
