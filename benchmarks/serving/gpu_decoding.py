@@ -26,21 +26,21 @@ from pytrtplugins.engines.cuda.device.device import CudaDevice, Device
 from pytrtplugins.engines.cuda.run.decoding import JpegDecoder
 from pytrtplugins.serving.model.defaults import Detector
 from pytrtplugins.utils.numbers import Real, Whole
-from pytrtplugins.utils.optional import require
 
 from . import photos
 
 _PLAIN = ":fancy_upsampling=0"  # nvImageCodec's own default
 _THRESHOLD = "nvjpeg_cuda_decoder:hybrid_huffman_threshold="  # pixels from which the GPU undoes the Huffman code
 _ENGINE_BATCHES = (1, 8, 32)
-DECODERS: dict[str, tuple[tuple[str, ...], str, int]] = {
-    "all, first batch of 1 (the server's)": ((), _PLAIN, 1),
-    "all, first batch of 128": ((), _PLAIN, 128),
-    "JPEG engines": (("HW_GPU_ONLY",), _PLAIN, 1),
-    "Huffman on the GPU": (("HYBRID_CPU_GPU",), f"{_PLAIN} {_THRESHOLD}0", 1),
-    "Huffman on the CPU": (("HYBRID_CPU_GPU",), f"{_PLAIN} {_THRESHOLD}{1 << 40}", 1),
+DECODERS: dict[str, tuple[dict[str, Any], int]] = {
+    "the server's": ({}, 1),
+    "all, first batch of 1": ({"kinds": [()]}, 1),
+    "all, first batch of 128": ({"kinds": [()]}, 128),
+    "JPEG engines": ({"kinds": [("HW_GPU_ONLY",)]}, 1),
+    "Huffman on the GPU": ({"kinds": [("HYBRID_CPU_GPU",)], "options": f"{_PLAIN} {_THRESHOLD}0"}, 1),
+    "Huffman on the CPU": ({"kinds": [("HYBRID_CPU_GPU",)], "options": f"{_PLAIN} {_THRESHOLD}{1 << 40}"}, 1),
 }
-"""Name of a row → nvImageCodec's kinds of decoders (none: all), its options, and the first batch, which may fix what each gets."""
+"""Name of a row → settings of the decoder, and the size of its first batch, which may fix what each kind of decoder gets."""
 
 
 def main() -> int:
@@ -79,11 +79,9 @@ def _rows(given: argparse.Namespace, jpegs: Sequence[bytes]) -> Iterator[str]:
 
 def decoding(device: Device, jpegs: Sequence[bytes], batches: Sequence[int], seconds: float) -> Iterator[str]:
     """A row for each decoder and batch."""
-    for name, (kinds, options, first) in DECODERS.items():
+    for name, (settings, first) in DECODERS.items():
         try:
-            codec: Any = require("nvidia.nvimgcodec", extra="nvjpeg", package="nvidia-nvimgcodec-cu13")
-            chosen = {"backends": [codec.Backend(getattr(codec.BackendKind, kind)) for kind in kinds]} if kinds else {}
-            decoder = JpegDecoder(device, options=options, **chosen)
+            decoder = JpegDecoder(device, **settings)
             decoder.decode(_batch(jpegs, first))
             for size in batches:
                 files = _batch(jpegs, size)

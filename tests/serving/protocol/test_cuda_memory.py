@@ -187,7 +187,11 @@ client.unregister_cuda_shared_memory()
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
 def test_tritonclient_shares_memory_of_a_gpu():
-    for name in ("tritonclient.http", "tritonclient.utils.cuda_shared_memory"):  # another process imports them
+    for name in (
+        "geventhttpclient",
+        "tritonclient.http",
+        "tritonclient.utils.cuda_shared_memory",
+    ):  # for another process
         pytest.importorskip(name, reason="pip install 'tritonclient[http,cuda]'", exc_type=ImportError)
     with running(
         [spec("double", "Double")], LIMITS

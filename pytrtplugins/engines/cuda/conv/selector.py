@@ -189,10 +189,11 @@ class ConvSelector:
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     def _problems(self, step: Step, plan: Plan) -> list[ConvProblem]:
-        """The problem of a step; before one with an image or a pool the convolution alone, which it may be made of."""
+        """The problem of a step; before one with an image or a pool the convolution alone, which it may be or become made of."""
         problem = self.problem(step, plan)
         known = self._known(problem.key)
-        parts = problem.fused and (known is None or known.provider == UnfusedProvider.name)
+        families = [] if known is None else [known.provider, *(name for name, _, _ in known.runners_up)]
+        parts = problem.fused and (known is None or UnfusedProvider.name in families)
         return [problem.unfused, problem] if parts else [problem]
 
     def _operands_of(self, step: Step, plan: Plan) -> Operands:

@@ -55,34 +55,57 @@ class GpuImage(DeviceImage):
 
 
 class JpegDecoder:
-    """nvImageCodec on a GPU: its JPEG engines, where it has them, else its processors. One thread at a time may call it.
+    """nvImageCodec on a GPU: its JPEG engines, then, for what these refuse, all of its decoders. One thread at a time may call it.
 
-    EXIF's orientation is undone. Pixels may differ from the host's by a few steps, and more at sharp edges of colour, where chroma is
-    interpolated otherwise.
+    A decoder of all kinds would share each batch between the engines and threads of the CPU, whatever this costs there. EXIF's
+    orientation is undone. Pixels may differ from the host's by a few steps, and more at sharp edges of colour, where chroma is interpolated
+    otherwise.
 
     Args:
         device: The GPU.
-        settings: Of nvImageCodec's ``Decoder``, beside the GPU's number; none: its own choice.
+        kinds: Names of nvImageCodec's ``BackendKind`` for each decoder, in the order in which they get the files that are left. None: all
+            kinds. A decoder is made when the first file needs it.
+        options: Of nvImageCodec's ``Decoder``.
 
     Raises:
         MissingExtraError: nvImageCodec is not installed.
     """
 
-    def __init__(self, device: Device, **settings: Any) -> None:
+    def __init__(
+        self, device: Device, kinds: Sequence[Sequence[str]] = (("HW_GPU_ONLY",), ()), options: str | None = None
+    ) -> None:
         os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")  # what it cannot decode is told by our own errors
-        codec = require("nvidia.nvimgcodec", extra="nvjpeg", package="nvidia-nvimgcodec-cu13", feature='decode="gpu"')
-        self._device, self._stream_of = device, codec.CodeStream
-        self._params = codec.DecodeParams(apply_exif_orientation=True, color_spec=codec.ColorSpec.SRGB)
-        self._decoder = codec.Decoder(device_id=device.number, **settings)
+        self._codec = require(
+            "nvidia.nvimgcodec", extra="nvjpeg", package="nvidia-nvimgcodec-cu13", feature='decode="gpu"'
+        )
+        self._params = self._codec.DecodeParams(apply_exif_orientation=True, color_spec=self._codec.ColorSpec.SRGB)
+        self._device, self._settings = device, {} if options is None else {"options": options}
+        self._kinds, self._decoders = kinds, list[Any]()
         with device.current():
             self._memory = _Memory(device.xp.cuda.Stream(non_blocking=True))
 
     def decode(self, files: Sequence[bytes]) -> list[DeviceImage | None]:
         """The image of each file, complete when this returns; None where it cannot be decoded."""
-        memory = self._memory
+        memory, found, left = self._memory, [None] * len(files), list(range(len(files)))
         with self._device.current():
-            streams = [self._stream_of(data) for data in files]
-            used = [memory.free.popleft() if memory.free else None for _ in files]
-            found = self._decoder.decode(streams, images=used, params=self._params, cuda_stream=memory.stream.ptr)
+            for number in range(len(self._kinds)):
+                streams = [self._codec.CodeStream(files[index]) for index in left]
+                used = [memory.free.popleft() if memory.free else None for _ in left]
+                images = self._decoder(number).decode(
+                    streams, images=used, params=self._params, cuda_stream=memory.stream.ptr
+                )
+                for index, image in zip(left, images, strict=True):
+                    found[index] = image
+                left = [index for index in left if found[index] is None]
+                if not left:
+                    break
             memory.stream.synchronize()
         return [None if image is None else GpuImage(image, memory, self._device) for image in found]
+
+    def _decoder(self, number: int) -> Any:
+        if number == len(self._decoders):
+            codec = self._codec
+            backends = [codec.Backend(getattr(codec.BackendKind, kind)) for kind in self._kinds[number]]
+            chosen = {"backends": backends} if backends else {}
+            self._decoders.append(codec.Decoder(device_id=self._device.number, **chosen, **self._settings))
+        return self._decoders[number]

@@ -27,32 +27,46 @@ PADDING = 5
 
 
 class Codec(SimpleNamespace):
-    """nvImageCodec, whose rows are padded."""
+    """nvImageCodec, whose rows are padded. Its JPEG engines refuse what says "software"; all decoders refuse what says "refused"."""
 
     made = 0
     batches: list[int]
+    seldom: list[int]
     ColorSpec = SimpleNamespace(SRGB=1)
+    BackendKind = SimpleNamespace(HW_GPU_ONLY="engines")
 
     def CodeStream(self, data):
         return data
+
+    def Backend(self, kind):
+        return kind
 
     def DecodeParams(self, apply_exif_orientation, color_spec):
         assert apply_exif_orientation
         assert color_spec == 1
 
-    def Decoder(self, device_id):
+    def Decoder(self, device_id, backends=None):
         assert device_id == 0
-        return self
+        if backends is None:
+            return CodecDecoder(self, self.seldom, [b"refused"])
+        assert backends == ["engines"]
+        return CodecDecoder(self, self.batches, [b"refused", b"software"])
+
+
+class CodecDecoder:
+    def __init__(self, codec, batches, refused):
+        self.codec, self.batches, self.refused = codec, batches, refused
 
     def decode(self, streams, images, params, cuda_stream):
         self.batches.append(len(streams))
         return [
-            None if b"refused" in data else self.decoded(data, used) for data, used in zip(streams, images, strict=True)
+            None if any(word in data for word in self.refused) else self.decoded(data, used)
+            for data, used in zip(streams, images, strict=True)
         ]
 
     def decoded(self, data, used):
         if used is None:
-            self.made += 1
+            self.codec.made += 1
             used = CodecImage()
         used.fill(decode_image(data))
         return used
@@ -78,7 +92,7 @@ class StreamWithAddress(Stream):
 
 @pytest.fixture
 def codec(monkeypatch):
-    made = Codec(batches=[])
+    made = Codec(batches=[], seldom=[])
     monkeypatch.setitem(sys.modules, "nvidia.nvimgcodec", made)
     monkeypatch.setitem(optional._imported, "nvidia.nvimgcodec", made)
     monkeypatch.setattr(NumpyAsCupy, "cuda", SimpleNamespace(Stream=StreamWithAddress))
@@ -120,7 +134,23 @@ def test_detections_and_images_are_those_of_the_other_way(detector, folder, code
         np.testing.assert_array_equal(other.image, frame.image)
         assert other.image is other.image
         assert other.pixels.shape == frame.image.shape
-    assert codec.batches == [8]
+    assert (codec.batches, codec.seldom) == ([8], [])
+
+
+def with_comment(data, text):
+    """A JPEG file with a comment before all else."""
+    return data[:2] + b"\xff\xfe\0" + bytes([2 + len(text)]) + text + data[2:]
+
+
+def test_what_the_engines_refuse_goes_to_all_decoders(folder, codec, detector):
+    wanted = [image for _, image in detector.stream(Sources([folder]), score_threshold=0.1)]
+    for name in ("1.jpg", "7.jpg"):
+        (folder / name).write_bytes(with_comment((folder / name).read_bytes(), b"software"))
+    for batches in ([2], [2, 2]):
+        found = list(detector.stream(Sources([folder]), decode="gpu", score_threshold=0.1))
+        assert [result for _, result in found] == wanted
+        assert [frame.stem for frame, _ in found if isinstance(frame.pixels, np.ndarray)] == ["2"]
+        assert codec.seldom == batches
 
 
 def test_memory_of_images_that_nobody_holds_is_used_again(detector, folder, codec, monkeypatch):
@@ -153,9 +183,8 @@ def test_batches_are_limited_by_their_bytes(folder, codec, detector, monkeypatch
 
 def test_what_the_gpu_refuses_is_decoded_or_named_by_the_host(folder, codec, detector):
     plain = (folder / "0.jpg").read_bytes()
-    comment = b"\xff\xfe\0\x09refused"
-    (folder / "0.jpg").write_bytes(plain[:2] + comment + plain[2:])
-    (folder / "1.jpg").write_bytes(plain[:2] + comment + plain[2 : len(plain) // 2] + b"\xff\xd8\xff\xd9")
+    (folder / "0.jpg").write_bytes(with_comment(plain, b"refused"))
+    (folder / "1.jpg").write_bytes(with_comment(plain[: len(plain) // 2], b"refused") + b"\xff\xd8\xff\xd9")
     (folder / "3.jpg").write_bytes(plain[:100])
     seen, sources = list[tuple[str, type]](), Sources([folder])
     with pytest.raises(ImageError, match=r"2 of 9 files"):

@@ -165,6 +165,52 @@ def test_what_was_found_is_remembered_for_this_network_alone(plan, tmp_path):
     assert tactics(other, here) == ["small"]
 
 
+class FamilyOfFused(Family):
+    """Writes the linear output itself, too; its values are not asked for."""
+
+    def prepare(self, problem, tactic, operands, scratch):
+        if tactic == "fused":
+            return lambda x, y, residual, stream: self.ran.append("fused")
+        return super().prepare(problem, tactic, operands, scratch)
+
+
+class FusedAlone(Alone):
+    """One kernel is the fastest alone, and its steps are hardly slower."""
+
+    def fastest(self, problem, operands, providers):
+        if problem.fused:
+            return Choice("family", "fused", 1.0, 1, (("unfused", "steps", 1.1),))
+        return super().fastest(problem, operands, providers)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_steps_that_win_in_the_network_are_chosen_from_what_is_on_the_disk(plan, tmp_path, interrupted):
+    def steps_win(ran):
+        return 10 + 5 * ran.count("fused")
+
+    def build():
+        device, family = HostDevice(), FamilyOfFused()
+        cache = TacticCache({"gpu": "test"}, tmp_path)
+        selector = ConvSelector(device, [family, DirectProvider(device)], None, lambda: cache, FusedAlone())
+        selector.choose(plan)
+        return selector, family
+
+    def stopped(ran):
+        raise KeyboardInterrupt
+
+    selector, family = build()
+    if interrupted:
+        with pytest.raises(KeyboardInterrupt):
+            settle(plan, selector, family, stopped)
+    else:
+        assert len(settle(plan, selector, family, steps_win)) > 1
+    selector, family = build()
+    assert bool(settle(plan, selector, family, steps_win)) == interrupted
+    last = [step for step in plan.steps if step.kind == "conv"][-1]
+    whole, alone = (choice for _, choice in selector.chosen(selector.problem(last, plan)))
+    assert (whole.title, alone.provider) == ("unfused steps", "family")
+
+
 def test_a_network_with_steps_outside_of_the_graph_is_left_as_it_is():
     net = Net(channels=8)
     y = net.add("NonZero", [net.conv("data", "a", channels=8)], "y")
