@@ -142,7 +142,14 @@ def measure(given: argparse.Namespace, clock: Clock, record: Record) -> None:
         with record.row(calibration=given.algorithm) as row, record.step(row, "calibration"):
             batches = task.calibration(first.inputs, len(seen))
             table = calibrate(model, CALIBRATORS[given.algorithm](batches), engine="onnxruntime", progress=False)
+    fixed = first.inputs[0].dims[0]
     for batch in given.batches:
+        if isinstance(fixed, int) and batch != fixed:
+            with record.row(engine="cuda", batch=batch):
+                pytest.skip(
+                    f"the model's batch is {fixed}; Do: pytrt repair {given.model} --also free-batch -o free.onnx"
+                )
+            continue
         with contextlib.ExitStack() as stack:
             peers = _Peers(model, _input(task, first, batch), first, clock, stack)
             for precision in given.precisions:

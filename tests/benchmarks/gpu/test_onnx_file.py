@@ -143,6 +143,19 @@ def test_what_fails_or_is_missing_is_told_and_the_next_row_begins(given, monkeyp
     assert rows["right"]["speed"] == 1.5
 
 
+def test_a_batch_that_the_model_does_not_take_is_left_out(given):
+    model = onnx.load(given.model)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    onnx.save(onnx.shape_inference.infer_shapes(model), given.model)
+    given.precisions, given.batches = ["fp16"], [64, 2]
+    record = onnx_file.Record(None, {})
+    onnx_file.measure(given, Clock(), record)
+    large, small = [row for row in record.rows if row["engine"] == "cuda"]
+    assert "the model's batch is 2" in large["skipped"]
+    assert f"pytrt repair {given.model} --also free-batch" in large["skipped"]
+    assert (small["batch"], small["us"]) == (2, 20.0)
+
+
 def test_outputs_that_are_wrong_are_not_timed(given, monkeypatch):
     given.precisions = ["fp32"]
     real = OnHost.run
