@@ -13,6 +13,7 @@ from pytrtplugins.engines.base.host_detection import HostDetection
 from pytrtplugins.models import read_heads
 from pytrtplugins.vision import MODES
 from tests.engines.cuda.conftest import SAMPLES
+from tests.engines.cuda.device_memory import assert_needs_no_more_memory
 from tests.engines.cuda.run.test_image_run import NETWORKS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -167,11 +168,8 @@ def test_several_layers_and_a_context_without_a_graph(name, disable, tmp_path):
 
 
 def test_many_runs_need_no_more_memory(engine):
-    cupy = pytest.importorskip("cupy")
+    image = [random_image((64, 48))]
     detection, _ = contexts(engine)
     with detection:
         detection.detect([random_image((700, 500))])
-        free = cupy.cuda.runtime.memGetInfo()[0]
-        for _ in range(2000):
-            detection.detect([random_image((64, 48))])
-        assert cupy.cuda.runtime.memGetInfo()[0] >= free - (1 << 20)
+        assert_needs_no_more_memory(lambda: [detection.detect(image) for _ in range(2000)])
