@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 from pytrtplugins import build
 from pytrtplugins.errors import UsageError
@@ -33,7 +34,10 @@ def main() -> None:
     given = parse()
     given.output.mkdir(parents=True, exist_ok=True)
     face, broken = given.output / "face.onnx", given.export
-    pytrt("import", "mxnet", given.symbol, given.params, *(("--shape", given.shape) if given.shape else ()), "-o", face)
+    import_mxnet(given, face, given.shape)
+    if not given.shape and (shape := shape_of_faces(given, face)):
+        print(f"{given.symbol.name} leaves height and width free: here they are those of the faces.", flush=True)
+        import_mxnet(given, face, shape)
     if broken:
         repaired = given.output / "repaired.onnx"
         pytrt("repair", broken, allowed=(0, 1))  # what it would change
@@ -57,6 +61,21 @@ def main() -> None:
     pytrt("table", face, *options)
     sample = Path(__file__).with_name("face.py")
     run(sys.executable, sample, "--model", face, "--pixels", given.pixels, "--measure", given.faces)
+
+
+def import_mxnet(given: argparse.Namespace, face: Path, shape: str) -> None:
+    """Write MXNet's network as an ONNX file, with an input of this shape where one is given."""
+    pytrt("import", "mxnet", given.symbol, given.params, *(("--shape", shape) if shape else ()), "-o", face)
+
+
+def shape_of_faces(given: argparse.Namespace, face: Path) -> str:
+    """What --shape says for the size of the first face, or nothing if the network has a size of its own or several inputs."""
+    inputs = onnx.load(face).graph.input
+    if len(inputs) != 1 or all(axis.dim_value for axis in inputs[0].type.tensor_type.shape.dim[1:]):
+        return ""
+    faces = LabelledImages(given.faces)
+    height, width, channels = faces.image(faces.names[0]).shape
+    return f"{inputs[0].name}={channels},{height},{width}"
 
 
 def pytrt(*words: object, allowed: tuple[int, ...] = (0,)) -> None:
@@ -103,7 +122,12 @@ def parse() -> argparse.Namespace:
         help="aligned faces: a folder for each person, or an .npz file of person/photo",
     )
     add("--export", type=Path, metavar="ONNX", help="what MXNet's exporter wrote, to be repaired")
-    add("--shape", default="", metavar="NAME=C,H,W", help="of the input, where symbol.json does not say it")
+    add(
+        "--shape",
+        default="",
+        metavar="NAME=C,H,W",
+        help="of the input (default: what symbol.json says, else the size of the first face)",
+    )
     add("--pixels", choices=list(PIXELS), default="0..255", help="what the network takes (default: %(default)s)")
     add("--engines", default="cpu,onnxruntime", help="(default: %(default)s)")
     add("--precisions", default="fp32,int8", help="(default: %(default)s)")

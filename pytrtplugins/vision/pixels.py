@@ -68,8 +68,8 @@ def image_input(inputs: Sequence[TensorDesc]) -> tuple[str, tuple[int, int], int
         batch, channels, height, width = inputs[0].dims
         if channels == 3 and isinstance(height, int) and isinstance(width, int):
             return inputs[0].name, (width, height), batch if isinstance(batch, int) else None
-    found = ", ".join(f"{desc.name} {desc.dims}" for desc in inputs)
-    raise UsageError(f"expected a network with one input (N, 3, H, W), found {found}")
+    found = ", ".join(f"{desc.name} ({', '.join(map(str, desc.dims))})" for desc in inputs)
+    raise UsageError(f"expected a network with one input (N, 3, H, W), and H and W that are fixed; found {found}")
 
 
 def image_batches(

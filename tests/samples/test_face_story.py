@@ -14,6 +14,7 @@ from tests.mxnet.files import face
 from tests.pages import ROOT
 from tests.tables.people import photos
 
+SIZE = 20
 SCRIPT = ROOT / "samples" / "face_story.py"
 
 
@@ -36,22 +37,15 @@ def exported(path, repaired):
 
 @pytest.mark.slow
 def test_from_mxnets_files_to_the_table(tmp_path):
-    symbol, params = face(size=20).write(tmp_path)
-    np.savez(tmp_path / "faces.npz", **photos(people=8, each=4))
-    options = [
-        "--faces",
-        "faces.npz",
-        "--samples",
-        "8",
-        "--batches",
-        "1",
-        "--engines",
-        "cpu",
-        "--shape",
-        "data=3,20,20",
-    ]
+    symbol, params = face(size=SIZE).write(tmp_path)
+    edge = [(0, SIZE - 16), (0, SIZE - 16), (0, 0)]
+    faces = {name: np.pad(photo, edge) for name, photo in photos(people=8, each=4).items()}
+    np.savez(tmp_path / "faces.npz", **faces)
+    options = ["--faces", "faces.npz", "--samples", "8", "--batches", "1", "--engines", "cpu"]
     code, text = story(tmp_path, symbol, params, *options, "-o", "story")
     assert code == 0, text
+    assert "leaves height and width free: here they are those of the faces" in text
+    assert f"--shape data=3,{SIZE},{SIZE}" in text
     assert "nodes become" in text
     assert "true positives at 0.001 false positives" in text
     rows = json.loads((tmp_path / "story/table.json").read_text())["rows"]
@@ -61,10 +55,10 @@ def test_from_mxnets_files_to_the_table(tmp_path):
     }  # fmt: skip
 
     exported(tmp_path / "broken.onnx", tmp_path / "story/face.onnx")
-    code, text = story(
-        tmp_path, symbol, params, *options, "--precisions", "fp32", "--export", "broken.onnx", "-o", "again"
-    )
+    options += ["--precisions", "fp32", "--shape", f"data=3,{SIZE},{SIZE}", "--export", "broken.onnx"]
+    code, text = story(tmp_path, symbol, params, *options, "-o", "again")
     assert code == 0, text
+    assert "leaves height" not in text
     assert "2 faults" in text
     assert "largest difference between the repaired export and MXNet's files: 0" in text
 
