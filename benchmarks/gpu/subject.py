@@ -21,8 +21,8 @@ from pytrtplugins.vision import Head, nms
 CFG = Path("/usr/share/darknet/cfg/yolov2-voc.cfg")
 SIZE = (416, 416)
 BATCHES = (1, 8, 32)
-TOLERANCE = {"FP32": 1e-4, "TF32": 5e-3, "FP16": 5e-3, "INT8": 0.15, "FP8": 0.15}
-"""Of the head, relative L2; INT8 and FP8 of random weights, so no more than a check that the right network ran."""
+TOLERANCE = {"FP32": 1e-4, "TF32": 5e-3, "FP16": 5e-3, "INT8": 0.15, "FP8": 0.25}
+"""Of the head, relative L2; INT8 and FP8, which rounds values to 4 bits, of random weights: a check that the right network ran."""
 
 
 @dataclass(frozen=True, eq=False)

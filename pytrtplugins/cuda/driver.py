@@ -227,11 +227,11 @@ def tensor_map(
     sizes: Sequence[int],
     strides: Sequence[int],
     depth: int,
-    pixels: int,
+    pixels: int | tuple[int, int],
     corners: Sequence[Sequence[int]] = (),
     steps: tuple[int, int] = (1, 1),
 ) -> TensorMap:
-    """For copies of 8 columns by ``pixels`` / 8 rows, or with corners of as many places of a filter; zeros outside of the tensor.
+    """For copies of boxes of pixels, or with corners of successive places of a filter; zeros outside of the tensor.
 
     Args:
         address: Of the tensor.
@@ -239,7 +239,7 @@ def tensor_map(
         sizes: Channels, columns, rows, images.
         strides: Bytes between columns, rows, images.
         depth: Bytes of channels that a copy brings of each pixel.
-        pixels: Of a copy.
+        pixels: Columns and rows of a box, or with corners how many places.
         corners: Column and row of the first place of the filter's first tap, and of the last one, counted from the last pixel.
         steps: Strides of the convolution, across and down.
     """
@@ -247,7 +247,8 @@ def tensor_map(
     if corners:
         name, box = "cuTensorMapEncodeIm2col", [*map(list, corners), depth // itemsize, pixels]
     else:
-        name, box = "cuTensorMapEncodeTiled", [[number(size) for size in (depth // itemsize, 8, pixels // 8, 1)]]
+        columns, rows = pixels if isinstance(pixels, tuple) else (pixels, 1)
+        name, box = "cuTensorMapEncodeTiled", [[number(size) for size in (depth // itemsize, columns, rows, 1)]]
     encoded = driver().call(
         name,
         kinds.CU_TENSOR_MAP_DATA_TYPE_UINT8 if itemsize == 1 else kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,

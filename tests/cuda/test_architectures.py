@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -44,11 +45,13 @@ def test_no_kernel_is_left_out():
     files = {path.name for path in source.KERNELS.parent.rglob("*.cu")}
     ours = {
         "common.cu",
+        "conv_halo.cu",
         "conv_hopper.cu",
         "conv_mma.cu",
         "conv_simt.cu",
         "copies.cu",
         "fence.cu",
+        "hopper.cu",
         "late_copy.cu",
         "pool.cu",
         "stem.cu",
@@ -79,7 +82,7 @@ def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler
     wanted = [("simt", SINGLE)]
     wanted += [("mma", HALF), ("mma", INT8)] if capability >= 80 else []
     wanted += [("mma", FP8)] if capability >= 89 else []
-    wanted += [("hopper", HALF), ("hopper", INT8), ("hopper", FP8)] if capability == 90 else []
+    wanted += [*itertools.product(["hopper", "halo"], [HALF, INT8, FP8])] if capability == 90 else []
     given = [("fence", {}), ("copies", {}), ("late_copy", {"CYCLES": 1})]
     for family, x_type in wanted:
         forms = [{}, {"pool": True}, {"reorg": 2}, {"blocks": 2}, {"blocks": 2, "cut": (1, 1, 1, 1)}, {"linear": True}]

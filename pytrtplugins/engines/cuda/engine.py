@@ -335,7 +335,7 @@ class CudaEngine(Engine):
             from .conv.handwritten import HandwrittenProvider
             from .conv.stem import StemProvider  # where they are used, since they load the driver
 
-            families = (("hopper", 12), ("mma", 6), ("simt", 12))
+            families = (("halo", 16), ("hopper", 12), ("mma", 6), ("simt", 12))
             handwritten = [HandwrittenProvider(self.device, family, count) for family, count in families]
             depthwise = DepthwiseProvider(self.device, self.device.multiprocessors)
             providers = [FewRowsProvider(self.device), *providers]

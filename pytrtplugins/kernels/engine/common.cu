@@ -4,7 +4,7 @@
 // with this stride on the way to memory; 0: none), BLOCKS (blocks of pixels with this side, made of the filters on the way to
 // memory; 0: none), CUT (whether pixels around these are left out), LINEAR (y is [image][filter][pixel]), GATE (the activation,
 // where it is not max(v, slope * v)), RESIDUAL_GATE (the same behind the residual: PRELU or 0), GROUPED (whether filters read the
-// channels of their group only), TILE_M, TILE_N, DEPTH.
+// channels of their group only), HALO (whether pixels are fetched with those around them: see conv_halo.cu), TILE_M, TILE_N, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2, FP8 = 4 };
@@ -32,7 +32,8 @@ struct ConvArgs {
     int units, chunks;                 // units = taps * chunks, a chunk is DEPTH bytes of channels; see conv_simt.cu for float
     int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
     int filters, y_pitch, residual_pitch;
-    int tiles_n, patches_h, patches_w;
+    int tiles_n, patches_h, patches_w;  // where HALO without PATCH, patches_h is the tiles of an image
+    int halo_lines, halo_pitch;         // lines of a halo, and pixels of one; read where HALO
     int vector;                         // whether 16 bytes of y can be written at once
     int group_filters, group_bytes;     // filters of a group, and bytes of its channels; read where GROUPED
     int cut_top, cut_left;              // pixels of the blocks that are left out first; read where CUT
@@ -76,7 +77,7 @@ __device__ __forceinline__ int first_byte(const ConvArgs& a, int filter) {
     return GROUPED ? filter / a.group_filters * a.group_bytes & ~15 : 0;
 }
 
-// A tile's rows: successive pixels of y, or a patch of 8 columns.
+// A tile's rows: successive pixels of y, or a patch of 8 columns; with a HALO, successive pixels of lines of `halo_pitch` pixels.
 struct Tile {
     int first;            // pixel, where PATCH is 0
     int image, top, left;
@@ -88,6 +89,11 @@ struct Tile {
             int const rest = index - image * (a.patches_h * a.patches_w);
             top = rest / a.patches_w * (TILE_M / 8);
             left = rest % a.patches_w * 8;
+        } else if (HALO) {
+            image = index / a.patches_h;
+            first = (index - image * a.patches_h) * TILE_M;
+            top = first / a.halo_pitch;
+            left = first - top * a.halo_pitch;
         } else {
             first = index * TILE_M;
             image = first / (a.oh * a.ow);
@@ -99,9 +105,11 @@ struct Tile {
 
     // The pixel of a row, counted over all images; -1 outside.
     __device__ __forceinline__ int pixel(const ConvArgs& a, int row) const {
-        if (!PATCH) return first + row < a.pixels ? first + row : -1;
-        int const y = top + row / 8, x = left + row % 8;
-        return y < a.oh && x < a.ow ? (image * a.oh + y) * a.ow + x : -1;
+        if (!PATCH && !HALO) return first + row < a.pixels ? first + row : -1;
+        int const line = PATCH ? row / 8 : (first + row) / a.halo_pitch;
+        int const y = PATCH ? top + line : line, x = PATCH ? left + row % 8 : first + row - line * a.halo_pitch;
+        int const found = (image * a.oh + y) * a.ow + x;
+        return y < a.oh && x < a.ow && found < a.pixels ? found : -1;
     }
 };
 
@@ -294,7 +302,7 @@ __device__ __forceinline__ void pool_rows(const ConvArgs& a, const Tile& tile, i
     }
     int const y = tile.top + row / 8, x = tile.left + row % 8;
     int const pooled = (tile.image * (a.oh / 2) + y / 2) * (a.ow / 2) + x / 2;
-    if (y < a.oh && x < a.ow) write_run(a, pooled, filter + mine, bias + mine, v);
+    if (tile.pixel(a, row) >= 0) write_run(a, pooled, filter + mine, bias + mine, v);
 }
 
 // Two rows (`row` and `row + 8`) of a tile's COLUMNS filters, as the matrix instructions leave them in a thread:

@@ -1,4 +1,4 @@
-"""Handwritten convolution kernels as choices: Hopper's, the portable ones and float32's, with pools where they fit."""
+"""Handwritten convolution kernels as choices: Hopper's two, the portable ones and float32's, with pools where they fit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from ..device.device import CudaDevice, Tensor
 from ..device.source import compile_kernel
+from .hopper import halo_tactics, hopper_tactics
 from .launcher import Addresses, ConvKernel
 from .packing import pack_biases, pack_filters, pack_weights
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 from .shape import ConvShape
-from .tactics import Tactic, hopper_tactics, mma_tactics, simt_tactics
+from .tactics import Tactic, mma_tactics, simt_tactics
 
 __all__ = ["HandwrittenProvider"]
 
@@ -22,7 +23,7 @@ _ALL = 1 << 30
 
 
 class HandwrittenProvider:
-    """One family of kernels, ``"hopper"``, ``"mma"`` or, for float32, ``"simt"``; a tactic is the name of its sizes.
+    """One family of kernels, ``"hopper"``, ``"halo"``, ``"mma"`` or, for float32, ``"simt"``; a tactic is the name of its sizes.
 
     Args:
         device: The GPU.
@@ -108,4 +109,7 @@ def _fitting(family: str, capability: int, shape: ConvShape | None, max_tactics:
         return mma_tactics(shape, capability, max_tactics)
     if family == "simt":
         return simt_tactics(shape, capability, max_tactics=max_tactics)
-    return hopper_tactics(shape, max_tactics=max_tactics) if capability == 90 else []
+    if capability != 90:
+        return []
+    tactics = halo_tactics if family == "halo" else hopper_tactics
+    return tactics(shape, max_tactics=max_tactics)

@@ -20,7 +20,7 @@ class ConvArgs(ctypes.Structure):
     _fields_ = kernel_fields(
         pointers="x weights scale bias residual y",
         ints="h w channel_bytes x_pitch oh ow pixels kernel_h kernel_w units chunks stride_h stride_w pad_h pad_w "
-        "dilation_h dilation_w filters y_pitch residual_pitch tiles_n patches_h patches_w vector "
+        "dilation_h dilation_w filters y_pitch residual_pitch tiles_n patches_h patches_w halo_lines halo_pitch vector "
         "group_filters group_bytes cut_top cut_left rows columns",
         floats="slope residual_scale residual_slope step low high",
     )
@@ -52,6 +52,10 @@ def conv_arguments(
     """The numbers that a kernel gets."""
     y_pitch = shape.y_pitch * shape.y_type.itemsize
     rows, columns = shape.block_sides
+    lines, pitch = tactic.halo(shape) if tactic.family == "halo" else (0, 0)
+    patches = -(-shape.oh // (tactic.tile_m // 8)), -(-shape.ow // 8)
+    if tactic.family == "halo" and not tactic.patch:
+        patches = tactic.tiles(shape)[0] // shape.n, 1
     return ConvArgs(
         **at._asdict(),
         h=shape.h,
@@ -75,8 +79,10 @@ def conv_arguments(
         y_pitch=y_pitch,
         residual_pitch=0 if shape.residual_type is None else shape.residual_pitch * shape.residual_type.itemsize,
         tiles_n=tactic.tiles(shape)[1],
-        patches_h=-(-shape.oh // (tactic.tile_m // 8)),
-        patches_w=-(-shape.ow // 8),
+        patches_h=patches[0],
+        patches_w=patches[1],
+        halo_lines=lines,
+        halo_pitch=pitch,
         vector=int(not (shape.reorg or shape.linear) and y_pitch % 16 == 0 and at.y % 16 == 0),
         group_filters=shape.group_filters,
         group_bytes=shape.group_channels * shape.x_type.itemsize,
@@ -109,7 +115,7 @@ class ConvKernel:
     def __init__(self, shape: ConvShape, tactic: Tactic, capability: int, y_scale: float = 1.0) -> None:
         self.shape, self.tactic, self.capability, self.y_scale = shape, tactic, capability, y_scale
         self._function = load_kernel(
-            f"conv_{tactic.family}.cu", tactic.definitions(shape), capability, tactic.shared_bytes
+            f"conv_{tactic.family}.cu", tactic.definitions(shape), capability, tactic.shared_bytes(shape)
         )
         self._launches: dict[tuple[Addresses, float, bool], Launch] = {}
 
@@ -130,7 +136,7 @@ class ConvKernel:
     def _prepare(self, at: Addresses, residual_scale: float, early: bool) -> Launch:
         shape, tactic = self.shape, self.tactic
         arguments: list[ctypes.Structure] = [conv_arguments(shape, tactic, at, residual_scale, self.y_scale)]
-        if tactic.family == "hopper":
+        if tactic.family in ("hopper", "halo"):
             arguments.insert(0, _tensor_map(shape, tactic, at.x))
         rows, columns = tactic.tiles(shape)
         grid, early = rows * columns * tactic.split, early and self.capability >= 90
@@ -146,5 +152,10 @@ def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:
     sizes = (shape.c, shape.w, shape.h, shape.n)
     pitch = shape.x_pitch * size
     strides = (pitch, pitch * shape.w, pitch * shape.w * shape.h)
-    places = () if tactic.patch else (im2col_corners(shape), (shape.strides[1], shape.strides[0]))
+    if tactic.family == "halo":
+        lines, columns = tactic.halo(shape)
+        return tensor_map(address, size, sizes, strides, tactic.depth, (columns, lines))
+    if tactic.patch:
+        return tensor_map(address, size, sizes, strides, tactic.depth, (8, tactic.tile_m // 8))
+    places = im2col_corners(shape), (shape.strides[1], shape.strides[0])
     return tensor_map(address, size, sizes, strides, tactic.depth, tactic.tile_m, *places)

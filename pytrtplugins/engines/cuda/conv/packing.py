@@ -46,8 +46,8 @@ def swizzled(depth: int, rows: int) -> npt.NDArray[np.int64]:
 def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Weights (K, R * S, C / groups) → bytes: [tile of filters][tap][chunk of channels][filter][byte], padded with zeros.
 
-    For ``"simt"`` they are [tile of filters][tap and channel, without gaps][filter]. With groups a tile has the channels of its
-    filters' groups, and zeros where a filter meets another group than its own.
+    For ``"halo"`` taps and chunks change places. For ``"simt"`` they are [tile of filters][tap and channel, without gaps][filter].
+    With groups a tile has the channels of its filters' groups, and zeros where a filter meets another group than its own.
 
     Args:
         shape: The problem.
@@ -70,7 +70,8 @@ def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) ->
         lines = padded.reshape(tiles, tactic.tile_n, -1).transpose(0, 2, 1)
         return np.ascontiguousarray(lines).view(np.uint8).reshape(-1)
     ordered = padded[filter_order(tactic.columns, kind.itemsize, len(padded))].view("V16")  # 16 bytes at a time: fast
-    blocks = ordered.reshape(tiles, tactic.tile_n, taps, chunks, -1).transpose(0, 2, 3, 1, 4)
+    axes = (0, 3, 2, 1, 4) if tactic.family == "halo" else (0, 2, 3, 1, 4)
+    blocks = ordered.reshape(tiles, tactic.tile_n, taps, chunks, -1).transpose(axes)
     flat = np.ascontiguousarray(blocks).reshape(-1, tactic.tile_n * tactic.depth // 16)
     permutation = swizzled(tactic.depth, tactic.tile_n)[::16] // 16  # an exchange: its own inverse
     return np.take(flat, permutation, axis=1).view(np.uint8).reshape(-1)

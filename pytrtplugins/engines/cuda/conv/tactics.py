@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import dataclass, replace
 
@@ -14,10 +15,11 @@ __all__ = [
     "FP8_CAPABILITY",
     "SHARED_BYTES",
     "Tactic",
-    "hopper_tactics",
+    "forms",
     "im2col_corners",
     "mma_tactics",
     "simt_tactics",
+    "unit_depth",
 ]
 
 SHARED_BYTES = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
@@ -32,11 +34,11 @@ class Tactic:
     """One set of sizes.
 
     Attributes:
-        family: ``"hopper"``, ``"mma"`` or ``"simt"``.
+        family: ``"hopper"``, ``"halo"``, ``"mma"`` or ``"simt"``.
         tile_m: Pixels of a tile.
         tile_n: Filters of a tile.
         depth: Bytes of channels in a unit: 32, 64 or 128.
-        units: Units in a stage; for ``"simt"`` the groups of warps that share out a unit's pieces.
+        units: Units in a stage, for ``"halo"`` taps; for ``"simt"`` the groups of warps that share out a unit's pieces.
         stages: Stages of the ring.
         split: Blocks that share a tile's sum, each a part of K.
         patch: Whether a tile's pixels are a patch of 8 columns rather than successive ones.
@@ -54,7 +56,8 @@ class Tactic:
     @property
     def name(self) -> str:
         """All of it in a word: ``"m128n64k128u1s4x1p"``."""
-        return f"m{self.tile_m}n{self.tile_n}k{self.depth}u{self.units}s{self.stages}x{self.split}{'p' if self.patch else ''}"
+        sizes = f"m{self.tile_m}n{self.tile_n}k{self.depth}u{self.units}s{self.stages}x{self.split}"
+        return sizes + "p" * self.patch
 
     @classmethod
     def parse(cls, family: str, name: str) -> Tactic:
@@ -89,24 +92,54 @@ class Tactic:
         """Threads of a block."""
         if self.family == "simt":
             return self.tile_m // self.thread_m * self.tile_n // _THREAD_N * self.units
-        return self.tile_m * 2 + 32 if self.family == "hopper" else self.warps[0] * self.warps[1] * 32
+        return self.warps[0] * self.warps[1] * 32 if self.family == "mma" else self.tile_m * 2 + 32
 
-    @property
-    def shared_bytes(self) -> int:
-        """Dynamic shared memory: the ring, or what is exchanged after it; 1 KiB to align it."""
+    def halo(self, shape: ConvShape) -> tuple[int, int]:
+        """Lines and pixels of a line that are fetched for a tile; ``"halo"`` only.
+
+        Without a patch a line has zeros on one side only: those of the other side are the next line's.
+        """
+        height, width = shape.kernel
+        if self.patch:
+            return self.tile_m // 8 + height - 1, 8 + width - 1
+        pitch = shape.w + width // 2
+        alone = self._lines_of_pixels(shape) <= self.tile_m
+        begin = 0 if alone else pitch - math.gcd(pitch, self.tile_m)  # the last column that a tile may begin in
+        last = begin + self.tile_m - 1 + (height - 1) * pitch + width - 1
+        return min(last // pitch + 1, shape.oh + height), pitch
+
+    def halos(self, shape: ConvShape) -> int:
+        """Halos in memory: one where no block needs a second; ``"halo"`` only."""
+        steps, taps = self.steps(shape) // self.units, shape.taps // self.units
+        ends = [steps * part // self.split for part in range(self.split + 1)]
+        return 1 if all((end - 1) // taps == begin // taps for begin, end in itertools.pairwise(ends)) else 2
+
+    def _lines_of_pixels(self, shape: ConvShape) -> int:
+        """Pixels of an image whose lines have zeros on one side, up to its last one."""
+        return (shape.oh - 1) * (shape.w + shape.kernel[1] // 2) + shape.ow
+
+    def shared_bytes(self, shape: ConvShape) -> int:
+        """Dynamic shared memory: the ring, and what is exchanged between blocks that share a sum; 1 KiB to align it."""
         if self.family == "simt":
             step = self.threads * 16 // self.depth  # rows that are copied at a time
             ring = self.stages * (-(-self.tile_m // step) * step + self.tile_n) * self.depth
             return max(ring, self.tile_m * self.tile_n * 4 * self.units if self.split * self.units > 1 else 0)
         ring = self.stages * self.units * (self.tile_m + self.tile_n) * self.depth
-        exchange = self.tile_m * self.tile_n * 4 if self.split > 1 else 0
-        return max(ring, exchange) + 1024
+        if self.family == "halo":
+            lines, pitch = self.halo(shape)
+            ring = self.halos(shape) * _rounded(lines * pitch * self.depth)
+            ring += self.stages * self.units * self.tile_n * self.depth
+        items = self.tile_m * self.tile_n // 8
+        exchange = self.split * -(-items // self.split) * 32 if self.split > 1 else 0
+        return ring + exchange + 1024
 
     def tiles(self, shape: ConvShape) -> tuple[int, int]:
         """How many tiles cover the pixels and the filters."""
         rows = -(-shape.pixels // self.tile_m)
         if self.patch:
             rows = shape.n * -(-shape.oh // (self.tile_m // 8)) * -(-shape.ow // 8)
+        elif self.family == "halo":
+            rows = shape.n * -(-self._lines_of_pixels(shape) // self.tile_m)
         return rows, -(-shape.k // self.tile_n)
 
     def chunks(self, shape: ConvShape) -> int:
@@ -136,6 +169,7 @@ class Tactic:
             "GATE": shape.gate,
             "RESIDUAL_GATE": shape.residual_gate,
             "GROUPED": int(shape.group_filters > 0),
+            "HALO": int(self.family == "halo"),
             "TILE_M": self.tile_m,
             "TILE_N": self.tile_n,
             "DEPTH": self.depth,
@@ -146,18 +180,19 @@ class Tactic:
         if self.family == "simt":
             sizes = {"THREAD_M": self.thread_m, "THREAD_N": _THREAD_N, "SLICES": self.units, "SPLIT": self.split}
             return {**common, **sizes, "MIN_BLOCKS": self.resident, "PLANES": shape.planes}
-        pairs = (
-            self.shared_bytes + shape.filter_bytes * self.tile_n <= 113 * 1024
-            and self.tile_m <= 128
-            and self.tile_n <= 128
-        )
         return {
             **common,
+            **({"HALOS": self.halos(shape)} if self.family == "halo" else {}),
             "WARPGROUPS": self.tile_m // 64,
             "UNITS": self.units,
             "SPLIT": self.split,
-            "MIN_BLOCKS": 2 if pairs else 1,
+            "MIN_BLOCKS": self.resident_blocks(shape),
         }
+
+    def resident_blocks(self, shape: ConvShape) -> int:
+        """Blocks that share a multiprocessor, as shared memory and registers allow: a thread has TILE_N / 2 sums and more."""
+        room = 227 * 1024 // (self.shared_bytes(shape) + shape.filter_bytes * self.tile_n + 1024 + 16 * self.stages)
+        return max(1, min(room, _REGISTERS // (self.threads * (self.tile_n // 2 + _BESIDE_SUMS))))
 
     @property
     def resident(self) -> int:
@@ -165,7 +200,15 @@ class Tactic:
         return {4: 512, 8: 384, 11: 256}[self.thread_m] // self.threads
 
 
-def _depth(shape: ConvShape, tile_n: int) -> int:
+_REGISTERS, _BESIDE_SUMS = 65536, 40
+"""Registers of a multiprocessor, and those of a thread beside its sums."""
+
+
+def _rounded(count: int) -> int:
+    return -(-count // 1024) * 1024
+
+
+def unit_depth(shape: ConvShape, tile_n: int) -> int:
     """Bytes of channels in a unit that waste least, as many as that leaves."""
     window = shape.window_bytes(tile_n)
     return next((depth for depth in (128, 64, 32) if window % depth == 0), 64 if window > 32 else 32)
@@ -181,7 +224,7 @@ def im2col_corners(shape: ConvShape) -> tuple[tuple[int, int], tuple[int, int]]:
     return lower, upper
 
 
-def _forms(shape: ConvShape) -> list[bool]:
+def forms(shape: ConvShape) -> list[bool]:
     """Whether the copy engine is to try successive pixels, patches, both or neither.
 
     Successive pixels come by an im2col tensor map, whose strides go up to 8 and whose corners and taps have 8 bits each.
@@ -193,64 +236,6 @@ def _forms(shape: ConvShape) -> list[bool]:
     pixels = max(shape.strides) <= 8 and reach < 256 and min(corners) >= -128 and max(corners) < 128
     patches = shape.strides == (1, 1) and shape.oh % 8 == 0 and shape.ow % 8 == 0
     return [False] * pixels + [True] * patches
-
-
-def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: int = 24) -> list[Tactic]:
-    """Tactics of ``conv_hopper.cu`` for a problem, the most promising first.
-
-    Args:
-        shape: The problem.
-        multiprocessors: Of the GPU.
-        max_tactics: How many at most.
-    """
-    unfit = shape.unsupported() or (shape.pool and shape.strides != (1, 1)) or max(*shape.pads, *shape.dilations) > 64
-    if unfit or shape.x_type is DType.FLOAT32:
-        return []
-    found = []
-    for patch, tile_m, tile_n in itertools.product(_forms(shape), (64, 128, 192, 256), (32, 64, 128, 256)):
-        if (tile_n > 32 and tile_n >= 2 * max(shape.k, 32)) or tile_m * tile_n > 128 * 256:
-            continue
-        depth = _depth(shape, tile_n)
-        for units, split in itertools.product((1, 3), (1, 2, 4, 8)):
-            sizes = Tactic("hopper", tile_m, tile_n, depth, units, 1, split, patch)
-            steps, left = divmod(sizes.steps(shape), units)
-            if left or (units > 1 and depth == 128):
-                continue
-            rows, columns = sizes.tiles(shape)
-            if split > 1 and (shape.pool or steps < 2 * split or rows * columns >= multiprocessors):
-                continue
-            found += _with_stages(sizes, steps // split, shape.filter_bytes * tile_n)
-    found.sort(key=lambda tactic: _cost(tactic, shape, multiprocessors))
-    return found[:max_tactics]
-
-
-def _with_stages(tactic: Tactic, steps: int, beside: int) -> list[Tactic]:
-    """The deepest ring that lets two blocks share a multiprocessor, and the deepest that fits at all, with bytes beside it."""
-    found = []
-    for room in (113 * 1024, 227 * 1024):
-        rings = [replace(tactic, stages=stages) for stages in (2, 3, 4, 6, 8) if stages <= max(2, steps)]
-        fitting = [ring for ring in rings if ring.shared_bytes + 16 * ring.stages + beside <= room]
-        found += [ring for ring in fitting[-1:] if ring not in found]
-    return found
-
-
-def _cost(tactic: Tactic, shape: ConvShape, multiprocessors: int) -> float:
-    """A rough model of the time, fitted to an H200: the best of its first three takes 1 % more than the best of all there."""
-    tiles_m, tiles_n = tactic.tiles(shape)
-    blocks = tiles_m * tiles_n * tactic.split
-    resident = max(1, min(2 if tactic.threads <= 288 else 1, 227 * 1024 // (tactic.shared_bytes + 2048)))
-    waves, sharing = -(-blocks // (multiprocessors * resident)), min(resident, -(-blocks // multiprocessors))
-    units = shape.taps * tactic.chunks(shape) / tactic.split
-    fetched = units * (tactic.tile_m + tactic.tile_n) * tactic.depth
-    multiplied = units * tactic.tile_m * max(tactic.tile_n, 48) * tactic.depth
-    small = {128: 1.0, 64: 1.2, 32: 1.6}[tactic.depth] * (1.0 + 0.5 / tactic.stages)
-    work = max(fetched / _FETCH * small, multiplied / _MULTIPLY) * sharing
-    finish = tactic.tile_m * tactic.tile_n * _FINISH * sharing * (2 if tactic.split > 1 else 1)
-    return max(waves * (work + finish + _START), blocks * fetched / _SHARED_FETCH)
-
-
-_FETCH, _SHARED_FETCH, _MULTIPLY, _FINISH, _START = 237.0, 2046.0, 1584.0, 0.54, 6534.0
-"""Bytes a cycle of a multiprocessor and of all, products a cycle, cycles for a result and for a wave of blocks."""
 
 
 def mma_tactics(shape: ConvShape, capability: int = 80, max_tactics: int = 12) -> list[Tactic]:
@@ -270,11 +255,13 @@ def mma_tactics(shape: ConvShape, capability: int = 80, max_tactics: int = 12) -
         return []
     room = SHARED_BYTES.get(capability, 99) * 1024
     found = []
-    for patch, (tile_m, tile_n), stages in itertools.product(_forms(shape)[-1:] or [False], _MMA_TILES, (2, 3, 4)):
-        widest = _depth(shape, tile_n)
+    for patch, (tile_m, tile_n), stages in itertools.product(forms(shape)[-1:] or [False], _MMA_TILES, (2, 3, 4)):
+        widest = unit_depth(shape, tile_n)
         for depth in {widest, min(64, widest)}:
             tactic = Tactic("mma", tile_m, tile_n, depth, 1, stages, 1, patch)
-            fits = tactic.shared_bytes + shape.filter_bytes * tile_n <= room and (tile_n <= 32 or tile_n < 2 * shape.k)
+            fits = tactic.shared_bytes(shape) + shape.filter_bytes * tile_n <= room and (
+                tile_n <= 32 or tile_n < 2 * shape.k
+            )
             even = tile_m % (tactic.threads * 16 // depth) == 0 and tile_n * depth // 16 % tactic.threads == 0
             if fits and even:
                 found.append(tactic)
@@ -318,7 +305,7 @@ def simt_tactics(
         if uneven or (tile_n > 32 and tile_n >= 2 * shape.k) or (split > 1 and steps < 8 * split):
             continue
         rings = [replace(sizes, stages=stages) for stages in (2, 3, 4) if stages <= max(2, steps)]
-        found += [ring for ring in rings if ring.shared_bytes + shape.filter_bytes * tile_n + 1024 <= room][-1:]
+        found += [ring for ring in rings if ring.shared_bytes(shape) + shape.filter_bytes * tile_n + 1024 <= room][-1:]
     found.sort(key=lambda tactic: _simt_cost(tactic, shape, multiprocessors))
     return found[:max_tactics]
 

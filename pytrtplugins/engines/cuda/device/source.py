@@ -32,6 +32,8 @@ __all__ = [
 KERNELS = cuda_source.KERNELS / "engine"
 """The folder of the sources that this engine compiles itself."""
 _ELEMENTS = {number: dtype for dtype, number in KIND.items()}
+_HOPPER = ("conv_hopper.cu", "conv_halo.cu")
+"""Kernels that use what only compute capability 9.0 has."""
 _WGMMA = {
     DType.FLOAT16: ("k16.f32.f16.f16", "1, 1, 1, 0, 0"),
     DType.INT8: ("k32.s32.s8.s8", "1"),
@@ -87,8 +89,9 @@ def kernel_text(file: str, definitions: Mapping[str, int]) -> str:
         parts.append(_numbered("common.cu"))
     if file == "stem.cu":
         parts.append(_numbered("codes.cu"))
-    if file == "conv_hopper.cu":
+    if file in _HOPPER:
         parts.append(wgmma_text(definitions["TILE_N"], _ELEMENTS[definitions["ELEMENT"]]))
+        parts.append(_numbered("hopper.cu"))
     return "\n".join([*parts, _numbered(file)])
 
 
@@ -114,7 +117,7 @@ def compile_kernel(file: str, definitions: Mapping[str, int], capability: int) -
         text = f"engine 'cuda': {file} does not compile ({compiler}):\n{log.strip()}"
         return KernelError(text, path=file, line=None, log=log)
 
-    if file == "conv_hopper.cu":
+    if file in _HOPPER:
         text, architecture = kernel_text(file, definitions), "sm_90a"
     else:
         text = kernel_text(file, {**definitions, "DEPENDENT": int(capability >= 90)})

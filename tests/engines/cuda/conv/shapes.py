@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from pytrtplugins.engines.cuda.conv.hopper import halo_tactics, hopper_tactics
 from pytrtplugins.engines.cuda.conv.packing import pack_weights
 from pytrtplugins.engines.cuda.conv.problem import Operands
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
-from pytrtplugins.engines.cuda.conv.tactics import hopper_tactics, mma_tactics, simt_tactics
+from pytrtplugins.engines.cuda.conv.tactics import mma_tactics, simt_tactics
 from pytrtplugins.tensor import DType
 
 HALF, INT8, FP8, SINGLE = DType.FLOAT16, DType.INT8, DType.FLOAT8E4M3FN, DType.FLOAT32
@@ -73,8 +74,8 @@ SINGLES = [
 
 def tactics_of(family, shape, max_tactics=12, capability=90):
     """A family's tactics."""
-    if family == "hopper":
-        return hopper_tactics(shape, max_tactics=max_tactics)
+    if family in ("halo", "hopper"):
+        return {"halo": halo_tactics, "hopper": hopper_tactics}[family](shape, max_tactics=max_tactics)
     return {"mma": mma_tactics, "simt": simt_tactics}[family](shape, capability, max_tactics=max_tactics)
 
 

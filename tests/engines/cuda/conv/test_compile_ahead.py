@@ -37,7 +37,7 @@ def compiled(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize(("family", "kind"), [("hopper", HALF), ("mma", HALF), ("simt", DType.FLOAT32)])
+@pytest.mark.parametrize(("family", "kind"), [("hopper", HALF), ("halo", HALF), ("mma", HALF), ("simt", DType.FLOAT32)])
 def test_a_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(family, kind, compiled):
     x, y = channels_last((1, 64, 16, 16), kind), channels_last((1, 64, 16, 16), kind)
     problem = ConvProblem(x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1), tensor_cores=kind is HALF)

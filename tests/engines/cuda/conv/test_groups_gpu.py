@@ -70,7 +70,7 @@ def device():
 def kernels(capability):
     """Files and constants of all kernels that these tests run, each once."""
     found = {}
-    for family, problem in itertools.product(["hopper", "mma"], CASES):
+    for family, problem in itertools.product(["hopper", "halo", "mma"], CASES):
         for tactic in forms(family, problem, capability) if runs(family, problem, capability) else []:
             definitions = tactic.definitions(ConvShape.of(problem))
             found[(family, *definitions.items())] = f"conv_{family}.cu", definitions
@@ -79,7 +79,11 @@ def kernels(capability):
 
 def runs(family, problem, capability):
     needed = FP8_CAPABILITY if problem.x.dtype is FP8 else 80
-    return capability == 90 if family == "hopper" else capability >= needed
+    return (
+        capability >= needed
+        if family == "mma"
+        else capability == 90 and (family == "hopper" or bool(forms(family, problem, 90)))
+    )
 
 
 def given(problem, seed=1):
@@ -108,7 +112,7 @@ def given(problem, seed=1):
     return operands, tensor(problem.x), None if problem.residual is None else tensor(problem.residual)
 
 
-@pytest.mark.parametrize("family", ["hopper", "mma"])
+@pytest.mark.parametrize("family", ["hopper", "halo", "mma"])
 @pytest.mark.parametrize("problem", CASES, ids=lambda problem: problem.title)
 def test_every_form_gives_the_definitions_numbers(device, family, problem):
     if not runs(family, problem, device.capability):

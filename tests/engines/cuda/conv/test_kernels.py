@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape
@@ -29,7 +31,10 @@ def test_the_matrix_instruction_names_each_register_once():
 @pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
 @pytest.mark.parametrize(
     ("family", "x_type"),
-    [("hopper", HALF), ("hopper", INT8), ("hopper", FP8), ("mma", HALF), ("mma", INT8), ("mma", FP8), ("simt", SINGLE)],
+    [
+        *itertools.product(["hopper", "halo", "mma"], [HALF, INT8, FP8]),
+        ("simt", SINGLE),
+    ],
 )
 def test_kernels_compile(family, x_type, compiler, compile_with):
     compile_with(compiler)
@@ -58,7 +63,7 @@ def test_kernels_of_fp8_compile_with_a_residual_and_write_halves(family, compile
         assert compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize(("family", "x_type"), [("hopper", HALF), ("mma", INT8)])
+@pytest.mark.parametrize(("family", "x_type"), [("hopper", HALF), ("halo", HALF), ("mma", INT8)])
 def test_kernels_of_groups_compile(family, x_type, compile_with):
     compile_with("NVRTC")
     shape = grouped(1, 8, 16, 8, x_type, residual_type=x_type, residual_pitch=128)
@@ -78,7 +83,15 @@ def test_kernels_of_each_activation_compile(family, x_type, gate, compile_with):
 
 @pytest.mark.parametrize(
     ("family", "x_type"),
-    [("hopper", HALF), ("hopper", INT8), ("mma", HALF), ("mma", INT8), ("simt", SINGLE)],
+    [
+        ("hopper", HALF),
+        ("hopper", INT8),
+        ("halo", HALF),
+        ("halo", INT8),
+        ("mma", HALF),
+        ("mma", INT8),
+        ("simt", SINGLE),
+    ],
 )
 def test_kernels_with_slopes_behind_a_residual_compile(family, x_type, compile_with):
     compile_with("NVRTC")

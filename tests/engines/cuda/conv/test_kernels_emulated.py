@@ -42,7 +42,7 @@ def assert_right(family, shape, tactic):
     held = [addressed(array) for array in (*arrays, *([] if residual is None else [to_stored(residual)]))]
     arguments = conv_arguments(shape, tactic, Addresses(*(address for _, address in held)), 0.37, STEP)
     rows, columns = tactic.tiles(shape)
-    run = emulated(f"conv_{family}.cu", tactic.definitions(shape), tactic.shared_bytes)
+    run = emulated(f"conv_{family}.cu", tactic.definitions(shape), tactic.shared_bytes(shape))
     run(arguments, rows * columns, tactic.threads)
     found = held[4][0]
     if shape.linear:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from pytrtplugins.cuda import gpu_reason
+from pytrtplugins.engines.cuda.conv.hopper import halo_tactics, hopper_tactics
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvKernel
 from pytrtplugins.engines.cuda.conv.packing import pack_biases, pack_filters
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemKernel, StemShape, pack_stem
-from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY, hopper_tactics, mma_tactics
+from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY, mma_tactics
 from pytrtplugins.engines.cuda.device.elements import decoded, encoded, stored, to_stored
 from pytrtplugins.engines.cuda.device.layout import Format
 from pytrtplugins.engines.cuda.device.pool_kernel import PoolKernel
@@ -209,6 +210,7 @@ def problem(shape):
 
 
 FAMILIES = [(family, shape) for family in ("hopper", "mma") for shape in SHAPES]
+FAMILIES += [("halo", shape) for shape in SHAPES if halo_tactics(shape)]
 FAMILIES += [("simt", shape) for shape in SHAPES_OF_SINGLES]
 
 
@@ -219,7 +221,7 @@ FAMILIES += [("simt", shape) for shape in SHAPES_OF_SINGLES]
 )
 def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape, family):
     cupy, capability = gpu
-    if family == "hopper" and capability != 90:
+    if family in ("hopper", "halo") and capability != 90:
         pytest.skip(f"compute capability {capability}: wgmma is Hopper's")
     if shape.x_type is FP8 and capability < FP8_CAPABILITY:
         pytest.skip(f"compute capability {capability}: FP8 begins with {FP8_CAPABILITY}")
@@ -231,7 +233,7 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
         for name, array in (("x", on_gpu), ("residual", residual))
     }
     stream = cupy.cuda.Stream(non_blocking=True)
-    tactics = tactics_of(family, shape, {"hopper": 4, "mma": 2, "simt": 6}[family], capability)
+    tactics = tactics_of(family, shape, {"hopper": 8, "halo": 40, "mma": 2, "simt": 6}[family], capability)
     assert tactics
     for tactic in tactics:
         packed = cupy.asarray(packed_weights(shape, tactic, weights))
@@ -253,12 +255,14 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
         assert (found[..., expected.shape[3] :] == 77).all(), tactic.name
 
 
-@pytest.mark.parametrize("family", ["hopper", "mma"])
+@pytest.mark.parametrize("family", ["hopper", "halo", "mma"])
 @pytest.mark.parametrize(("side", "c", "kernel"), [(13, 1024, 3), (26, 512, 1), (10, 80, 3)])
 def test_sums_of_codes_are_the_integers(gpu, family, side, c, kernel):
     cupy, capability = gpu
-    if family == "hopper" and capability != 90:
+    if family in ("hopper", "halo") and capability != 90:
         pytest.skip(f"compute capability {capability}: wgmma is Hopper's")
+    if family == "halo" and kernel == 1:
+        pytest.skip("a filter of one tap has no halo")
     shape = dataclasses.replace(square(1, side, c, 64, kernel, INT8), y_type=DType.FLOAT32)  # holds integers up to 2^24
     random = np.random.default_rng(7)
     x = random.integers(-127, 128, (1, side, side, c)).astype(np.int8)
@@ -266,7 +270,7 @@ def test_sums_of_codes_are_the_integers(gpu, family, side, c, kernel):
     expected = convolution(shape, x.astype(np.float64), weights).astype(np.int64)
     assert abs(expected).max() < 2**24
     one, zero, on_gpu = np.ones(64, np.float32), np.zeros(64, np.float32), cupy.asarray(x)
-    tactics = hopper_tactics(shape, max_tactics=6) if family == "hopper" else mma_tactics(shape, capability, 3)
+    tactics = tactics_of(family, shape, {"hopper": 12, "halo": 60, "mma": 3}[family], capability)
     assert tactics
     for tactic in tactics:
         arrays = [packed_weights(shape, tactic, weights), *(pack_filters(v, tactic, shape, 1.0) for v in (one, zero))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.conv import handwritten
 from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
+from pytrtplugins.engines.cuda.conv.hopper import halo_tactics
 from pytrtplugins.engines.cuda.conv.packing import filter_order, pack_filters, swizzled
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, Operands, Scratch
 from pytrtplugins.engines.cuda.conv.tactics import Tactic, simt_tactics
@@ -23,7 +25,9 @@ from tests.engines.cuda.conv.shapes import (
     INT8,
     ODD,
     SINGLES,
+    between,
     convolution,
+    grouped,
     packed_weights,
     random_problem,
     square,
@@ -96,6 +100,44 @@ def test_packed_weights_give_the_convolution(shape, family):
         np.testing.assert_array_equal(as_the_kernels_do(shape, tactic, x, packed), expected, tactic.name)
 
 
+def as_conv_halo_does(shape, tactic, x, packed):
+    """Sums (pixels, filters) from packed weights, tile by tile: each tap takes rows of the tile's halo."""
+    kind, columns = np.dtype(shape.x_type.numpy), tactic.columns
+    (tiles_m, tiles_n), chunks, values = tactic.tiles(shape), tactic.chunks(shape), tactic.depth // kind.itemsize
+    (lines, pitch), width, (above, before) = tactic.halo(shape), shape.kernel[1], shape.pads
+    places = [swizzle(offset, tactic.depth) for offset in range(tactic.tile_n * tactic.depth)]
+    blocks = np.ascontiguousarray(packed.reshape(tiles_n * chunks * shape.taps, -1)[:, places]).view(kind)
+    blocks = blocks.reshape(tiles_n, chunks, shape.taps, tactic.tile_n, values).astype(np.float64)
+    around = np.zeros((shape.n, shape.h + 600, shape.w + 600, shape.c + chunks * values))
+    around[:, above : above + shape.h, before : before + shape.w, : shape.c] = x
+    written = np.full((shape.pixels, shape.k), np.nan)
+    row, each = np.arange(tactic.tile_m), tiles_m // shape.n
+    for tile in range(tiles_m):  # Tile of common.cu
+        image, first = tile // each, tile % each * tactic.tile_m
+        top, left = divmod(first, pitch)
+        line, column = divmod(first + row, pitch)
+        if tactic.patch:
+            top, left = tile % each // -(-shape.ow // 8) * (tactic.tile_m // 8), tile % each % -(-shape.ow // 8) * 8
+            line, column = top + row // 8, left + row % 8
+        begin = row // 8 * pitch + row % 8 if tactic.patch else left + row
+        from_column = left if tactic.patch else 0
+        halo = around[image, top : top + lines, from_column : from_column + pitch].reshape(lines * pitch, -1)
+        inside = (line < shape.oh) & (column < shape.ow)
+        pixel = ((image * shape.oh + line) * shape.ow + column)[inside]
+        for tile_n in range(tiles_n):
+            group = shape.group_filters
+            byte = tile_n * tactic.tile_n // group * shape.group_channels * kind.itemsize & ~15 if group else 0
+            sums = np.zeros((len(pixel), tactic.tile_n))
+            for chunk, tap in itertools.product(range(chunks), range(shape.taps)):
+                rows = begin[inside] + tap // width * pitch + tap % width
+                channel = byte // kind.itemsize + chunk * values
+                sums += halo[rows][:, channel : channel + values] @ blocks[tile_n, chunk, tap].T
+            order = filter_order(columns, kind.itemsize, tactic.tile_n)
+            filters = tile_n * tactic.tile_n + order
+            written[np.ix_(pixel, filters[filters < shape.k])] = sums[:, filters < shape.k]
+    return written
+
+
 def as_conv_simt_does(shape, tactic, x, packed):
     """Sums (pixels, filters): pieces of 4 channels, of whichever tap; slices and blocks one after the other."""
     columns, pieces = tactic.tiles(shape)[1], tactic.steps(shape) * tactic.depth // 16
@@ -111,6 +153,31 @@ def as_conv_simt_does(shape, tactic, x, packed):
         four = x[image, y.clip(0, shape.h - 1), z.clip(0, shape.w - 1), channel // 4 : channel // 4 + 4]
         sums += (four * inside[:, None]) @ weights[:, piece]
     return sums.transpose(1, 0, 2).reshape(shape.pixels, -1)[:, : shape.k]
+
+
+HALOS = [
+    *(
+        square(n, side, 48, 40, kernel, kind)
+        for n, side, kernel, kind in [(1, 13, 3, HALF), (2, 26, 3, INT8), (1, 9, 5, HALF)]
+    ),
+    between((2, 24, 40, 16), (24, 40, 33), 3, HALF, pads=(1, 1)),
+    square(1, 16, 160, 24, 3, INT8),
+    grouped(1, 17, 6, 24, HALF),
+]
+
+
+@pytest.mark.parametrize(
+    "shape", HALOS, ids=lambda shape: f"{shape.x_type}-{shape.h}-{shape.w}-{shape.kernel}-{shape.c}"
+)
+def test_halos_and_packed_weights_give_the_convolution(shape):
+    x, weights = random_problem(shape)
+    expected = convolution(shape, x, weights)
+    found = halo_tactics(shape, max_tactics=1000)
+    forms = {(tactic.tile_m, tactic.tile_n, tactic.depth, tactic.patch): tactic for tactic in found}
+    assert {tactic.patch for tactic in forms.values()} == ({False, True} if shape.w % 8 == 0 else {False})
+    for tactic in forms.values():
+        packed = packed_weights(shape, tactic, weights)
+        np.testing.assert_array_equal(as_conv_halo_does(shape, tactic, x, packed), expected, tactic.name)
 
 
 @pytest.mark.parametrize("shape", SINGLES, ids=lambda shape: f"{shape.kernel}-{shape.c}-{shape.k}")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
+from pytrtplugins.engines.cuda.conv.hopper import halo_tactics, hopper_tactics
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, conv_arguments
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
@@ -18,7 +19,6 @@ from pytrtplugins.engines.cuda.conv.stem import StemProvider
 from pytrtplugins.engines.cuda.conv.tactics import (
     SHARED_BYTES,
     Tactic,
-    hopper_tactics,
     im2col_corners,
     mma_tactics,
     simt_tactics,
@@ -120,14 +120,14 @@ def test_slopes_of_filters_are_compiled_in_before_a_residual_or_behind_it():
     assert hopper_tactics(behind)[0].definitions(behind)["RESIDUAL_GATE"] == 8
 
 
-@pytest.mark.parametrize("family", ["hopper", "mma", "simt"])
+@pytest.mark.parametrize("family", ["hopper", "halo", "mma", "simt"])
 def test_slopes_have_room_in_shared_memory_beside_the_largest_rings(family):
     kind = SINGLE if family == "simt" else INT8
     shape = square(1, 64, 512, 512, 3, kind, gate=8)
     tactics = tactics_of(family, shape, 1000)
     assert tactics
     room = SHARED_BYTES[90] * 1024
-    assert all(each.shared_bytes + 12 * each.tile_n + 16 * each.stages <= room for each in tactics)
+    assert all(each.shared_bytes(shape) + 12 * each.tile_n + 16 * each.stages <= room for each in tactics)
 
 
 @pytest.mark.parametrize(
@@ -142,16 +142,16 @@ def test_slopes_have_room_in_shared_memory_beside_the_largest_rings(family):
     ],
 )
 def test_what_the_kernels_cannot_compute_gets_no_tactics(changes):
-    for family in ("hopper", "mma", "simt"):
+    for family in ("hopper", "halo", "mma", "simt"):
         provider = HandwrittenProvider(SimpleNamespace(capability=90), family)
         assert provider.tactics(problem(**changes)) == []
 
 
-@pytest.mark.parametrize("family", ["hopper", "mma"])
+@pytest.mark.parametrize("family", ["hopper", "halo", "mma"])
 @pytest.mark.parametrize(("kind", "capability"), [(HALF, 80), (INT8, 80), (FP8, 89)])
 @pytest.mark.parametrize("width", [1, 4, 8, 13, 32, 64, 128, 256])
 def test_groups_of_any_width_get_tactics_that_fit(family, kind, capability, width):
-    groups, device = max(2, 160 // width), SimpleNamespace(capability=90 if family == "hopper" else capability)
+    groups, device = max(2, 160 // width), SimpleNamespace(capability=capability if family == "mma" else 90)
     channels, filters = groups * width, groups * width * (2 if width == 1 else 1)
     found = problem(kind, channels=channels, filters=filters, groups=groups)
     shape, names = ConvShape.of(found), HandwrittenProvider(device, family).tactics(found)
@@ -159,7 +159,7 @@ def test_groups_of_any_width_get_tactics_that_fit(family, kind, capability, widt
     assert names
     for name in names:
         tactic = Tactic.parse(family, name)
-        assert tactic.shared_bytes <= SHARED_BYTES[device.capability] * 1024
+        assert tactic.shared_bytes(shape) <= SHARED_BYTES[device.capability] * 1024
         assert tactic.steps(shape) % tactic.units == 0
         assert tactic.definitions(shape)["GROUPED"] == 1
 
@@ -199,7 +199,9 @@ def test_a_float32_image_is_read_as_it_is():
         assert ConvShape.of(image) is None
 
 
-@pytest.mark.parametrize(("family", "capability"), [("hopper", 80), ("hopper", 100), ("mma", 75)])
+@pytest.mark.parametrize(
+    ("family", "capability"), [("hopper", 80), ("hopper", 100), ("halo", 80), ("halo", 100), ("mma", 75)]
+)
 def test_a_gpu_without_the_instructions_gets_no_tactics(family, capability):
     assert HandwrittenProvider(SimpleNamespace(capability=capability), family).tactics(problem()) == []
 
@@ -276,7 +278,7 @@ def test_yolov2s_convolutions_have_float32_tactics_that_fit(n, capability):
         found = simt_tactics(shape, capability)
         assert found
         for tactic in found:
-            assert tactic.shared_bytes + 8 * tactic.tile_n <= SHARED_BYTES[capability] * 1024
+            assert tactic.shared_bytes(shape) + 8 * tactic.tile_n <= SHARED_BYTES[capability] * 1024
             assert tactic.threads == 128
             assert tactic.split == 1 or capability >= 90
             assert not shape.pool or tactic.thread_m % 4 == 0
@@ -288,11 +290,12 @@ def test_yolov2s_convolutions_have_float32_tactics_that_fit(n, capability):
 def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
     for side, c, k, kernel, pool in YOLOV2:
         shape = square(n, side, c, k, kernel, x_type, pool=pool)
-        hopper, mma = hopper_tactics(shape), mma_tactics(shape, 89)
+        hopper, halo, mma = hopper_tactics(shape), halo_tactics(shape), mma_tactics(shape, 89)
         assert hopper
         assert mma
-        for tactic in hopper + mma:
-            assert tactic.shared_bytes <= (227 if tactic.family == "hopper" else 99) * 1024
+        assert bool(halo) == (kernel > 1)
+        for tactic in hopper + halo + mma:
+            assert tactic.shared_bytes(shape) <= (99 if tactic.family == "mma" else 227) * 1024
             assert shape.taps * tactic.chunks(shape) % tactic.units == 0
             assert not (shape.pool and (tactic.split > 1 or not tactic.patch))
             assert Tactic.parse(tactic.family, tactic.name) == tactic
@@ -318,7 +321,7 @@ def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
 def test_what_the_kernels_cannot_compute_has_no_tactics(change, reason):
     shape = replace(square(1, 8, 16, 16, 3, HALF), **change)
     assert reason in shape.unsupported()
-    assert hopper_tactics(shape) == mma_tactics(shape, 90) == simt_tactics(shape) == []
+    assert hopper_tactics(shape) == halo_tactics(shape) == mma_tactics(shape, 90) == simt_tactics(shape) == []
     assert mma_tactics(square(1, 8, 16, 16, 3, HALF), 75) == []
 
 
@@ -337,3 +340,51 @@ def test_float32_and_the_others_are_different_families():
 def test_a_tactics_name_is_checked():
     with pytest.raises(ValueError, match="not a tactic of 'mma'"):
         Tactic.parse("mma", "m64")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kernel": (1, 1), "pads": (0, 0)},
+        {"kernel": (2, 2)},
+        {"strides": (2, 2), "oh": 8, "ow": 8},
+        {"dilations": (2, 2), "pads": (2, 2)},
+        {"pads": (0, 0), "oh": 14, "ow": 14},
+        {"pads": (2, 2), "oh": 18, "ow": 18},
+        {"kernel": (11, 11), "pads": (5, 5)},
+        {"w": 300, "ow": 300},
+    ],
+)
+def test_halos_are_for_centred_filters_of_several_taps(change):
+    shape = square(1, 16, 64, 64, 3, HALF)
+    assert halo_tactics(shape)
+    assert halo_tactics(replace(shape, **change)) == []
+
+
+def test_lines_of_a_halo_share_their_zeros_and_patches_have_their_own():
+    shape, tactic = square(1, 13, 64, 64, 3, HALF), Tactic("halo", 192, 64, 128)
+    assert tactic.halo(shape) == (16, 14)  # 13 lines, one above, one below and the zero behind the last
+    assert tactic.tiles(shape) == (1, 1)
+    assert replace(tactic, patch=True).halo(shape) == (26, 10)
+    wide, small = square(1, 104, 64, 64, 3, HALF), Tactic("halo", 64, 64, 128)
+    assert small.halo(wide) == (4, 105)  # a tile begins anywhere in a line
+    numbers = conv_arguments(shape, tactic, Addresses(16, 32, 48, 64, 80))
+    assert (numbers.halo_lines, numbers.halo_pitch, numbers.patches_h) == (16, 14, 1)
+    assert conv_arguments(wide, small, Addresses(16, 32, 48, 64, 80)).patches_h == small.tiles(wide)[0]
+
+
+def test_a_second_halo_is_in_memory_where_a_block_needs_it():
+    shape = square(1, 13, 512, 64, 3, HALF)  # 8 runs of channels of 9 taps
+    alone, shared = Tactic("halo", 192, 64, 128, split=8), Tactic("halo", 192, 64, 128, split=5)
+    assert (alone.halos(shape), shared.halos(shape), replace(alone, split=1).halos(shape)) == (1, 2, 2)
+    assert replace(alone, units=3).halos(shape) == 1
+    assert alone.shared_bytes(shape) < replace(alone, split=4).shared_bytes(shape)
+    assert alone.definitions(shape)["HALOS"] == 1
+
+
+def test_blocks_share_a_multiprocessor_as_memory_and_registers_allow():
+    shape = square(1, 208, 32, 64, 3, HALF, pool=True)
+    small, large = Tactic("halo", 64, 64, 64, 3, 3, 1, True), Tactic("hopper", 128, 256, 128, 1, 4)
+    assert small.resident_blocks(shape) == 4  # of 48 KiB
+    assert replace(small, stages=2).resident_blocks(shape) == 5  # of 160 threads with 72 registers
+    assert large.resident_blocks(square(1, 26, 256, 512, 3, HALF)) == 1
