@@ -32,7 +32,7 @@ struct ConvArgs {
     int units, chunks;                 // units = taps * chunks, a chunk is DEPTH bytes of channels; see conv_simt.cu for float
     int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
     int filters, y_pitch, residual_pitch;
-    int tiles_n, patches_h, patches_w;  // where HALO without PATCH, patches_h is the tiles of an image
+    int tiles_m, tiles_n, patches_h, patches_w;  // where HALO without PATCH, patches_h is the tiles of an image
     int halo_lines, halo_pitch;         // lines of a halo, and pixels of one; read where HALO
     int vector;                         // whether 16 bytes of y can be written at once
     int group_filters, group_bytes;     // filters of a group, and bytes of its channels; read where GROUPED

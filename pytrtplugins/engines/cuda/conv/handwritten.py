@@ -59,7 +59,7 @@ class HandwrittenProvider:
         """
         sizes, shape = self._sizes(problem, tactic)
         device, y_scale = self.device, np.float32(operands.y_scale)
-        kernel = ConvKernel(shape, sizes, device.capability, float(y_scale))
+        kernel = ConvKernel(shape, sizes, device.capability, float(y_scale), device.multiprocessors)
         given = None if operands.scale is None else operands.scale / y_scale
         tiles = sizes.tiles(shape)[1]
         form = (sizes.family, sizes.tile_n, sizes.depth, sizes.columns, shape.k, shape.c)

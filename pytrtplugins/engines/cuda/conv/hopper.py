@@ -47,7 +47,7 @@ def hopper_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: in
 
 
 def halo_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: int = 24) -> list[Tactic]:
-    """Tactics of ``conv_halo.cu`` for a problem, the most promising first; none where filters have one tap, steps or gaps.
+    """Tactics of ``conv_halo.cu`` for a problem, the most promising first; none where filters have steps or gaps.
 
     Args:
         shape: The problem.
@@ -58,7 +58,7 @@ def halo_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: int 
         shape.pads == (shape.kernel[0] // 2, shape.kernel[1] // 2) and shape.kernel[0] % 2 == shape.kernel[1] % 2 == 1
     )
     whole = centred and (shape.oh, shape.ow) == (shape.h, shape.w)
-    if shape.unsupported() or shape.x_type is DType.FLOAT32 or shape.taps == 1 or not whole:
+    if shape.unsupported() or shape.x_type is DType.FLOAT32 or not whole:
         return []
     if shape.strides != (1, 1) or shape.dilations != (1, 1) or max(shape.kernel) > 9 or shape.w > 240:
         return []
@@ -70,9 +70,12 @@ def halo_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: int 
             or (shape.pool and not patch)
         ):
             continue
-        for units, split in itertools.product((1, shape.kernel[1]), _SPLITS):
-            sizes = Tactic("halo", tile_m, tile_n, unit_depth(shape, tile_n), units, 1, split, patch)
+        ways = [*((split, False) for split in _SPLITS if shape.taps > 1), (1, True)]
+        for units, (split, loop) in itertools.product({1, shape.kernel[1]}, ways):
+            sizes = Tactic("halo", tile_m, tile_n, unit_depth(shape, tile_n), units, 1, split, patch, loop)
             (rows, columns), steps = sizes.tiles(shape), sizes.steps(shape) // units
+            if loop and rows * columns <= multiprocessors:
+                continue
             if split > 1 and (shape.pool or steps < 2 * split or rows * columns >= multiprocessors):
                 continue
             if patch and not shape.pool and rows * tile_m > 1.3 * shape.pixels:
@@ -99,19 +102,21 @@ def _cost(tactic: Tactic, shape: ConvShape, multiprocessors: int) -> float:
     blocks = tiles_m * tiles_n * tactic.split
     resident = tactic.resident_blocks(shape)
     waves, sharing = -(-blocks // (multiprocessors * resident)), min(resident, -(-blocks // multiprocessors))
+    kept = tactic.keeps_weights(shape)
     units, groups = tactic.steps(shape) / tactic.split, tactic.tile_m / 64
     pixels = units * tactic.tile_m
     if tactic.family == "halo":
         pixels = math.prod(tactic.halo(shape)) * math.ceil(tactic.chunks(shape) / tactic.split)
-    fetched = (pixels + units * tactic.tile_n) * tactic.depth
+    fetched = (pixels + (0 if kept else units * tactic.tile_n)) * tactic.depth
     multiplied = tactic.depth / 32 * max(tactic.tile_n / 2, 16 + tactic.tile_n / 4)  # a unit by a group of warps
     stages = units / tactic.units * _STAGE + units * multiplied
     fetching = fetched / _FETCH * (1.0 + 1.0 / tactic.stages)
     work = max(stages, units * multiplied * groups * sharing, fetching * sharing)
     finish = tactic.tile_m * tactic.tile_n * _FINISH * sharing * (_SPLIT if tactic.split > 1 else 1.0)
-    return max(waves * (work + finish + _START), blocks * fetched / _SHARED_FETCH)
+    start = _START * (1 + (waves - 1) * _LATER if tactic.loop else waves)
+    return max(waves * (work + finish) + start, blocks * fetched / _SHARED_FETCH)
 
 
-_FETCH, _SHARED_FETCH, _STAGE, _FINISH, _SPLIT, _START = 52.0, 11400.0, 420.0, 0.27, 4.4, 34300.0
+_FETCH, _SHARED_FETCH, _STAGE, _FINISH, _SPLIT, _START, _LATER = 49.0, 5750.0, 590.0, 0.29, 4.9, 37400.0, 0.16
 """Bytes a cycle of a multiprocessor and of all, cycles beside the products of a stage and for a result, how many times those where
-a sum is split, cycles for a wave of blocks."""
+a sum is split, cycles for a wave of blocks, and which part of them for each further tile of a block."""

@@ -20,7 +20,7 @@ class ConvArgs(ctypes.Structure):
     _fields_ = kernel_fields(
         pointers="x weights scale bias residual y",
         ints="h w channel_bytes x_pitch oh ow pixels kernel_h kernel_w units chunks stride_h stride_w pad_h pad_w "
-        "dilation_h dilation_w filters y_pitch residual_pitch tiles_n patches_h patches_w halo_lines halo_pitch vector "
+        "dilation_h dilation_w filters y_pitch residual_pitch tiles_m tiles_n patches_h patches_w halo_lines halo_pitch vector "
         "group_filters group_bytes cut_top cut_left rows columns",
         floats="slope residual_scale residual_slope step low high",
     )
@@ -78,6 +78,7 @@ def conv_arguments(
         filters=shape.k,
         y_pitch=y_pitch,
         residual_pitch=0 if shape.residual_type is None else shape.residual_pitch * shape.residual_type.itemsize,
+        tiles_m=tactic.tiles(shape)[0],
         tiles_n=tactic.tiles(shape)[1],
         patches_h=patches[0],
         patches_w=patches[1],
@@ -107,13 +108,17 @@ class ConvKernel:
         tactic: Its sizes.
         capability: The GPU's compute capability, 90 for 9.0.
         y_scale: The output's scale; 1 for floats.
+        multiprocessors: The GPU's.
 
     Raises:
         KernelError: it does not compile, or the GPU refuses it.
     """
 
-    def __init__(self, shape: ConvShape, tactic: Tactic, capability: int, y_scale: float = 1.0) -> None:
+    def __init__(
+        self, shape: ConvShape, tactic: Tactic, capability: int, y_scale: float = 1.0, multiprocessors: int = 132
+    ) -> None:
         self.shape, self.tactic, self.capability, self.y_scale = shape, tactic, capability, y_scale
+        self.multiprocessors = multiprocessors
         self._function = load_kernel(
             f"conv_{tactic.family}.cu", tactic.definitions(shape), capability, tactic.shared_bytes(shape)
         )
@@ -138,8 +143,7 @@ class ConvKernel:
         arguments: list[ctypes.Structure] = [conv_arguments(shape, tactic, at, residual_scale, self.y_scale)]
         if tactic.family in ("hopper", "halo"):
             arguments.insert(0, _tensor_map(shape, tactic, at.x))
-        rows, columns = tactic.tiles(shape)
-        grid, early = rows * columns * tactic.split, early and self.capability >= 90
+        grid, early = tactic.blocks(shape, self.multiprocessors), early and self.capability >= 90
         return Launch(self._function, grid, tactic.threads, arguments, tactic.split, early)
 
 

@@ -26,7 +26,7 @@ SHARED_BYTES = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 1
 """KiB of shared memory that a block may have, by compute capability; 99 where not listed."""
 FP8_CAPABILITY = 89
 """Compute capability with which arithmetic in FP8 begins: Ada's."""
-_NAME = re.compile(r"m(\d+)n(\d+)k(\d+)u(\d+)s(\d+)x(\d+)(p?)")
+_NAME = re.compile(r"m(\d+)n(\d+)k(\d+)u(\d+)s(\d+)x(\d+)(p?)(l?)")
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Tactic:
         stages: Stages of the ring.
         split: Blocks that share a tile's sum, each a part of K.
         patch: Whether a tile's pixels are a patch of 8 columns rather than successive ones.
+        loop: Whether a block computes one tile after the other; ``"halo"`` only.
     """
 
     family: str
@@ -52,12 +53,13 @@ class Tactic:
     stages: int = 4
     split: int = 1
     patch: bool = False
+    loop: bool = False
 
     @property
     def name(self) -> str:
         """All of it in a word: ``"m128n64k128u1s4x1p"``."""
         sizes = f"m{self.tile_m}n{self.tile_n}k{self.depth}u{self.units}s{self.stages}x{self.split}"
-        return sizes + "p" * self.patch
+        return sizes + "p" * self.patch + "l" * self.loop
 
     @classmethod
     def parse(cls, family: str, name: str) -> Tactic:
@@ -70,7 +72,7 @@ class Tactic:
         if match is None:
             raise ValueError(f"{name!r} is not a tactic of {family!r}")
         m, n, depth, units, stages, split = (int(group) for group in match.groups()[:6])
-        return cls(family, m, n, depth, units, stages, split, bool(match[7]))
+        return cls(family, m, n, depth, units, stages, split, bool(match[7]), bool(match[8]))
 
     @property
     def warps(self) -> tuple[int, int]:
@@ -94,6 +96,13 @@ class Tactic:
             return self.tile_m // self.thread_m * self.tile_n // _THREAD_N * self.units
         return self.warps[0] * self.warps[1] * 32 if self.family == "mma" else self.tile_m * 2 + 32
 
+    def blocks(self, shape: ConvShape, multiprocessors: int) -> int:
+        """Blocks of a launch; where each computes several tiles, as many as are there at a time, for each tile of filters."""
+        rows, columns = self.tiles(shape)
+        if self.loop:
+            rows = min(rows, max(1, multiprocessors * self.resident_blocks(shape) // columns))
+        return rows * columns * self.split
+
     def halo(self, shape: ConvShape) -> tuple[int, int]:
         """Lines and pixels of a line that are fetched for a tile; ``"halo"`` only.
 
@@ -110,6 +119,8 @@ class Tactic:
 
     def halos(self, shape: ConvShape) -> int:
         """Halos in memory: one where no block needs a second; ``"halo"`` only."""
+        if self.loop:
+            return 2
         steps, taps = self.steps(shape) // self.units, shape.taps // self.units
         ends = [steps * part // self.split for part in range(self.split + 1)]
         return 1 if all((end - 1) // taps == begin // taps for begin, end in itertools.pairwise(ends)) else 2
@@ -182,12 +193,19 @@ class Tactic:
             return {**common, **sizes, "MIN_BLOCKS": self.resident, "PLANES": shape.planes}
         return {
             **common,
-            **({"HALOS": self.halos(shape)} if self.family == "halo" else {}),
+            **(self._of_halos(shape) if self.family == "halo" else {}),
             "WARPGROUPS": self.tile_m // 64,
             "UNITS": self.units,
             "SPLIT": self.split,
             "MIN_BLOCKS": self.resident_blocks(shape),
         }
+
+    def _of_halos(self, shape: ConvShape) -> dict[str, int]:
+        return {"HALOS": self.halos(shape), "LOOP": int(self.loop), "KEEP": int(self.keeps_weights(shape))}
+
+    def keeps_weights(self, shape: ConvShape) -> bool:
+        """Whether a block's weights come once for all of its tiles."""
+        return self.loop and self.steps(shape) <= self.stages * self.units
 
     def resident_blocks(self, shape: ConvShape) -> int:
         """Blocks that share a multiprocessor, as shared memory and registers allow: a thread has TILE_N / 2 sums and more."""

@@ -44,6 +44,16 @@ def test_kernels_compile(family, x_type, compiler, compile_with):
     assert cubin.startswith(b"\x7fELF")
 
 
+@pytest.mark.parametrize("side", [416, 32])
+def test_kernels_whose_blocks_compute_several_tiles_compile(side, compile_with):
+    compile_with("NVRTC")
+    shape = square(8, side // 2, 32 if side > 32 else 256, 64, 3, INT8)
+    found = {tactic.keeps_weights(shape): tactic for tactic in tactics_of("halo", shape, 1000) if tactic.loop}
+    assert set(found) == ({True, False} if side > 32 else set())
+    for tactic in found.values():
+        assert compile_kernel("conv_halo.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
+
+
 @pytest.mark.parametrize("y_type", [HALF, FP8])
 def test_the_stem_of_fp8_compiles(y_type, compile_with):
     compile_with("NVRTC")

@@ -80,6 +80,14 @@ SHAPES = [
     dataclasses.replace(square(3, 14, 48, 40, 3, INT8, reorg=2, gate=8), y_pitch=176),
     dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True, gate=8), y_type=DType.FLOAT32),
 ]
+MANY_TILES = [
+    square(3, 104, 32, 64, 3, HALF, slope=0.1),
+    square(2, 104, 32, 64, 3, INT8, pool=True, slope=0.1),
+    square(9, 26, 256, 200, 3, FP8, residual_type=FP8, residual_pitch=208),
+    square(2, 104, 128, 64, 1, INT8, slope=0.1),
+    square(2, 100, 80, 33, 3, HALF, gate=8),
+]
+"""More than a GPU has multiprocessors, so that a block computes several."""
 SHAPES_OF_SINGLES = [
     *SINGLES,
     square(2, 13, 64, 96, 3, SINGLE, slope=0.1),
@@ -210,7 +218,7 @@ def problem(shape):
 
 
 FAMILIES = [(family, shape) for family in ("hopper", "mma") for shape in SHAPES]
-FAMILIES += [("halo", shape) for shape in SHAPES if halo_tactics(shape)]
+FAMILIES += [("halo", shape) for shape in SHAPES + MANY_TILES if halo_tactics(shape)]
 FAMILIES += [("simt", shape) for shape in SHAPES_OF_SINGLES]
 
 

@@ -276,7 +276,9 @@ def test_slopes_stand_behind_the_biases_of_all_tiles():
     x, y = channels_last((1, 32, 8, 8), HALF), channels_last((1, 40, 8, 8), INT8)
     problem = ConvProblem(x=x, y=y, kernel=(1, 1), activation="prelu")
     operands = Operands(load=lambda: ones, bias=bias, slopes=slopes, y_scale=0.5)
-    provider = HandwrittenProvider(SimpleNamespace(capability=90, upload=lambda array: array), "mma")
+    provider = HandwrittenProvider(
+        SimpleNamespace(capability=90, multiprocessors=132, upload=lambda array: array), "mma"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(handwritten, "ConvKernel", lambda *_: None)
         tactic = next(name for name in provider.tactics(problem) if "n32" in name)

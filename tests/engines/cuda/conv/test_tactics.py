@@ -293,7 +293,8 @@ def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
         hopper, halo, mma = hopper_tactics(shape), halo_tactics(shape), mma_tactics(shape, 89)
         assert hopper
         assert mma
-        assert bool(halo) == (kernel > 1)
+        assert bool(halo) or kernel == 1
+        assert all(tactic.loop for tactic in halo) or kernel > 1  # with one tap there is nothing to share
         for tactic in hopper + halo + mma:
             assert tactic.shared_bytes(shape) <= (99 if tactic.family == "mma" else 227) * 1024
             assert shape.taps * tactic.chunks(shape) % tactic.units == 0
@@ -388,3 +389,30 @@ def test_blocks_share_a_multiprocessor_as_memory_and_registers_allow():
     assert small.resident_blocks(shape) == 4  # of 48 KiB
     assert replace(small, stages=2).resident_blocks(shape) == 5  # of 160 threads with 72 registers
     assert large.resident_blocks(square(1, 26, 256, 512, 3, HALF)) == 1
+
+
+def test_a_block_computes_several_tiles_where_there_are_more_than_multiprocessors():
+    few, many = square(1, 13, 512, 1024, 3, HALF), square(32, 104, 64, 128, 3, HALF)
+    assert not [tactic for tactic in halo_tactics(few, max_tactics=1000) if tactic.loop]
+    loops = [tactic for tactic in halo_tactics(many, max_tactics=1000) if tactic.loop]
+    assert loops
+    for tactic in loops:
+        rows, columns = tactic.tiles(many)
+        blocks = tactic.blocks(many, 132)
+        assert blocks % columns == 0
+        assert blocks <= max(132 * tactic.resident_blocks(many), columns)
+        assert tactic.halos(many) == 2
+        assert replace(tactic, loop=False).blocks(many, 132) == rows * columns
+    assert (
+        loops[0].blocks(many, 1) == loops[0].tiles(many)[1]
+    )  # each tile of filters has a block, however few are resident
+
+
+def test_weights_stay_where_the_ring_has_room_for_all_of_them():
+    shape = square(32, 208, 32, 64, 3, HALF, pool=True)
+    tactic = Tactic("halo", 128, 64, 64, 3, 3, 1, True, True)
+    assert tactic.name == "m128n64k64u3s3x1pl"
+    assert tactic.keeps_weights(shape)
+    assert not replace(tactic, loop=False).keeps_weights(shape)
+    assert not replace(tactic, stages=2).keeps_weights(shape)
+    assert [tactic.definitions(shape)[name] for name in ("HALOS", "LOOP", "KEEP")] == [2, 1, 1]
