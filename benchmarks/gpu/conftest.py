@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from pytrtplugins.engines import availability
 from .ceilings import machine
 from .clock import Clock
 from .darknet_peer import load_darknet
+from .rows import Claims, read_rows, row_of
 from .runners import BASELINE
 from .running import Running
 from .subject import Subject, make_subject
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 _BEGUN = time.monotonic()
 _FACTS, _LEFT_OUT = pytest.StashKey[dict[str, Any]](), pytest.StashKey[dict[str, str]]()
+_CLAIMS = pytest.StashKey[Claims]()
+NOT_REACHED = "the run ended before this row did"
 Baselines = Callable[[str, Callable[[], Running]], Running]
 
 
@@ -86,9 +90,16 @@ def darknet(subject: Subject, clock: Clock) -> Iterator[DarknetNetwork | None]:
 @pytest.fixture(autouse=True)
 def in_time() -> None:
     """Skip what would begin after the limit."""
-    limit = float(os.environ.get("BENCHMARK_SECONDS", "inf"))
-    if time.monotonic() - _BEGUN > limit:
-        pytest.skip(f"the limit of {limit:.0f} s was reached")
+    if _time_is_over():
+        pytest.skip(f"the limit of {_limit():.0f} s was reached")
+
+
+def _limit() -> float:
+    return float(os.environ.get("BENCHMARK_SECONDS", "inf"))
+
+
+def _time_is_over() -> bool:
+    return time.monotonic() - _BEGUN > _limit()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -96,14 +107,40 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_LeftOut(config.stash[_LEFT_OUT]))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort by stage, so that a time limit leaves out little."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Sort by stage, so that a time limit leaves out little; or take the rows of the list at BENCHMARK_ROWS, in its order."""
 
     def stage(item: pytest.Item) -> int:
         mark = item.get_closest_marker("stage")
         return 0 if mark is None else int(mark.args[0])
 
     items.sort(key=stage)
+    if path := os.environ.get("BENCHMARK_ROWS"):
+        groups = read_rows(Path(path))
+        found = {row_of(item.nodeid): item for item in items}
+        order = [row for group in groups for row in group]
+        if unknown := [row for row in order if row not in found]:
+            raise pytest.UsageError(f"{path}: there are no such rows: {'; '.join(unknown)}")
+        chosen = [found[row] for row in order]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
+        if folder := os.environ.get("BENCHMARK_CLAIMS"):
+            config.stash[_CLAIMS] = Claims(Path(folder), os.environ["BENCHMARK_OWNER"], groups)
+
+
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Leave a row to the process that has its group."""
+    claims, row = item.config.stash.get(_CLAIMS, None), row_of(item.nodeid)
+    if claims is None or _time_is_over():
+        return None
+    if claims.take(row):
+        if (terminal := item.config.pluginmanager.get_plugin("terminalreporter")) is not None:
+            terminal.write_line(
+                f"{time.monotonic() - _BEGUN:6.0f} s: {row}"
+            )  # of a process that is ended, all that is seen
+        return None
+    item.config.stash[_LEFT_OUT].pop(row, None)
+    return True
 
 
 class _LeftOut:
@@ -113,10 +150,10 @@ class _LeftOut:
         self.rows = rows
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.rows.update({_row(item.nodeid): "the time was over before it began" for item in session.items})
+        self.rows.update({row_of(item.nodeid): NOT_REACHED for item in session.items})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        row = _row(report.nodeid)
+        row = row_of(report.nodeid)
         if report.skipped and isinstance(report.longrepr, tuple):
             self.rows[row] = report.longrepr[2].removeprefix("Skipped: ")
         elif report.failed:
@@ -124,10 +161,6 @@ class _LeftOut:
             self.rows[row] = (crash.message if crash else report.longreprtext).strip().splitlines()[0]
         elif report.when == "call":
             del self.rows[row]
-
-
-def _row(nodeid: str) -> str:
-    return nodeid.partition("[")[2].removesuffix("]")
 
 
 def pytest_benchmark_update_json(config: pytest.Config, benchmarks: list[Any], output_json: dict[str, Any]) -> None:

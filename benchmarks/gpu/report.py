@@ -13,31 +13,50 @@ from pytrtplugins.utils.figures import FAINT, INK, MUTED, drawing, save
 from . import zoo_report
 from .cost import floors
 from .goals import GPU, goals_table
+from .page_rows import EARLIER, page_record
+from .rows import row_of
 from .runners import DARKNET, NAME
 
 PEERS = {"PyTorch": "C1", "onnxruntime": "C2"}
 OURS = "C0"
+_BY_TIME = ("the time was over", "the race ended", "the run ended", "the limit of")
+"""How a reason begins that says no more than that time ran out: it takes the place of no other."""
 
 
 def join(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Records of one machine as one; a later record's rows take the place of the same rows before."""
-    benches = {bench["fullname"]: bench for record in records for bench in record["benchmarks"]}
+    benches = {
+        bench["fullname"]: {"date": date(record), **bench} for record in records for bench in record["benchmarks"]
+    }
     gpus = {record["gpu"]["gpu"] for record in records if record["gpu"]}
     if len(gpus) > 1:
         raise ValueError(f"records of different GPUs are not joined: {', '.join(sorted(gpus))}")
-    done = {_row(name) for name in benches}
-    left = {text.partition(": ")[0]: text for record in records for text in record["left_out"]}
+    done, left = {row_of(name) for name in benches}, dict[str, str]()
+    for row, _, reason in (text.partition(": ") for record in records for text in record["left_out"]):
+        if row not in left or not reason.startswith(_BY_TIME) or left[row].startswith(_BY_TIME):
+            left[row] = reason
     return {
         **records[-1],
         "gpu": next(record["gpu"] for record in reversed(records) if record["gpu"]),
         "benchmarks": list(benches.values()),
-        "runs": len(records),
-        "left_out": [text for row, text in left.items() if row not in done],
+        "runs": sum(record.get("runs", 1) for record in records),
+        "left_out": [f"{row}: {reason}" for row, reason in left.items() if row not in done],
     }
 
 
-def _row(fullname: str) -> str:
-    return fullname.partition("[")[2].removesuffix("]")
+def date(record: dict[str, Any]) -> str:
+    """The day of a record."""
+    return str(record["datetime"]).partition("T")[0]
+
+
+def earlier(record: dict[str, Any], zoo: bool) -> str:
+    """Which rows are of earlier days than the record, as Markdown; empty where none is."""
+    days: dict[str, list[str]] = {}
+    for bench in record["benchmarks"]:
+        if bench.get("date", date(record)) != date(record) and (bench["extra_info"]["kind"] == "zoo") == zoo:
+            days.setdefault(bench["date"], []).append(row_of(bench["fullname"]))
+    lines = [f"- {day}: {'; '.join(names)}" for day, names in sorted(days.items())]
+    return "\n".join([EARLIER, "", *lines]) if lines else ""
 
 
 def machine(record: dict[str, Any]) -> str:
@@ -56,7 +75,7 @@ def machine(record: dict[str, Any]) -> str:
     return (
         f"{gpu['gpu']}, driver {gpu['driver_version']}, CUDA {gpu['cuda']}, cuDNN {cudnn}, cudnn-frontend "
         f"{gpu['cudnn-frontend']}, {versions}, Python {record['machine_info']['python_version']}, on {gpu['processor']}; "
-        f"{record['datetime'].partition('T')[0]}. Clocks under load: {clocks}. Measured in the same run: {ceilings}.{joined}"
+        f"{date(record)}. Clocks under load: {clocks}. Measured in the same run: {ceilings}.{joined}"
     )
 
 
@@ -231,22 +250,41 @@ def _label(row: dict[str, Any]) -> str:
     return whole if row["gpu_us"] is None else f" {row['gpu_us']:,.0f} on the GPU, {row['host_us']:,.0f} host to host"
 
 
-def write(records: Sequence[Path], name: str, docs: Path) -> list[Path]:
+def write(records: Sequence[Path], name: str, docs: Path, keep: bool = False) -> list[Path]:
     """Put the tables between their markers in docs/benchmarks.md, and the chart into docs/images; the zoo has its own page.
+
+    Args:
+        records: Records of one machine; a later one's rows take the place of the same rows before.
+        name: Of the section in docs/benchmarks.md.
+        docs: Folder of the pages.
+        keep: Keep what the pages have and the records lack.
 
     Returns:
         The pages that were written.
     """
-    record = join([json.loads(path.read_text()) for path in records])
-    zoo = [row for row in rows(record) if row["kind"] == "zoo"]
-    left_zoo = [text for text in record["left_out"] if text.startswith("zoo ")]
+    new = join([json.loads(path.read_text()) for path in records])
     pages = []
-    if zoo:
-        pages.append(zoo_report.write(zoo, machine(record), record["gpu"]["gpu"], left_zoo, docs))
-    if len(zoo) < len(record["benchmarks"]):
-        record["left_out"] = [text for text in record["left_out"] if text not in left_zoo]
-        pages.append(_write_race(record, name, docs))
+    for is_zoo in (True, False):
+        part = _part(new, is_zoo)
+        if part["benchmarks"]:
+            old = page_record(docs, "zoo" if is_zoo else name, is_zoo) if keep else None
+            record = join([old, part]) if old else part
+            pages.append(_write_zoo(record, docs) if is_zoo else _write_race(record, name, docs))
     return pages
+
+
+def _part(record: dict[str, Any], zoo: bool) -> dict[str, Any]:
+    """The rows of the zoo, or those of the race."""
+    return {
+        **record,
+        "benchmarks": [each for each in record["benchmarks"] if (each["extra_info"]["kind"] == "zoo") == zoo],
+        "left_out": [text for text in record["left_out"] if text.startswith("zoo ") == zoo],
+    }
+
+
+def _write_zoo(record: dict[str, Any], docs: Path) -> Path:
+    gpu, left_out = record["gpu"]["gpu"], record["left_out"]
+    return zoo_report.write(rows(record), machine(record), gpu, left_out, docs, earlier(record, True))
 
 
 def _write_race(record: dict[str, Any], name: str, docs: Path) -> Path:
@@ -267,6 +305,8 @@ def _write_race(record: dict[str, Any], name: str, docs: Path) -> Path:
     ]
     if record["left_out"]:
         parts.append("\n".join(["Left out:", "", *(f"- {text}" for text in record["left_out"])]))
+    if before := earlier(record, False):
+        parts.append(before)
     page = docs / "benchmarks.md"
     put_section(page, name, "\n\n".join(parts))
     return page

@@ -66,9 +66,11 @@ class Entry:
 
 
 def entries(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
-    """Rows of the zoo → one entry for each network and batch, by batch and in the order of the rows."""
+    """Rows of the zoo → one entry for each network and batch, by batch and in the order in which networks come first."""
     found: dict[tuple[int, str], Entry] = {}
+    order: dict[str, int] = {}
     for row in rows:
+        order.setdefault(row["network"], len(order))
         entry = found.setdefault((row["batch"], row["network"]), Entry(row["network"], row["batch"]))
         runner = f"{row['runner']}, {row['precision']}"
         if "failure" in row:
@@ -82,7 +84,7 @@ def entries(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
             entry.own = row
             if "peer_us" in row:
                 entry.peers[row["peer"]] = row["peer_us"]
-    return sorted(found.values(), key=lambda entry: entry.batch)
+    return sorted(found.values(), key=lambda entry: (entry.batch, order[entry.network]))
 
 
 def mean(values: Iterable[float]) -> float | None:
@@ -179,25 +181,20 @@ def failures(found: Sequence[Entry]) -> str:
 
 
 def chart(found: Sequence[Entry], gpu: str, *paths: Path) -> None:
-    """A panel for each batch: how many times faster our FP16 is than each peer, the smallest lead on top."""
+    """How many times faster our FP16 is than each peer with one batch, the smallest lead on top."""
     shown = [entry for entry in found if entry.speeds]
-    batches = sorted({entry.batch for entry in shown})
-    heights = [sum(entry.batch == batch for entry in shown) for batch in batches]
-    with drawing(9, 0.34 * sum(heights) + 0.9 * len(batches) + 1.0) as figure:
-        panels = figure.subplots(len(batches), height_ratios=heights, squeeze=False)[:, 0]
-        bars: dict[str, Any] = {}
-        for batch, axes in zip(batches, panels, strict=True):
-            bars |= _draw_batch(axes, [entry for entry in shown if entry.batch == batch])
-            axes.set_ylabel(f"batch {batch}")
-        panels[-1].set_xlabel(f"times the speed of each peer, {NAME} FP16; the peer is faster left of the line")
-        figure.suptitle(f"Networks that others made, FP16, {gpu}", fontsize=10)
+    with drawing(9, 0.34 * len(shown) + 1.9) as figure:
+        axes = figure.subplots()
+        bars = _draw(axes, shown)
+        axes.set_xlabel(f"times the speed of each peer, {NAME} FP16; the peer is faster left of the line")
+        figure.suptitle(f"Networks that others made, FP16, batch {shown[0].batch}, {gpu}", fontsize=10)
         known = [peer for peer in PEERS if peer in bars]
         figure.legend([bars[peer] for peer in known], known, loc="outside lower center", ncols=len(known))
         save(figure, *paths)
 
 
-def _draw_batch(axes: Any, found: Sequence[Entry]) -> dict[str, Any]:
-    """Draw a panel; gives the bars of each peer."""
+def _draw(axes: Any, found: Sequence[Entry]) -> dict[str, Any]:
+    """Draw the bars; gives those of each peer."""
     here = sorted(found, key=lambda entry: -min(entry.speeds.values()))
     peers = [peer for peer in PEERS if any(peer in entry.speeds for entry in here)]
     drawn, height = {}, 0.75 / max(2, len(peers))
@@ -208,11 +205,14 @@ def _draw_batch(axes: Any, found: Sequence[Entry]) -> dict[str, Any]:
         axes.bar_label(drawn[peer], [f" {speed:.2f}" for _, speed in rows], fontsize=6)
     axes.axvline(1, color=INK, linewidth=0.8)
     axes.set_yticks(range(len(here)), [entry.network for entry in here])
+    axes.set_ylim(-0.6, len(here) - 0.4)
     return drawn
 
 
-def write(rows: Sequence[Mapping[str, Any]], machine: str, gpu: str, left_out: Sequence[str], docs: Path) -> Path:
-    """Write docs/benchmarks-zoo.md and its chart.
+def write(
+    rows: Sequence[Mapping[str, Any]], machine: str, gpu: str, left_out: Sequence[str], docs: Path, earlier: str = ""
+) -> Path:
+    """Write docs/benchmarks-zoo.md, and a chart for each batch.
 
     Args:
         rows: Of the zoo, of a record.
@@ -220,22 +220,26 @@ def write(rows: Sequence[Mapping[str, Any]], machine: str, gpu: str, left_out: S
         gpu: The GPU's name.
         left_out: Rows without figures, with the reason.
         docs: Folder of the page.
+        earlier: Which rows are of earlier days, as Markdown.
 
     Returns:
         The page.
     """
     page, found = docs / "benchmarks-zoo.md", entries(rows)
     parts = [machine, goals_table(found)]
-    if any(entry.speeds for entry in found):
-        images = image_paths(docs, "benchmark-zoo")
-        chart(found, gpu, *images)
-        parts.append(image_link("times the speed of each peer", images[0]))
     for batch in sorted({entry.batch for entry in found}):
-        parts += [f"### Batch {batch}", table([entry for entry in found if entry.batch == batch])]
+        here = [entry for entry in found if entry.batch == batch]
+        parts += [f"### Batch {batch}", table(here)]
+        if any(entry.speeds for entry in here):
+            images = image_paths(docs, "benchmark-zoo" if batch == 1 else f"benchmark-zoo-{batch}")
+            chart(here, gpu, *images)
+            parts.append(image_link(f"times the speed of each peer, batch {batch}", images[0]))
     if failed := failures(found):
         parts.append(f"Failed:\n\n{failed}")
     if left_out:
         parts.append("\n".join(["Left out:", "", *(f"- {text}" for text in left_out)]))
+    if earlier:
+        parts.append(earlier)
     if not page.exists():
         write_atomic(page, TITLE.encode())
     put_section(page, "zoo", "\n\n".join(parts))

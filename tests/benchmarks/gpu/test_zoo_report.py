@@ -121,6 +121,8 @@ def test_the_page_is_written_beside_the_races_and_leaves_that_alone(record, tmp_
     assert "\n".join(["Failed:", "", *failed]) in text
     assert "Left out:\n\n- zoo FP16, bert_base" in text
     assert "zoo FP16, vgg16" not in text  # it is among those that failed
-    assert (tmp_path / "images" / "benchmark-zoo.png").stat().st_size > 10_000
-    assert "[![times the speed of each peer](images/benchmark-zoo.svg)](images/benchmark-zoo.png)" in text
+    for batch, name in ((1, "benchmark-zoo"), (8, "benchmark-zoo-8")):
+        assert (tmp_path / "images" / f"{name}.png").stat().st_size > 10_000
+        link = f"[![times the speed of each peer, batch {batch}](images/{name}.svg)](images/{name}.png)"
+        assert text.index(f"### Batch {batch}\n") < text.index(link)
     assert "prefers-color-scheme: dark" in (tmp_path / "images" / "benchmark-zoo.svg").read_text("utf-8")

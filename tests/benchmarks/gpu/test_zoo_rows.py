@@ -60,7 +60,7 @@ def zoo():
 PROGRAM = """
 import pathlib, sys, pytest
 from benchmarks.record import Record
-options = ["-p", "no:cacheprovider", "-q", "-k", "zoo and batch-1", "-W", "ignore"]
+options = ["-p", "no:cacheprovider", "-q", "-k", "zoo and batch-1 or zoo and FP16 and small and batch-32", "-W", "ignore"]
 pytest.main([*options, sys.argv[1]], [Record(pathlib.Path(sys.argv[2]))])
 """
 
@@ -74,12 +74,16 @@ def test_a_network_that_fails_is_a_row_with_its_error_and_the_others_are_measure
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "test_rows.py"), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     record = json.loads(path.read_text())
-    rows = {(row["extra_info"]["precision"], row["extra_info"]["network"], row["extra_info"]["runner"]): row["extra_info"]
-            for row in record["benchmarks"]}  # fmt: skip
+    infos = [row["extra_info"] for row in record["benchmarks"]]
+    rows = {(info["precision"], info["network"], info["runner"]): info for info in infos if info["batch"] == 1}
+    (large,) = (info for info in infos if info["batch"] == 32)
     order = [row["name"].partition("[")[2] for row in record["benchmarks"]]
     assert order[0] == "zoo FP16, small, batch-1]", done.stdout
     assert order[4] == "zoo INT8, small, batch-1]"  # all networks in FP16 come first
-    assert len(order) == 9
+    assert len(order) == 10
+    assert "error_fp32" in rows["FP16", "small", "pytrtplugins"]
+    assert "error_fp32" not in large  # what FP32 shows, it shows with batch 1
+    assert (large["speed"], large["error"]) == (1.5, 0.0)
     small = rows["FP16", "small", "pytrtplugins"]
     assert (small["us"], small["peer_us"], small["speed"], small["kernels"], small["peer_kernels"]) == (
         20,

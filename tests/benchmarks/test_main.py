@@ -1,0 +1,56 @@
+"""The command of the benchmarks: which options need which, and what it does with them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks.gpu import lanes
+
+
+def give(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *map(str, words)])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--gpu", "--gpus", "0,1"], "--gpus: it needs --gpu, --rows, --seconds and --json"),
+        (["--gpus", "0", "--rows", "a", "--seconds", "9", "--json", "b"], "--gpus: it needs --gpu"),
+        (["--gpu", "--no-page"], "--no-page: it needs --json"),
+    ],
+)
+def test_an_option_that_lacks_others_says_which(words, said, monkeypatch, capsys):
+    give(monkeypatch, *words)
+    with pytest.raises(SystemExit):
+        command.main()
+    assert said in capsys.readouterr().err
+
+
+def test_a_list_runs_on_several_gpus_and_its_record_becomes_a_page_where_asked(tmp_path, monkeypatch, capsys):
+    record, given, pages = tmp_path / "joined.json", [], []
+
+    def run(*what):
+        given.append(what)
+        record.write_text(json.dumps({"benchmarks": []}))
+
+    def write(*what):
+        pages.append(what)
+        return [Path("page.md")]
+
+    monkeypatch.setattr(lanes, "run", run)
+    monkeypatch.setattr(command.gpu_report, "write", write)
+    words = ["--gpu", "--rows", "rows.txt", "--gpus", "0,3", "--seconds", "90", "--json", record]
+    give(monkeypatch, *words, "--no-page")
+    assert command.main() == 0
+    assert given == [(Path("rows.txt"), ["0", "3"], 90.0, record, tmp_path / "joined.work")]
+    assert pages == []
+    give(monkeypatch, *words, "--work", tmp_path / "kept", "--docs", tmp_path, "--keep")
+    assert command.main() == 0
+    assert given[1][-1] == tmp_path / "kept"
+    assert pages == [([record], "gpu", tmp_path, True)]
+    assert "written: page.md" in capsys.readouterr().out
