@@ -128,7 +128,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.stash[_CLAIMS] = Claims(Path(folder), os.environ["BENCHMARK_OWNER"], groups)
 
 
-def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Leave a row to the process that has its group."""
     claims, row = item.config.stash.get(_CLAIMS, None), row_of(item.nodeid)
     if claims is None or _time_is_over():
@@ -140,6 +140,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
             )  # of a process that is ended, all that is seen
         return None
     item.config.stash[_LEFT_OUT].pop(row, None)
+    item.session._setupstate.teardown_exact(nextitem)  # the row before has kept what this one would have needed
     return True
 
 

@@ -3,7 +3,7 @@
     python -m tests.cuda.sanitize [SUBJECT ...] [memcheck] [racecheck] [initcheck] [synccheck]
 
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the subjects, which are
-groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, by themselves those for float32, of groups,
+groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, by themselves those with halos, for float32, of groups,
 depthwise ones and those with PReLU, generated kernels and means, attention, products with few rows, copies, from images to
 boxes, and whole networks.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
@@ -38,7 +38,16 @@ _ENGINE = "tests/engines/cuda"
 _TESTS = "bits_of_compute or detection_on_the_gpu or queued_on_the_stream or constant_is_copied"
 SUBJECTS = {
     "plugins": ["tests/cuda/test_gpu.py", "-k", _TESTS],
-    "convolutions": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "not sums_of_codes and not simt and not float32"],
+    "convolutions": [
+        f"{_ENGINE}/conv/test_kernels_gpu.py",
+        "-k",
+        "not sums_of_codes and not simt and not float32 and not halo",
+    ],
+    "halos": [
+        f"{_ENGINE}/conv/test_kernels_gpu.py",
+        "-k",
+        "halo and (float16-64-64 or int8-1024 or int8-32-64 or float8_e4m3fn-256-200)",
+    ],
     "float32": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "simt or float32"],
     "groups": [f"{_ENGINE}/conv/test_groups_gpu.py", "-k", "not float8"],
     "depthwise": [f"{_ENGINE}/conv/test_depthwise_gpu.py", "-k", "every_tile"],

@@ -84,6 +84,7 @@ __device__ __forceinline__ void accumulate(const ConvArgs& a, const Rings& rings
     u64 const halos = descriptor(rings.halos + begin * DEPTH, (PATCH ? pitch : 8) * DEPTH), filters = descriptor(rings.weights);
 #pragma unroll
     for (int i = 0; i < TILE_N / 2; ++i) sums[i] = 0;
+    Totals totals;
     u32 before = 0, halo_before = 0;
     for (int i = 0; i < count; ++i) {
         bool const next = i == 0 || tap == 0;
@@ -110,6 +111,7 @@ __device__ __forceinline__ void accumulate(const ConvArgs& a, const Rings& rings
         offset += UNITS;
         if ((s += UNITS) == width) s = 0, offset += pitch - width;
         if ((tap += UNITS) == taps) tap = 0, offset = 0, halo_turn.advance();
+        totals.take<UNITS * DEPTH>(i, count, sums);
     }
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
     if (LOOP && lane == 0) {
@@ -118,6 +120,7 @@ __device__ __forceinline__ void accumulate(const ConvArgs& a, const Rings& rings
     }
 #pragma unroll
     for (int i = 0; i < TILE_N / 2; ++i) keep(sums[i]);
+    totals.give(sums);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)

@@ -3,7 +3,6 @@
 // One warp fills a ring of STAGES; each of WARPGROUPS consumers multiplies 64 rows (pixels) by TILE_N filters. Activations
 // come through a tensor map (im2col mode, or patches of 8 columns), which also pads with zeros; weights lie in memory as
 // shared memory wants them, so that one plain bulk copy brings a stage's. After common.cu, `multiply` and hopper.cu.
-// Products of FP8 are exact; their sums keep about 14 bits in the matrix units.
 //
 // Further constants: WARPGROUPS, TILE_N, DEPTH (bytes of channels in a unit: 32, 64, 128), UNITS (units in a stage), STAGES,
 // SPLIT (blocks of a cluster that share the sum), MIN_BLOCKS.
@@ -72,6 +71,7 @@ __device__ __forceinline__ void accumulate(const Ring& ring, int count, Sum (&su
 #pragma unroll
     for (int i = 0; i < TILE_N / 2; ++i) sums[i] = 0;
     u64 const rows = descriptor(ring.data + group * 64 * DEPTH), filters = descriptor(ring.data + UNITS * A_BYTES);
+    Totals totals;
     Turn<STAGES> turn;
     u32 before = 0;
     for (int i = 0; i < count; ++i) {
@@ -90,10 +90,12 @@ __device__ __forceinline__ void accumulate(const Ring& ring, int count, Sum (&su
         if (i > 0 && lane == 0) barrier_arrive(before);  // the stage before is free
         before = ring.empty + 8 * turn.slot;
         turn.advance();
+        totals.take<UNITS * DEPTH>(i, count, sums);
     }
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll
     for (int i = 0; i < TILE_N / 2; ++i) keep(sums[i]);
+    totals.give(sums);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)

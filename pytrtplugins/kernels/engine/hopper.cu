@@ -81,6 +81,34 @@ __device__ __forceinline__ void wait_for_barriers() { asm volatile("bar.sync 2, 
 __device__ __forceinline__ void keep(int& v) { asm volatile("" : "+r"(v)::"memory"); }
 __device__ __forceinline__ void keep(float& v) { asm volatile("" : "+f"(v)::"memory"); }
 
+// Sums of FP8, of which the matrix units keep about 14 bits: where they are long (TOTALS), they are added to float32 totals from
+// time to time, and begin anew.
+constexpr int TOTAL_BYTES = 2048;  // of channels and taps that are summed without
+struct Totals {
+    float values[TOTALS ? TILE_N / 2 : 1];
+
+    __device__ __forceinline__ Totals() {
+#pragma unroll
+        for (float& value : values) value = 0.0f;
+    }
+    // Behind stage `i` of `count`, each of BYTES bytes of channels.
+    template <int BYTES> __device__ __forceinline__ void take(int i, int count, Sum (&sums)[TILE_N / 2]) {
+        constexpr int PERIOD = TOTAL_BYTES / BYTES > 1 ? TOTAL_BYTES / BYTES : 1;
+        if (!TOTALS || (i + 1) % PERIOD || i + 1 == count) return;
+        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+        for (int j = 0; j < TILE_N / 2; ++j) {
+            keep(sums[j]);
+            values[TOTALS ? j : 0] += static_cast<float>(sums[j]);
+            sums[j] = 0;
+        }
+    }
+    __device__ __forceinline__ void give(Sum (&sums)[TILE_N / 2]) const {
+#pragma unroll
+        for (int j = 0; TOTALS && j < TILE_N / 2; ++j) sums[j] += values[j];
+    }
+};
+
 // Sums of a tile that are to be added: of ITEMS items, 8 filters of two rows each, a block of the cluster finishes every SPLITth part.
 constexpr int ITEMS = CONSUMERS * (TILE_N / 16), ROOM = (ITEMS + SPLIT - 1) / SPLIT;
 __device__ constexpr int first_item(int rank) { return ITEMS * rank / SPLIT; }

@@ -112,10 +112,14 @@ class Tactic:
         if self.patch:
             return self.tile_m // 8 + height - 1, 8 + width - 1
         pitch = shape.w + width // 2
+        return min(-(-self._pixels_of_halo(shape) // pitch), shape.oh + height), pitch
+
+    def _pixels_of_halo(self, shape: ConvShape) -> int:
+        """Pixels of lines that a tile's taps read, where it is no patch: behind the image they are anything, for no pixel of y."""
+        (height, width), pitch = shape.kernel, shape.w + shape.kernel[1] // 2
         alone = self._lines_of_pixels(shape) <= self.tile_m
         begin = 0 if alone else pitch - math.gcd(pitch, self.tile_m)  # the last column that a tile may begin in
-        last = begin + self.tile_m - 1 + (height - 1) * pitch + width - 1
-        return min(last // pitch + 1, shape.oh + height), pitch
+        return begin + self.tile_m + (height - 1) * pitch + width - 1
 
     def halos(self, shape: ConvShape) -> int:
         """Halos in memory: one where no block needs a second; ``"halo"`` only."""
@@ -138,8 +142,10 @@ class Tactic:
         ring = self.stages * self.units * (self.tile_m + self.tile_n) * self.depth
         if self.family == "halo":
             lines, pitch = self.halo(shape)
-            ring = self.halos(shape) * _rounded(lines * pitch * self.depth)
-            ring += self.stages * self.units * self.tile_n * self.depth
+            before = (self.halos(shape) - 1) * _rounded(lines * pitch * self.depth)
+            read = 0 if self.patch else self._pixels_of_halo(shape) * self.depth
+            ring = self.stages * self.units * self.tile_n * self.depth
+            ring = before + max(read, ring + _rounded(lines * pitch * self.depth))
         items = self.tile_m * self.tile_n // 8
         exchange = self.split * -(-items // self.split) * 32 if self.split > 1 else 0
         return ring + exchange + 1024
@@ -196,6 +202,7 @@ class Tactic:
             **(self._of_halos(shape) if self.family == "halo" else {}),
             "WARPGROUPS": self.tile_m // 64,
             "UNITS": self.units,
+            "TOTALS": int(self.has_totals(shape)),
             "SPLIT": self.split,
             "MIN_BLOCKS": self.resident_blocks(shape),
         }
@@ -208,9 +215,14 @@ class Tactic:
         return self.loop and self.steps(shape) <= self.stages * self.units
 
     def resident_blocks(self, shape: ConvShape) -> int:
-        """Blocks that share a multiprocessor, as shared memory and registers allow: a thread has TILE_N / 2 sums and more."""
+        """Blocks that share a multiprocessor, as shared memory and registers allow: a thread has TILE_N / 2 sums, or totals too."""
         room = 227 * 1024 // (self.shared_bytes(shape) + shape.filter_bytes * self.tile_n + 1024 + 16 * self.stages)
-        return max(1, min(room, _REGISTERS // (self.threads * (self.tile_n // 2 + _BESIDE_SUMS))))
+        sums = self.tile_n if self.has_totals(shape) else self.tile_n // 2
+        return max(1, min(room, _REGISTERS // (self.threads * (sums + _BESIDE_SUMS))))
+
+    def has_totals(self, shape: ConvShape) -> bool:
+        """Whether a block's sums of FP8 are so long that float32 totals are needed; for Hopper's families."""
+        return shape.x_type is FP8 and self.steps(shape) * self.depth > _LONG_SUM * self.split
 
     @property
     def resident(self) -> int:
@@ -220,6 +232,8 @@ class Tactic:
 
 _REGISTERS, _BESIDE_SUMS = 65536, 40
 """Registers of a multiprocessor, and those of a thread beside its sums."""
+_LONG_SUM = 2304
+"""Products of FP8 whose sum the matrix units keep well enough."""
 
 
 def _rounded(count: int) -> int:

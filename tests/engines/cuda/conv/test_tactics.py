@@ -416,3 +416,27 @@ def test_weights_stay_where_the_ring_has_room_for_all_of_them():
     assert not replace(tactic, loop=False).keeps_weights(shape)
     assert not replace(tactic, stages=2).keeps_weights(shape)
     assert [tactic.definitions(shape)[name] for name in ("HALOS", "LOOP", "KEEP")] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("side", [3, 5, 9, 13, 26])
+def test_what_taps_read_behind_a_small_image_is_shared_memory_too(side):
+    for tactic in halo_tactics(square(2, side, 64, 64, 3, HALF), max_tactics=1000):
+        shape = square(2, side, 64, 64, 3, HALF)
+        (lines, pitch), rows = tactic.halo(shape), tactic.tile_m
+        starts = [0] if tactic.patch else [first % pitch for first in range(0, side * pitch, rows)]
+        reach = rows // 8 * pitch - pitch + 7 if tactic.patch else max(starts) + rows - 1
+        last_halo = (tactic.halos(shape) - 1) * -(-lines * pitch * tactic.depth // 1024) * 1024
+        assert last_halo + (reach + 2 * pitch + 3) * tactic.depth <= tactic.shared_bytes(shape) - 1024
+
+
+def test_long_sums_of_fp8_have_totals():
+    long, short, codes = (
+        square(8, 13, 1024, 64, 3, FP8),
+        square(8, 13, 256, 64, 3, FP8),
+        square(8, 13, 1024, 64, 3, INT8),
+    )
+    tactic = Tactic("hopper", 64, 64, 128, 1, 4)
+    assert [tactic.has_totals(shape) for shape in (long, short, codes)] == [True, False, False]
+    assert not replace(tactic, split=4).has_totals(long)
+    assert tactic.definitions(long)["TOTALS"] == 1
+    assert tactic.resident_blocks(long) <= tactic.resident_blocks(short)
