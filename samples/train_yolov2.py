@@ -67,7 +67,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--seconds", type=Real(0, LONGEST), default=float("inf"), help="stop after this time and write a checkpoint")
     add("--save-every", type=Real(1, LONGEST), default=120.0, help="seconds between checkpoints (%(default)s)")
     add("--resume", action="store_true", help="continue from the last checkpoint in OUT, if there is one")
-    add("--start", type=Path, metavar="MODEL", help="begin a new schedule with this model.pt's weights")
+    add("--start", type=Path, metavar="MODEL", help="begin a new schedule with these weights: a model.pt, or a .cfg")
     add("--teacher", type=Path, metavar="CFG", help="imitate this darknet network with [yolo] heads")
     add("--evaluate", metavar="LIST", help="do not train: measure --model on the photos of this list, or on all")
     add("--model", type=Path, help="a model.pt, for --evaluate")

@@ -1,44 +1,87 @@
-"""Photos a second of one rank and of several, in each way to share variables; `independent`, which shares nothing, is the ceiling.
+"""Photos a second of one rank and of several, in each way to share variables and in other libraries' loops.
 
-Each rank has ``--batch`` photos a step. The rows are run by torchrun, each in processes of its own. The losses of each row's first steps
-are compared with those of `replicated`; those of `independent` and of staged gradients in the first step only.
+`independent`, which shares nothing, is the ceiling. Each rank has ``--batch`` photos a step. Before a row counts, its first losses are
+compared: with those of `replicated`, or of one rank, and the ranks' weights with each other. A group of processes measures row after row;
+if a row fails or takes too long, its group is ended, and another one goes on behind it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.files import write_atomic
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import Real, Whole
 
 from . import page, subject
+from .group import Group, forget_choices
 from .steps import NETWORKS
 
 CLOSE = 0.1  # relative difference of the first losses
-SECONDS_TO_START = 300
-MODES: dict[str, dict[str, Any]] = {
-    "replicated": {},
-    "replicated, staged": {"variable_update": "replicated", "staged_vars": True},
-    "parameter_server": {"variable_update": "parameter_server"},
-    "distributed_replicated": {"variable_update": "distributed_replicated"},
-    "independent": {"variable_update": "independent"},
-}
-OTHERWISE = ("replicated, staged", "independent")  # whose later losses are others
+EQUAL = 1e-6  # relative difference of the ranks' weights
+ONE, REPLICATED, INDEPENDENT = "one rank", "replicated", "independent"
+GRAPHS = ", CUDA graphs"
+AHEAD = (INDEPENDENT, REPLICATED, "parameter_server")  # which differ in what the compiler makes
+PROGRAM = "benchmarks.training.rank"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A way to train.
+
+    Fields:
+        name: On the page.
+        settings: Of the engine, beside those of the command line.
+        peer: Another library's loop, which shares variables in its own way.
+        whole: Whether its losses follow those of `replicated` in later steps, too.
+        equal: Whether its ranks' weights are those of each other.
+    """
+
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    peer: str = ""
+    whole: bool = True
+    equal: bool = True
+
+
+SHARED = (
+    Subject(REPLICATED),
+    Subject(INDEPENDENT, {"variable_update": "independent"}, equal=False),
+    Subject("Lightning Fabric, DDP", peer="fabric"),
+    Subject("accelerate, DDP", peer="accelerate"),
+    Subject("distributed_replicated", {"variable_update": "distributed_replicated"}),
+    Subject("replicated, staged_vars", {"staged_vars": True}, whole=False),
+    Subject("parameter_server", {"variable_update": "parameter_server"}),
+)
+CAPTURED = (
+    Subject(REPLICATED + GRAPHS, {"cuda_graphs": True}),
+    Subject(INDEPENDENT + GRAPHS, {"variable_update": "independent", "cuda_graphs": True}, equal=False),
+)
+"""These are captured on GPUs only, and come last of the engine's own: the engine refuses the first one to users."""
 
 
 @dataclass
 class Row:
-    """Figures of a row; ``reason`` says why there are none. ``scaling`` is relative to one rank."""
+    """Figures of a row; ``reason`` says why there are none.
+
+    Fields:
+        network: Which.
+        name: Of the way to train.
+        ranks: How many.
+        rate: Photos a second of all of them.
+        step_ms: Time of a step.
+        memory_gb: Of rank 0's GPU.
+        difference: Of its first losses from those that they are compared with.
+        spread: How far the ranks' weights are apart after these steps.
+        scaling: The rate relative to that of one rank, which launches its steps in the same way.
+        own: Whether it is this project's.
+    """
 
     network: str
     name: str
@@ -47,15 +90,18 @@ class Row:
     step_ms: float = 0.0
     memory_gb: float = 0.0
     difference: float = 0.0
+    spread: float = 0.0
     scaling: float = 0.0
+    own: bool = True
     reason: str = ""
 
 
+Task = tuple[str, Subject, int]  # network, way, ranks
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, or write the page of a record; one rank of a row, where torchrun started this."""
+    """Measure, or write the page of a record."""
     given = _parse(arguments)
-    if given.rank_of:
-        return _rank(given)
     return page.measure(
         "modes", given, arguments, lambda *_: _rows(given), _line, _write, batch=given.batch, input=given.input
     )
@@ -70,94 +116,150 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--batch", type=Whole(1, 4096), default=64, help="photos of a rank's step (default: %(default)s)")
     add("--input", type=Whole(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
     add("--precision", choices=("fp32", "tf32", "bf16"), default="", help="(bf16 on a GPU, fp32 on a CPU)")
-    add("--compile", action="store_true", help="compile the step")
-    add("--rank-of", default="", help=argparse.SUPPRESS)
-    add("--result", type=Path, help=argparse.SUPPRESS)
+    add("--compile", action=argparse.BooleanOptionalAction, help="compile the step (on a GPU: yes)")
+    add(
+        "--ahead", action="store_true", help="compile for all rows at once, in processes of their own, before the first"
+    )
+    add(
+        "--longest",
+        type=Real(1, 86_400),
+        default=180.0,
+        help="end a row that takes more seconds, with its compiling (default: %(default)s)",
+    )
     return parser.parse_args(arguments)
 
 
+def tasks(given: argparse.Namespace) -> list[Task]:
+    """The rows, in the order in which they are measured; without ``-k`` all, else also what the others are compared with."""
+    captured = CAPTURED if given.device.startswith("cuda") else ()
+    alone = [Subject(ONE), *(Subject(ONE + GRAPHS, {"cuda_graphs": True}) for _ in captured[:1])]
+    own = [each for each in SHARED if not each.peer]
+    peers = [each for each in SHARED if each.peer]
+    several = [*own[:2], *peers, *captured, *own[2:]]
+    needed = (ONE, ONE + GRAPHS, REPLICATED)
+    found = [(each, 1) for each in alone] + [(each, given.gpus) for each in several]
+    return [
+        (network, each, ranks)
+        for each, ranks in found
+        if given.k.lower() in each.name.lower() or each.name in needed
+        for network in given.networks
+    ]
+
+
 def _rows(given: argparse.Namespace) -> Iterator[Row]:
-    begin = time.monotonic()
-    for network in given.networks:
-        expected: list[float] = []
-        alone = 0.0
-        rows = [("one rank", "replicated", 1), *((name, name, given.gpus) for name in MODES)]
-        for name, mode, ranks in rows:
-            needed = mode == "replicated"  # the others are compared with it
-            if given.k.lower() not in name.lower() and not needed:
-                continue
-            if time.monotonic() - begin > given.until:
-                print(f"the rest is left out: {given.until:g} s are over", file=sys.stderr)
-                return
-            row = Row(network, name, ranks)
-            try:
-                found = _launch(given, network, mode, ranks)
-                row.rate, row.step_ms, row.memory_gb = found["rate"], found["step_ms"], found["memory_gb"]
-                if ranks > 1:
-                    expected = expected or found["losses"]
-                    kept = slice(0, 3) if mode in OTHERWISE else slice(None)
-                    row.difference = subject.largest_difference(found["losses"][kept], expected[kept])
-                    if not row.difference < CLOSE:
-                        row.reason = f"its first losses differ from those of replicated by {row.difference:.2g}"
-                alone = alone or row.rate
-                row.scaling = row.rate / alone
-            except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
-                row.reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[-1]}"
+    begin, known = time.monotonic(), dict[tuple[str, str], dict[str, Any]]()
+    with tempfile.TemporaryDirectory(prefix="modes-") as folder:
+        if given.ahead:
+            _compile_ahead(given, Path(folder), begin)
+        for (network, each, ranks), found in _measured(given, Path(folder), begin):
+            row = Row(network, each.name, ranks, own=not each.peer, reason=found.get("reason", ""))
+            if not row.reason:
+                _fill(row, each, found, known)
+            known[network, each.name] = found
             yield row
 
 
-def _launch(given: argparse.Namespace, network: str, mode: str, ranks: int) -> dict[str, Any]:
-    """Run a row's ranks; what rank 0 found."""
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / "result.json"
-        options = ["--rank-of", mode, "--networks", network, "--result", result, "--device", given.device]
-        for name in ("batch", "input", "seconds"):
-            options += [f"--{name}", getattr(given, name)]
-        options += ["--precision", given.precision] if given.precision else []
-        options += ["--compile"] if given.compile else []
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-        line = [*torchrun, "-m", "benchmarks.training.modes", *map(str, options)]
-        paths = os.pathsep.join([str(page.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        limit = SECONDS_TO_START + 5 * given.seconds
-        done = subprocess.run(
-            line, env=os.environ | {"PYTHONPATH": paths}, cwd=page.ROOT, capture_output=True, text=True, timeout=limit
-        )
-        if done.returncode or not result.exists():
-            errors = [text for text in done.stderr.splitlines() if "Error" in text]
-            raise RuntimeError((errors or ["torchrun failed"])[0])
-        found: dict[str, Any] = json.loads(result.read_text())
-        return found
+def _measured(given: argparse.Namespace, folder: Path, begin: float) -> Iterator[tuple[Task, dict[str, Any]]]:
+    """What the ranks find of each task; a group of processes for one rank, one for several, and one more behind each failure."""
+    left, groups = tasks(given), 0
+    while left:
+        ranks, groups = left[0][2], groups + 1
+        some = [task for task in left if task[2] == ranks]
+        with Group(PROGRAM, _job(given, some, begin), ranks, folder / f"group-{groups}") as group:
+            for number, task in enumerate(some):
+                try:
+                    found = group.result(number, given.longest)
+                except RuntimeError as error:
+                    found = {"reason": str(error), "ended": True}
+                if found.get("late"):
+                    print(f"the rest is left out: {given.until:g} s are over", file=sys.stderr)
+                    return
+                left.remove(task)
+                yield task, found
+                if found.get("ended"):
+                    break
 
 
-def _rank(given: argparse.Namespace) -> int:
-    """One rank of a row."""
-    import torch
+def _compile_ahead(given: argparse.Namespace, folder: Path, begin: float) -> None:
+    """Take first steps in all ways that the compiler sees as different, at the same time: later it finds its results on the disk.
 
-    from training.ranks import join
-    from training.settings import Settings
+    What fails here fails again where it is measured, and is told there.
+    """
+    wanted = [task for task in tasks(given) if task[1].name in AHEAD]
+    with ExitStack() as stack:
+        groups = list[Group]()
+        for number, task in enumerate(wanted):
+            job, place = _job(given, [task], begin) | {"seconds": 0}, folder / f"ahead-{number}"
+            groups.append(stack.enter_context(Group(PROGRAM, job, task[2], place, beside=len(wanted))))
+        for group in groups:
+            group.wait(max(0.0, given.longest - (time.monotonic() - begin)))
+    forget_choices()
+    print(f"compiled ahead in {time.monotonic() - begin:.0f} s", file=sys.stderr)
 
-    cuda = given.device == "cuda"
-    how = {
+
+def _job(given: argparse.Namespace, some: Sequence[Task], begin: float) -> dict[str, Any]:
+    cuda = given.device.startswith("cuda")
+    common = {
         "precision": given.precision or ("bf16" if cuda else "fp32"),
-        "compile": given.compile,
-        **MODES[given.rank_of],
+        "compile": cuda if given.compile is None else given.compile,
     }
-    ranks = join(given.device, Settings(**how))
-    torch.backends.cudnn.benchmark = True
-    loop = subject.make_loop(given.networks[0], given.batch, [given.input], ranks, **how)
-    losses = subject.first_losses(loop, loop.advance)
-    steps, seconds = subject.timed(loop.advance, subject.wait_for(ranks.device), given.seconds, ranks)
-    loop.check()
-    found = {
-        "losses": losses,
-        "rate": steps * given.batch * ranks.world / seconds,
-        "step_ms": 1e3 * seconds / steps,
-        "memory_gb": torch.cuda.max_memory_allocated() / 1e9 if cuda else 0.0,
+    return {
+        "device": given.device,
+        "batch": given.batch,
+        "input": given.input,
+        "seconds": given.seconds,
+        "until": time.time() + given.until - (time.monotonic() - begin),
+        "tasks": [asdict(each) | {"network": network, "settings": common | each.settings} for network, each, _ in some],
     }
-    if ranks.is_first:
-        write_atomic(given.result, json.dumps(found).encode())
-    ranks.leave()
-    return 0
+
+
+def _fill(row: Row, each: Subject, found: dict[str, Any], known: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """The figures of a row, if its losses and weights are what they should be."""
+    row.spread = found["spread"]
+    losses = {
+        name: known[row.network, name].get("losses") for name in (ONE, REPLICATED) if (row.network, name) in known
+    }
+    try:
+        row.difference = _difference(row, each, found["losses"], losses)
+    except LookupError:
+        row.reason = "there is nothing to compare its first losses with"
+    else:
+        if not row.difference < CLOSE:
+            row.reason = f"its first losses differ by {row.difference:.2g} from those that they are compared with"
+        elif each.equal != (row.spread < EQUAL) and row.ranks > 1:
+            row.reason = f"its ranks' weights are apart by {row.spread:.2g}"
+    if row.reason:
+        return
+    row.rate, row.step_ms, row.memory_gb = found["rate"], found["step_ms"], found["memory_gb"]
+    like = known.get((row.network, ONE + GRAPHS * row.name.endswith(GRAPHS)), found if row.ranks == 1 else {})
+    row.scaling = row.rate / like["rate"] if like.get("rate") else 0.0
+
+
+def _difference(row: Row, each: Subject, found: list[float], known: dict[str, list[float] | None]) -> float:
+    """How far first losses are from those of the same steps elsewhere.
+
+    Rank 0 of ranks that share nothing does what one rank does. `replicated` normalizes its loss by the boxes of all ranks: of its first
+    step the parts of the loss have the same ratios as those of one rank. All others do what `replicated` does; with late gradients, in the
+    first step.
+    """
+    if row.name == ONE:
+        return 0.0
+    alone, replicated = known.get(ONE), known.get(REPLICATED)
+    if row.ranks == 1 or each.settings.get("variable_update") == "independent":
+        if not alone:
+            raise LookupError(ONE)
+        return subject.largest_difference(found, alone)
+    if row.name == REPLICATED or not replicated:
+        if not alone:
+            raise LookupError(ONE)
+        return subject.largest_difference(_shares(found), _shares(alone))
+    steps = slice(None) if each.whole else slice(0, 3)
+    return subject.largest_difference(found[steps], replicated[steps])
+
+
+def _shares(losses: Sequence[float]) -> list[float]:
+    """The parts of the first step's loss as shares of their sum."""
+    return [each / sum(losses[:3]) for each in losses[:3]]
 
 
 def _line(row: Row) -> str:
@@ -169,20 +271,22 @@ def _line(row: Row) -> str:
 def table(rows: page.Rows) -> str:
     """The rows, in the order in which they ran."""
     lines = [
-        "| network | variables | ranks | photos/s | times one rank | ms | memory GB of a rank | first losses against replicated |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "| network | variables | ranks | photos/s | times one rank | ms | memory GB of a rank | first losses | weights of the ranks |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in (each for each in rows if not each["reason"]):
+        apart = f"{row['spread']:.1e} apart" if row["spread"] else "equal" if row["ranks"] > 1 else "–"
+        scaling = f"{row['scaling']:.3f}" if row["scaling"] else "–"
         lines.append(
-            f"| {row['network']} | {row['name']} | {row['ranks']} | {row['rate']:,.0f} | {row['scaling']:.3f} "
-            f"| {row['step_ms']:.2f} | {row['memory_gb']:.1f} | {row['difference']:.1e} |"
+            f"| {row['network']} | {row['name']} | {row['ranks']} | {row['rate']:,.0f} | {scaling} "
+            f"| {row['step_ms']:.2f} | {row['memory_gb']:.1f} | {row['difference']:.1e} | {apart} |"
         )
     return page.listed(lines, rows)
 
 
 def _write(given: argparse.Namespace, record: dict[str, Any]) -> int:
     bars = [
-        page.Bar(f"{row['network']}, {row['name']}", row["rate"], f"{row['rate']:,.0f}", True)
+        page.Bar(f"{row['network']}, {row['name']}, {row['ranks']}", row["rate"], f"{row['rate']:,.0f}", row["own"])
         for row in record["rows"]
         if not row["reason"]
     ]

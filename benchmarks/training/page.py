@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +20,17 @@ from ..serving import page as serving
 
 ROOT = Path(__file__).parents[2]
 PAGE = "training.md"
-_PACKAGES = ("pytrtplugins", "torch", "torchvision", "spdl-core", "nvidia-nvimgcodec-cu13", "simplejpeg", "numpy")
+_PACKAGES = (
+    "pytrtplugins",
+    "torch",
+    "torchvision",
+    "pytorch-lightning",
+    "accelerate",
+    "spdl-core",
+    "nvidia-nvimgcodec-cu13",
+    "simplejpeg",
+    "numpy",
+)
 
 Rows = list[dict[str, Any]]
 
@@ -90,12 +101,15 @@ def measure(
     given.device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(given.device)
     record = about(subject, device, given.note, sys.argv[2:] if arguments is None else arguments) | facts
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit ends it as Ctrl-C does
     try:
         for row in rows(device, record):
             keep(given, record, asdict(row))
             print(line(row), flush=True)
     except KeyboardInterrupt:
         print("ended early", file=sys.stderr)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return write(given, record)
 
 

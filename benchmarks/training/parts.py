@@ -10,7 +10,7 @@ from typing import Any
 
 _STEPS = 10  # whose parts are measured
 _LAUNCHED = 3  # steps that the host launches while the device is behind: so few that no queue is full
-_KERNELS = 12  # that are kept
+_KERNELS = 40  # that are kept
 
 Spans = dict[str, list[tuple[Any, Any]]]
 
@@ -110,3 +110,36 @@ def kernels_of(advance: Callable[[], Any], wait: Callable[[], None], device: Any
     found = sorted((each for each in found if each[1] > 0), key=lambda each: -each[1])
     together = ("all", sum(each[1] for each in found), sum(each[2] for each in found))
     return [together, *found[:_KERNELS]]
+
+
+def launches_of(loop: Any, wait: Callable[[], None], device: Any) -> dict[str, float]:
+    """How many kernels the augmentation launches, and the forward computation of the network and of its loss; on a CPU operators.
+
+    The rest of those of a step are the backward computation, the update and the average.
+
+    Args:
+        loop: The engine's over YOLOv2's task, after its first steps; what is captured in a graph is launched here one by one.
+        wait: Waits for its device.
+        device: Where it is.
+    """
+    import torch
+
+    task = loop.task
+    shape, inputs = task.inputs(loop.loader.next(), loop.step)
+    images, truth, valid, _ = task.draw(shape, *inputs)
+    run, known = task.module._run, (task.module.anchors, task.recipe.smoothing)
+
+    def network() -> Any:
+        with loop.precision.autocast():
+            return run["network"](images)[0]
+
+    out = network().detach().requires_grad_()  # as the loss gets it, which is not compiled again then
+
+    def loss() -> None:
+        with loop.precision.autocast(), torch.autocast(device.type, enabled=False):
+            run["loss"](out, truth, valid, *known)
+
+    pieces = {"augment": lambda: task.draw(shape, *inputs), "network forward": network, "loss forward": loss}
+    for piece in pieces.values():
+        piece()
+    return {name: kernels_of(piece, wait, device)[0][2] for name, piece in pieces.items()}

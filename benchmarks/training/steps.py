@@ -9,52 +9,55 @@ from __future__ import annotations
 
 import argparse
 import gc
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytrtplugins.errors import PytrtpluginsError
-from pytrtplugins.utils.numbers import Whole
-from pytrtplugins.utils.optional import require
+from pytrtplugins.utils.numbers import Real, Whole
 
-from . import padding, page, parts, subject
+from . import page, parts, subject
+from .group import compilers, end, forget_choices
+from .step_rows import Subject, subjects
 
 NETWORKS = ("compact", "voc")
 CLOSE = {"fp32": 1e-2, "tf32": 2e-2, "bf16": 0.1, "fp16": 0.1}  # relative difference of the first losses
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A row.
-
-    Fields:
-        name: On the page.
-        settings: Of the engine.
-        peer: Another library's loop.
-        change: Is done to the network before.
-        sizes: Of the network's input, in pixels, beside the size that was asked for; one is drawn a step.
-    """
-
-    name: str
-    settings: dict[str, Any]
-    peer: Callable[[Any, str], Callable[[], None]] | None = None
-    change: Callable[[Any], None] | None = None
-    sizes: tuple[int, ...] = (0,)
+_SHOWN = 12  # kernels on the page; the record has more
 
 
 @dataclass
 class Row:
-    """Figures of a row; ``reason`` says why there are none."""
+    """Figures of a row; ``reason`` says why there are none.
+
+    Fields:
+        network: Which.
+        name: Of the row.
+        batch: Photos a step.
+        rate: Photos a second.
+        step_ms: Time of a step.
+        host_ms: What the host needs to launch it.
+        parts: Milliseconds of its parts.
+        launches: Kernels of its parts.
+        kernels: The longest ones, with their milliseconds and their number.
+        memory_gb: Of the GPU.
+        ready_s: Seconds until the first losses, with compiling.
+        difference: Of the first losses from those of FP32.
+        own: Whether it is this project's.
+        settings: Of the engine.
+    """
 
     network: str
     name: str
+    batch: int = 0
     rate: float = 0.0
     step_ms: float = 0.0
     host_ms: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
+    launches: dict[str, float] = field(default_factory=dict)
     kernels: list[tuple[str, float, float]] = field(default_factory=list)
     memory_gb: float = 0.0
     ready_s: float = 0.0
@@ -64,39 +67,11 @@ class Row:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def subjects() -> list[Subject]:
-    """The rows, in the order in which they are measured."""
-    nhwc = {"data_format": "NHWC"}
-    bf16, compiled, graphs = {**nhwc, "precision": "bf16"}, {"compile": True}, {"cuda_graphs": True}
-    best = "BF16, NHWC, compiled, CUDA graphs"
-    return [
-        Subject(best, bf16 | compiled | graphs),
-        Subject("BF16, NHWC, compiled", bf16 | compiled),
-        Subject("BF16, NHWC, CUDA graphs", bf16 | graphs),
-        Subject("BF16, NHWC", bf16),
-        Subject("BF16, NHWC, compiled, two sizes", bf16 | compiled, sizes=(-32, 32)),
-        Subject("FP16, NHWC, compiled, CUDA graphs", {**nhwc, "precision": "fp16"} | compiled | graphs),
-        Subject("Lightning Fabric, BF16, NHWC, compiled", bf16 | compiled, peer=fabric),
-        Subject("accelerate, BF16, NHWC, compiled", bf16 | compiled, peer=accelerate),
-        Subject("TF32, NHWC", {**nhwc, "precision": "tf32"}),
-        Subject("FP16, NHWC", {**nhwc, "precision": "fp16"}),
-        Subject("BF16, NCHW", {**bf16, "data_format": "NCHW"}),
-        Subject("BF16, NHWC, batch norm of separate operations", bf16, change=separate_batch_norm),
-        Subject("Lightning Fabric, BF16, NHWC", bf16, peer=fabric),
-        Subject("accelerate, BF16, NHWC", bf16, peer=accelerate),
-        Subject("FP32, NHWC", nhwc),
-        Subject("FP32, NCHW", {"data_format": "NCHW"}),
-        Subject(f"{best}, first convolution of 8 channels", bf16 | compiled | graphs, change=padding.pad_first),
-        Subject(
-            f"{best}, first convolution as a matrix product", bf16 | compiled | graphs, change=padding.unfold_first
-        ),
-        Subject(f"{best}, last convolution of 8n channels", bf16 | compiled | graphs, change=padding.pad_last),
-    ]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, or write the page of a record."""
+    """Measure, or write the page of a record; or compile a row, for another process."""
     given = _parse(arguments)
+    if given.compile_row:
+        return _compile(given)
     return page.measure(
         "steps",
         given,
@@ -116,52 +91,111 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="compact, voc (default: both)")
     add("--batch", type=Whole(1, 4096), default=64, help="photos a step (default: %(default)s)")
     add("--input", type=Whole(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
+    add(
+        "--ahead",
+        type=Whole(0, 64),
+        default=0,
+        metavar="N",
+        help="compile N rows at a time, in processes of their own, before they are measured (default: each when it is)",
+    )
+    add("--longest", type=Real(1, 86_400), default=240.0, help="seconds that these have to compile (%(default)s)")
+    add("--compile-row", default="", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def _rows(given: argparse.Namespace, device: Any) -> Iterator[Row]:
     begin, expected = time.monotonic(), dict[Any, list[float]]()
-    for each in subjects():
-        if given.k.lower() not in each.name.lower():
-            continue
-        for network in given.networks:
-            if time.monotonic() - begin > given.until:
-                print(f"the rest is left out: {given.until:g} s are over", file=sys.stderr)
-                return
-            row = Row(network, each.name, own=each.peer is None, settings=each.settings)
-            try:
-                if (network, each.sizes) not in expected:
-                    plain = Subject("", {"precision": "fp32"}, sizes=each.sizes)
-                    loop = _prepared(given, network, plain, device)
-                    expected[network, each.sizes] = subject.first_losses(loop, loop.advance)
-                    del loop
-                _measure(given, network, each, device, row, expected[network, each.sizes])
-            except PytrtpluginsError as error:  # a package or a GPU is missing
-                row.reason = str(error).split("\n")[0]
-            except Exception as error:  # of a library below; the other rows are measured
-                row.reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-            yield row
+    pairs = [
+        (each, network) for each in subjects() if given.k.lower() in each.name.lower() for network in given.networks
+    ]
+    for number, (each, network) in enumerate(pairs):
+        if time.monotonic() - begin > given.until:
+            print(f"the rest is left out: {given.until:g} s are over", file=sys.stderr)
+            return
+        if given.ahead and number % given.ahead == 0:
+            _compile_ahead(given, pairs[number : number + given.ahead])
+        batch = each.batch or given.batch
+        row = Row(network, each.name, batch, own=each.peer is None, settings=each.settings)
+        try:
+            if (network, batch, each.sizes) not in expected:
+                plain = Subject("", {"precision": "fp32"}, sizes=each.sizes, batch=batch)
+                loop = _prepared(given, network, plain, device)
+                expected[network, batch, each.sizes] = subject.first_losses(loop, loop.advance)
+                del loop
+            with _compiler(each):
+                _measure(given, network, each, device, row, expected[network, batch, each.sizes])
+        except PytrtpluginsError as error:  # a package or a GPU is missing
+            row.reason = str(error).split("\n")[0]
+        except Exception as error:  # of a library below; the other rows are measured
+            row.reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        yield row
 
 
-def _prepared(given: argparse.Namespace, network: str, each: Subject, device: Any) -> Any:
-    """The loop of a row; what the rows before it left in memory is gone."""
+def _compile_ahead(given: argparse.Namespace, pairs: Sequence[tuple[Subject, str]]) -> None:
+    """Compile rows at the same time, so that what the compiler makes lies on the disk when they are measured.
+
+    What fails here fails again where it is measured, and is told there.
+    """
+    pairs = [(each, network) for each, network in pairs if each.settings.get("compile")]
+    begin = time.monotonic()
+    running = []
+    for each, network in pairs:
+        options = ["--compile-row", each.name, "--networks", network, "--batch", given.batch, "--input", given.input]
+        line = [sys.executable, "-m", "benchmarks.training", "steps", *map(str, options), "--device", given.device]
+        running.append(
+            subprocess.Popen(line, env=compilers(len(pairs)), cwd=page.ROOT, stdout=sys.stderr, stderr=sys.stderr)
+        )
+    try:
+        for process in running:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, given.longest - (time.monotonic() - begin)))
+    finally:
+        end(running)
+    forget_choices()
+    print(f"{len(pairs)} rows compiled in {time.monotonic() - begin:.0f} s", file=sys.stderr)
+
+
+def _compile(given: argparse.Namespace) -> int:
+    """Do one step of a row, uncaptured: what the compiler makes for it stays on the disk."""
+    import torch
+
+    (each,) = (each for each in subjects() if each.name == given.compile_row)
+    settings = {name: value for name, value in each.settings.items() if name != "cuda_graphs"}
+    with _compiler(each):
+        for more in each.sizes:
+            once = Subject(each.name, settings, changes=each.changes, sizes=(more,), batch=each.batch)
+            loop = _prepared(given, given.networks[0], once, torch.device(given.device), search=False)
+            loop.advance()
+    return 0
+
+
+def _compiler(each: Subject) -> Any:
+    """A context with a row's options of the compiler."""
+    from torch._inductor import config
+
+    return config.patch(each.compiler)
+
+
+def _prepared(given: argparse.Namespace, network: str, each: Subject, device: Any, *, search: bool = True) -> Any:
+    """The loop of a row; what the rows before it left in memory is gone. ``search``: cuDNN tries its algorithms."""
     import torch
 
     from training.ranks import Ranks
     from training.settings import Settings
 
     Settings(**each.settings).check(device.type, 1, joined=False)
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = search
     torch._dynamo.reset()  # it compiles a function only so many times
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     sizes = [given.input + more for more in each.sizes]
-    loop = subject.make_loop(network, given.batch, sizes, Ranks(0, 1, device, False), **each.settings)
+    ranks = Ranks(0, 1, device, False)
+    loop = subject.make_loop(network, each.batch or given.batch, sizes, ranks, **each.settings)
     torch._dynamo.config.suppress_errors = False  # what does not compile must not be timed as compiled
-    if each.change is not None:
-        each.change(loop.task.network)
+    for change in each.changes:
+        change(loop.task.network)
     return loop
 
 
@@ -181,89 +215,18 @@ def _measure(
         raise ValueError(f"its first losses differ from those of FP32 by {row.difference:.2g}")
     steps, seconds = subject.timed(advance, wait, given.seconds)
     loop.check()
-    row.rate, row.step_ms = steps * given.batch / seconds, 1e3 * seconds / steps
+    row.rate, row.step_ms = steps * row.batch / seconds, 1e3 * seconds / steps
     if device.type == "cuda":
         row.memory_gb = torch.cuda.max_memory_allocated(device) / 1e9
     row.host_ms = parts.host_time(advance, wait)
     if each.peer is None:
         row.parts = parts.parts_of(loop, wait)
-    with suppress(RuntimeError):  # where the GPU's counters may not be read
+    try:
         row.kernels = parts.kernels_of(advance, wait, device)
-
-
-# --- other ways to do the same ---------------------------------------------------------------------------------------------
-
-
-def separate_batch_norm(network: Any) -> None:
-    """Put batch norms in a network that are made of elementwise operations and means, as before they were fused."""
-    import torch
-
-    class Separate(torch.nn.BatchNorm2d):
-        def forward(self, x: Any) -> Any:
-            wide = x.float()
-            mean, variance = wide.mean((0, 2, 3)), wide.var((0, 2, 3), unbiased=False)
-            with torch.no_grad():
-                count = x.numel() / x.shape[1]
-                self.running_mean.lerp_(mean, self.momentum)
-                self.running_var.lerp_(variance * count / (count - 1), self.momentum)
-            scale = (self.weight * (variance + self.eps).rsqrt())[:, None, None]
-            return ((wide - mean[:, None, None]) * scale + self.bias[:, None, None]).to(x.dtype)
-
-    for module in network.modules():
-        if type(module) is torch.nn.BatchNorm2d:
-            module.__class__ = Separate
-
-
-def fabric(loop: Any, precision: str) -> Callable[[], None]:
-    """The same step in Lightning Fabric's words."""
-    kind = "lightning_fabric"
-    library = require(kind, extra="", package="lightning-fabric", feature="this row")
-    names = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
-    place = "cuda" if loop.ranks.device.type == "cuda" else "cpu"
-    run = library.Fabric(accelerator=place, devices=1, precision=names[precision])
-    module, optimizer = run.setup(loop.task.module, loop.optimizer)
-
-    def step(inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-        loss, figures = module(*inputs)
-        run.backward(loss)
-        norm = run.clip_gradients(module, optimizer, max_norm=loop.clip)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss, figures, norm
-
-    return lambda: _as_loop(loop, step)
-
-
-def accelerate(loop: Any, precision: str) -> Callable[[], None]:
-    """The same step in accelerate's words."""
-    library = require("accelerate", extra="", feature="this row")
-    names = {"bf16": "bf16", "fp16": "fp16", "fp32": "no"}
-    run = library.Accelerator(mixed_precision=names[precision], cpu=loop.ranks.device.type != "cuda")
-    module, optimizer = run.prepare(loop.task.module, loop.optimizer)
-
-    def step(inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-        loss, figures = module(*inputs)
-        run.backward(loss)
-        norm = run.clip_grad_norm_(module.parameters(), loop.clip)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss, figures, norm
-
-    return lambda: _as_loop(loop, step)
-
-
-def _as_loop(loop: Any, step: Callable[[tuple[Any, ...]], tuple[Any, Any, Any]]) -> None:
-    """What surrounds a step in the engine's loop: drawing, the rate, the average, the figures."""
-    import torch
-
-    shape, inputs = loop.task.inputs(loop.loader.next(), loop.step)
-    loop._sow(loop.step)
-    for group in loop.optimizer.param_groups:
-        group["lr"] = loop.schedule.rate(loop.step)
-    loss, figures, norm = step(loop.task.draw(shape, *inputs))
-    loop.average.update(loop.step)
-    loop._measure(torch.cat([loss.detach()[None], figures.detach()]), norm)
-    loop.step += 1
+        if each.peer is None:
+            row.launches = parts.launches_of(loop, wait, device)
+    except Exception as error:  # such as where the GPU's counters may not be read: the figures stay
+        print(f"{row.name}: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 # --- the page --------------------------------------------------------------------------------------------------------------
@@ -285,13 +248,13 @@ def _parts(found: dict[str, float]) -> str:
 def table(rows: page.Rows) -> str:
     """The rows of each network, fastest first, and the longest kernels of the fastest."""
     lines = [
-        "| network | step | photos/s | ms | its parts, ms | host ms | memory GB | ready s | first losses against FP32 |",
-        "|---|---|---:|---:|---|---:|---:|---:|---:|",
+        "| network | step | batch | photos/s | ms | its parts, ms | host ms | memory GB | ready s | first losses against FP32 |",
+        "|---|---|---:|---:|---:|---|---:|---:|---:|---:|",
     ]
     good = sorted((row for row in rows if not row["reason"]), key=lambda each: (each["network"], -each["rate"]))
     for row in good:
         lines.append(
-            f"| {row['network']} | {row['name']} | {row['rate']:,.0f} | {row['step_ms']:.2f} | {_parts(row['parts'])} "
+            f"| {row['network']} | {row['name']} | {row['batch']} | {row['rate']:,.0f} | {row['step_ms']:.2f} | {_parts(row['parts'])} "
             f"| {row['host_ms']:.2f} | {row['memory_gb']:.1f} | {row['ready_s']:.0f} | {row['difference']:.1e} |"
         )
     fastest = {row["network"]: row for row in reversed(good) if row["own"] and row["kernels"]}
@@ -306,7 +269,10 @@ def _kernels(row: dict[str, Any]) -> str:
         "|---|---:|---:|",
     ]
     return "\n".join(
-        [*lines, *(f"| `{name[:90]}` | {spent:.3f} | {count:g} |" for name, spent, count in row["kernels"])]
+        [
+            *lines,
+            *(f"| `{name[:90]}` | {spent:.3f} | {count:g} |" for name, spent, count in row["kernels"][: 1 + _SHOWN]),
+        ]
     )
 
 

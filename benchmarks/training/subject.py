@@ -37,7 +37,9 @@ class Pool:
         return self._batch
 
 
-def make_loop(network: str, batch: int, sizes: Sequence[int], ranks: Any, **settings: Any) -> Any:
+def make_loop(
+    network: str, batch: int, sizes: Sequence[int], ranks: Any, *, shared: bool = False, **settings: Any
+) -> Any:
     """The engine's loop over the compact or the full-size network, without dropout, whose lots compilers draw otherwise.
 
     Args:
@@ -45,6 +47,7 @@ def make_loop(network: str, batch: int, sizes: Sequence[int], ranks: Any, **sett
         batch: Photos a step of this rank.
         sizes: Widths and heights of the network's input, in pixels; one is drawn a step.
         ranks: The processes.
+        shared: Whether the loss is normalized by the boxes of all ranks together.
         settings: Of the engine.
     """
     import torch
@@ -58,7 +61,7 @@ def make_loop(network: str, batch: int, sizes: Sequence[int], ranks: Any, **sett
     how = Settings(**settings)
     recipe = Recipe(steps=_STEPS, batch=batch, sizes=tuple(sizes), dropout=0.0, **NETWORKS[network])
     anchors = torch.tensor([[1.0, 1.0], [2.0, 3.0], [4.0, 3.0], [5.0, 7.0], [9.0, 9.0]]) * sizes[0] / 416
-    task = Detection(recipe, CLASSES, anchors, how, ranks.device)
+    task = Detection(recipe, CLASSES, anchors, how, ranks.device, ranks=ranks if shared else None)
     task.draw_from(make_pool(max(sizes), ranks.device))
     adam: Any = (torch.optim.AdamW, {"fused": True})
     return Loop(task, Pool(batch), how, ranks, Schedule(recipe.steps, recipe.learning_rate), optimizer=adam)

@@ -42,6 +42,7 @@ LOTS: dict[str, tuple[int, ...]] = {
     "weight": (1,),
 }
 """What is drawn by lots for an image, and how many numbers each takes; in this order."""
+LUMA = [0.299, 0.587, 0.114]  # how light red, green and blue are
 Lots = dict[str, Tensor]
 
 
@@ -80,16 +81,26 @@ class Augmenter:
         pool: All photos of the set; None: each call brings its own.
         balance: 0 draws photos of the set uniformly; at 1 a photo is drawn in inverse proportion to its rarest class.
         dtype: Element type of the images.
+        boxes: The same as ``balance``, where a class is as rare as its boxes are, and not the photos that have it.
+        negative: Share of the images in which light and dark are exchanged, while hues stay; 0.9 at most.
     """
 
     def __init__(
-        self, device: torch.device, pool: Pool | None = None, balance: float = 0.0, dtype: torch.dtype = torch.float32
+        self,
+        device: torch.device,
+        pool: Pool | None = None,
+        balance: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+        *,
+        boxes: float = 0.0,
+        negative: float = 0.0,
     ) -> None:
         self.pool = pool
         self._storage = None if pool is None else _with_halves(pool)
         # on the CPU, since a GPU adds up in an order of its own
-        self._chances = None if pool is None else _shares(pool, balance).cpu().cumsum(0).to(device)
-        self._dtype, self._turns = dtype, _colour_turns().to(device)
+        self._chances = None if pool is None else _shares(pool, balance, boxes).cpu().cumsum(0).to(device)
+        self._dtype, self._turns, self._negative = dtype, _colour_turns().to(device), negative
+        self._luma = torch.tensor(LUMA, device=device)
 
     def draw(self, lots: Lots, amounts: Tensor, out: int, batch: Pool | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Draw a batch of ``out`` x ``out`` images with their boxes.
@@ -145,7 +156,7 @@ class Augmenter:
         return Plan(centre, affine, stride, base, self._colours(lots), _holes(lots, out), drawn), truth, valid
 
     def _colours(self, lots: Lots) -> Tensor:
-        """A 3x3 matrix and an offset each: hue turned, saturation, gain and brightness changed; a tenth in grey."""
+        """A 3x3 matrix and an offset each: hue turned, saturation, gain and brightness changed; a tenth in grey, others as negatives."""
         angle = (lots["angle"] - 0.5) * 0.5
         saturation = torch.where(lots["grey"] < 0.1, 0.0, 0.2 + 1.6 * lots["saturation"])
         gain = torch.exp((lots["gain"] - 0.5) * 1.1)
@@ -153,12 +164,17 @@ class Augmenter:
         turned = self._turns[0] + along * self._turns[1] + across * self._turns[2]
         matrix = gain[:, None, None] * (0.9 + 0.2 * lots["channels"]) * turned
         offset = 0.45 * (1 - gain) + 0.25 * (lots["brightness"] - 0.5)
+        if self._negative:  # drawn by the lot of grey, whose other end it takes: so all else is drawn as without it
+            chosen = lots["grey"] > 1 - self._negative
+            light = (self._luma[:, None] * matrix).sum(1, keepdim=True)  # which the offset is added to, too
+            matrix = torch.where(chosen[:, None, None], matrix - 2 * light, matrix)
+            offset = torch.where(chosen, 1 - offset, offset)
         return torch.cat([matrix, offset[:, None, None].expand(-1, 3, 1)], 2)
 
 
 def _colour_turns() -> Tensor:
     """(3, 3, 3) matrices of RGB whose sum, weighted by 1, s cos(a) and s sin(a), turns hues by a and multiplies saturation by s, in YIQ."""
-    to_yiq = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
+    to_yiq = torch.tensor([LUMA, [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
     parts = torch.zeros(3, 3, 3)
     parts[0, 0, 0] = parts[1, 1, 1] = parts[1, 2, 2] = parts[2, 2, 1] = 1
     parts[2, 1, 2] = -1
@@ -202,15 +218,15 @@ def _area(boxes: Tensor) -> Tensor:
     return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 
-def _shares(pool: Pool, balance: float) -> Tensor:
-    """How often each photo is drawn: by its rarest class, softened by ``balance``."""
-    if not balance:
+def _shares(pool: Pool, balance: float, boxes: float = 0.0) -> Tensor:
+    """How often each photo is drawn: by its rarest class, softened by ``balance``, and by ``boxes`` where those count."""
+    if not balance and not boxes:
         return torch.full((len(pool),), 1 / len(pool), device=pool.pixels.device)
     kind = pool.boxes[..., 0].long()
-    present = (
-        functional.one_hot(kind.clamp(min=0), max(0, int(kind.max())) + 1).mul(kind[..., None] >= 0).amax(1).float()
-    )
+    each = functional.one_hot(kind.clamp(min=0), max(0, int(kind.max())) + 1).mul(kind[..., None] >= 0)
+    present, counts = each.amax(1).float(), each.sum((0, 1)).float()
     rarity = (present.sum(0).clamp(min=1).max() / present.sum(0).clamp(min=1)) ** balance
+    rarity = rarity * (counts.max().clamp(min=1) / counts.clamp(min=1)) ** boxes
     weight = (present * rarity).amax(1).clamp(min=1)
     return weight / weight.sum()
 

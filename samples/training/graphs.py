@@ -30,10 +30,11 @@ class Graphs:
     Args:
         function: Takes what all shapes follow from, and tensors; writes the gradients of the module's parameters, and gives a tensor.
         module: What it computes with.
+        warm_ups: Calls before a capture, if more are needed than libraries and compilers need.
     """
 
-    def __init__(self, function: Callable[..., Tensor], module: nn.Module) -> None:
-        self._function, self._module = function, module
+    def __init__(self, function: Callable[..., Tensor], module: nn.Module, warm_ups: int = 0) -> None:
+        self._function, self._module, self._warm_ups = function, module, max(WARM_UPS, warm_ups)
         self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self._captured: dict[Hashable, _Captured] = {}
         self._memory = torch.cuda.graph_pool_handle()
@@ -58,7 +59,7 @@ class Graphs:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
+            for _ in range(self._warm_ups):
                 self._forget()
                 self._function(shape, *inputs)
         torch.cuda.current_stream().wait_stream(side)

@@ -105,7 +105,7 @@ class Loop:
         self._keys: deque[tuple[int, Sequence[str]]] = deque(maxlen=SYNC + 1)
         self._compute: Callable[..., Tensor] = self._gradients
         if settings.cuda_graphs:
-            self._compute = Graphs(self._gradients, task.module)
+            self._compute = Graphs(self._gradients, task.module, self.mode.warm_ups)
 
     def advance(self) -> None:
         """Do one step."""

@@ -9,9 +9,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -26,9 +27,15 @@ with warnings.catch_warnings():  # its other optimizers are compiled by torch.ji
     warnings.simplefilter("ignore", DeprecationWarning)
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
+_SYNC_BUFFERS = next(
+    name
+    for name in ("forward_sync_buffers", "broadcast_buffers")  # the name before PyTorch 2.13
+    if name in inspect.signature(DistributedDataParallel).parameters
+)
 __all__ = ["Mode", "StagedGradients", "own_part"]
 
 SHARDED_ALONE = 1 << 18  # parameters from which a block is gathered alone; smaller ones are gathered with the rest
+_WARM_UPS = 11  # of DistributedDataParallel: it looks at the clock in its first ten steps, which cannot be captured
 
 
 class Mode:
@@ -41,10 +48,11 @@ class Mode:
 
     Attributes:
         forward: The module, or its wrapper: what a step calls.
+        warm_ups: Steps that it needs before one can be captured in a CUDA graph.
     """
 
     def __init__(self, module: nn.Module, settings: Settings, ranks: Ranks) -> None:
-        self.name, self.staged = settings.variable_update, None
+        self.name, self.staged, self.warm_ups = settings.variable_update, None, 0
         self.forward: Callable[..., Any] = module
         self._module = module
         if not ranks.joined or self.name == "independent":
@@ -52,13 +60,10 @@ class Mode:
         if settings.sync_bn:
             self._module = module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
         if self.name == "parameter_server":
-            _shard(module)
+            _shard(module, whole=settings.compile)
             return
-        devices = [ranks.device] if ranks.device.type == "cuda" else None
-        # after its first step it changes its buckets, and with them the order of sums, unless it has to look for unused parameters:
-        # a resumed run would not give the same bits
-        wrapper = DistributedDataParallel(module, device_ids=devices, find_unused_parameters=settings.deterministic)
-        self.forward = wrapper
+        self.warm_ups = _WARM_UPS
+        self.forward = wrapper = _replicate(module, settings, ranks.device)
         if settings.staged_vars:
             self.staged = StagedGradients(module)
             wrapper.register_comm_hook(self.staged, lambda staged, bucket: staged.swap(bucket))
@@ -85,9 +90,40 @@ def own_part(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     return optimizer.optim if isinstance(optimizer, ZeroRedundancyOptimizer) else optimizer
 
 
-def _shard(module: nn.Module) -> None:
-    """Give every rank a part of each parameter; large blocks are gathered one by one, so that this overlaps with computing."""
-    lists = [part for part in module.modules() if isinstance(part, nn.ModuleList)]
+def _replicate(module: nn.Module, settings: Settings, device: torch.device) -> DistributedDataParallel:
+    """Wrap a module whose gradients are averaged.
+
+    Statistics of batch norm are not copied from rank 0 before each step: no training step reads them, and rank 0's are exported. After
+    its first step the wrapper changes its buckets, and with them the order of sums, unless it has to look for unused parameters: else a
+    resumed run would not give the same bits.
+    """
+    with _beside(device) if settings.cuda_graphs else nullcontext():
+        return DistributedDataParallel(
+            module,
+            device_ids=[device] if device.type == "cuda" else None,
+            find_unused_parameters=settings.deterministic,
+            gradient_as_bucket_view=True,
+            **{_SYNC_BUFFERS: False},
+        )
+
+
+@contextmanager
+def _beside(device: torch.device) -> Iterator[None]:
+    """Another stream than the default one, which cannot be captured: the wrapper adds gradients up on the stream that it was made on."""
+    side, now = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+    side.wait_stream(now)
+    with torch.cuda.stream(side):
+        yield
+    now.wait_stream(side)
+
+
+def _shard(module: nn.Module, *, whole: bool) -> None:
+    """Give every rank a part of each parameter.
+
+    Large blocks are gathered one by one, so that this overlaps with computing. ``whole``: all are gathered at once, since what gathers a
+    block cannot be compiled, and the network around it then neither.
+    """
+    lists = [part for part in module.modules() if isinstance(part, nn.ModuleList) and not whole]
     for block in (block for part in lists for block in part):
         if sum(p.numel() for p in block.parameters()) >= SHARDED_ALONE:
             fully_shard(block)

@@ -147,7 +147,13 @@ def launch(job: Job) -> None:
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    options = ["--standalone", f"--nproc-per-node={job.ranks}", f"--max-restarts={job.restarts}"]
+    # with an address, the machine's own name need not be known to it
+    options = [
+        "--standalone",
+        "--local-addr=127.0.0.1",
+        f"--nproc-per-node={job.ranks}",
+        f"--max-restarts={job.restarts}",
+    ]
     try:
         run.main([*options, str(job.program), *job.arguments])
     except SignalException:

@@ -10,5 +10,6 @@
 - run: data, engine and task put together; lines, results
 - evaluate: detections and average precision
 - export: .cfg, .weights and .names that darknet loads
+- darknet: such files read again, to train the network further
 - curve: the learning curve
 """

@@ -49,6 +49,10 @@ class Recipe:
     balance: float = _option(
         0.0, SHARE, "0 draws every image equally often; 1 draws rare classes as often as common ones"
     )
+    balance_boxes: float = _option(
+        0.0, SHARE, "the same for boxes: 1 draws the more photos of a class the fewer boxes it has in all"
+    )
+    negative: float = _option(0.0, Real(0, 0.9), "share of images whose light and dark are exchanged")
     imitation: float = _option(
         2.0, Real(0, 1_000_000), "weight of the loss towards a teacher's features, where there is one"
     )

@@ -27,7 +27,7 @@ from .curve import draw_curve, write_log
 from .data import SIDE, Part, Records, box_shapes, hold_back, kmeans_anchors, letterbox_images, load_photos, open_data
 from .evaluate import scores
 from .export import write_darknet
-from .model import load_model, save_model
+from .model import Model, build_network, load_model, save_model
 from .recipe import Recipe
 from .task import PARTS, Detection
 from .teacher import Teacher
@@ -139,7 +139,7 @@ class Run:
 
     def _loop(self, settings: Settings) -> Loop:
         options, recipe = self.options, self.recipe
-        start = load_model(options.start)[0] if options.start else None
+        start = None if options.start is None else self._start(options.start)
         self.task = Detection(
             recipe,
             self.data.classes,
@@ -153,6 +153,25 @@ class Run:
         schedule = Schedule(recipe.steps, recipe.learning_rate)
         adam = torch.optim.AdamW, {"fused": True}
         return Loop(self.task, None, settings, self.ranks, schedule, optimizer=adam, seed=recipe.seed, decay=recipe.ema)
+
+    def _start(self, path: Path) -> Model:
+        """The model to begin with: of a model.pt, or of darknet's files."""
+        if path.suffix == ".cfg":
+            from .darknet import load_darknet  # which needs the converter
+
+            found = load_darknet(path)
+        else:
+            found = load_model(path)[0]
+        mine = {
+            name: tensor.shape
+            for name, tensor in build_network(self.recipe, len(self.data.classes)).state_dict().items()
+        }
+        if found.classes != self.data.classes or mine != {n: t.shape for n, t in found.network.state_dict().items()}:
+            raise UsageError(
+                f"--start {path}: a network of other widths or classes ({', '.join(found.classes)}).\n"
+                "Do: give --stages, --head and --passthrough as it was trained with, and photos of its classes"
+            )
+        return found
 
     def _load(self, start: int) -> Loader:
         recipe, options, ranks = self.recipe, self.options, self.ranks
@@ -190,6 +209,9 @@ class Run:
                     every=self.options.save_every,
                     signals=signals,
                 )
+                told = bool(self.rows) and self.rows[-1]["step"] == self.loop.step
+                if self.loop.stopped and self.ranks.is_first and not told:
+                    self._report(None)  # the log ends with the step at which the run stopped
             self._save()
         finally:
             saved = self.checkpoints.wait()

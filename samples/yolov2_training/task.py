@@ -134,7 +134,9 @@ class Detection:
 
     def draw_from(self, pool: Pool | None, name: Callable[[int], str] = str) -> None:
         """Draw from all photos, which are on the device and have names; without a pool from those of each batch."""
-        self._augmenter, self._name = Augmenter(self._device, pool, self.recipe.balance, self._dtype), name
+        recipe = self.recipe
+        how = {"boxes": recipe.balance_boxes, "negative": recipe.negative}
+        self._augmenter, self._name = Augmenter(self._device, pool, recipe.balance, self._dtype, **how), name
         self._augment = self._compiler(self._augmenter.draw)
 
     def inputs(self, batch: Batch | Sized, step: int) -> tuple[Shape, tuple[Tensor, ...]]:

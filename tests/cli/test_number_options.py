@@ -126,9 +126,10 @@ PROGRAMS = {
     "samples/train_yolov2.py --weight-decay": (0.0, 100.0),
     **{
         f"samples/train_yolov2.py --{name}": (0.0, 1.0)
-        for name in ("ema", "mosaic", "mixup", "close", "dropout", "smoothing", "balance")
+        for name in ("ema", "mosaic", "mixup", "close", "dropout", "smoothing", "balance", "balance-boxes")
     },
     "samples/train_yolov2.py --imitation": (0.0, 1e6),
+    "samples/train_yolov2.py --negative": (0.0, 0.9),
     **{f"samples/train_yolov2.py --{name}": FILTERS for name in ("stages", "head", "passthrough")},
     "samples/train_yolov2.py --seed": (0, 2**32 - 1),
     "benchmarks/__main__.py --seconds": (0.0, 31_536_000.0),
@@ -188,6 +189,9 @@ PROGRAMS = {
             "until": (0.0, 1e6),
         }.items()
     },
+    "benchmarks/training/modes.py --longest": (1.0, 86_400.0),
+    "benchmarks/training/steps.py --ahead": (0, 64),
+    "benchmarks/training/steps.py --longest": (1.0, 86_400.0),
     "benchmarks/training/modes.py --gpus": (2, 64),
     "benchmarks/tensorrt_enqueue.py --calls": (1, 10**7),
     "benchmarks/tensorrt_enqueue.py --limit": (1e-6, 1e9),

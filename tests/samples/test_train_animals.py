@@ -15,17 +15,23 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 import train_animals
 
-from tests.samples.rectangles import TINY, draw_set
+from tests.samples.rectangles import ANCHORS, SMALL, TINY, draw_set
+from yolov2_training.export import write_darknet
+from yolov2_training.network import Yolov2, declare_layers
 
 FOUND = {"a": {"step": 9, "mAP50": 0.5, "AP50 x": 0.25}, "b": {"step": 9, "mAP50": 0.75, "AP50 x": 0.5}}
 
 
 def test_the_recipe_that_is_best_on_held_back_photos_is_chosen() -> None:
+    """Of those that differ by less than a seed does, the last."""
     assert train_animals.choose(FOUND) == "b"
+    for last, best in ((0.735, "b"), (0.745, "c"), (0.751, "c")):
+        assert train_animals.choose(FOUND | {"c": {"mAP50": last}}) == best
     text = train_animals.report(FOUND, "b", "mAP50: 0.7")
     assert "| a | 9 | 0.500 | 0.250 |" in text
     assert "| **b** | 9 | 0.750 | 0.500 |" in text
     assert text.endswith("mAP50: 0.7")
+    assert "not measured yet" in train_animals.report(FOUND, "b")
 
 
 def test_a_schedule_has_the_steps_that_fit_into_its_time() -> None:
@@ -59,6 +65,19 @@ class Machine:
         self.start()
         return SimpleNamespace(stdout="mAP50: 0.7\n")
 
+    def train_base(self, options, name: str, steps: int, changes) -> tuple[dict[str, float], float]:
+        """A run that ends after its time, if it has one."""
+        if "--seconds" in changes and name == "base":
+            steps = int(float(changes[changes.index("--seconds") + 1]) * self.speed / options.batch)
+        return self.run(options, name, steps, changes)
+
+    def together(self, line: list[str]) -> SimpleNamespace:
+        """Processes that share the device: they start at the same time."""
+        steps, batch = (int(line[line.index(name) + 1]) for name in ("--steps", "--batch"))
+        self.trained[Path(line[line.index("--out") + 1]).name] = steps
+        self.now += steps * batch / self.speed + self.later / len(train_animals.RECIPES)
+        return SimpleNamespace(wait=lambda: 0, kill=lambda: None)
+
 
 @pytest.mark.parametrize(("first", "later"), [(60.0, 20.0), (25.0, 25.0), (40.0, 3.0)])
 def test_all_of_it_ends_in_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first, later) -> None:
@@ -73,6 +92,52 @@ def test_all_of_it_ends_in_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     recipes = [machine.trained[f"recipe-{number}"] for number in range(3)]
     assert recipes == 3 * recipes[:1]  # or they could not be compared
     assert machine.trained["final"] == pytest.approx(sum(recipes), rel=0.01)
+
+
+@pytest.mark.parametrize(("first", "later"), [(100.0, 30.0), (60.0, 10.0)])
+def test_weights_are_trained_further_by_the_recipe_that_is_best_without_the_held_back_photos(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first, later
+) -> None:
+    """What is chosen on never saw these photos; the given weights, which did, are trained last; and all of it ends in its time."""
+    machine, lines = Machine(first, later, speed=2500.0), []
+    monkeypatch.setattr(train_animals, "time", machine)
+    monkeypatch.setattr(train_animals, "run", lambda *given: lines.append(given) or machine.train_base(*given))
+    monkeypatch.setattr(train_animals, "open_data", lambda *_: None)
+    monkeypatch.setattr(train_animals, "read_log", lambda path: [{"step": 9, "mAP50": float(path.parent.name[-1])}])
+    monkeypatch.setattr(train_animals.subprocess, "run", machine.evaluate)
+    started = []
+    monkeypatch.setattr(train_animals.subprocess, "Popen", lambda line: started.append(line) or machine.together(line))
+    given = ["--data", "x", "--out", str(tmp_path), "--seconds", "540", "--start", "shipped.cfg"]
+    assert train_animals.main(given) == 0
+    assert 0.8 * 540 < machine.now - 1000 <= 540
+    (_, base, _, alone), (_, final, _, best) = lines
+    assert (base, final) == ("base", "final")
+    assert "--hold-back" in alone
+    assert "--start" not in alone
+    for number, line in enumerate(started):
+        assert line[line.index("--start") + 1] == str(tmp_path / "base/model.pt")
+        assert "--hold-back" in line
+        assert line[line.index("--out") + 1] == str(tmp_path / f"recipe-{number}")
+    assert best[best.index("--start") + 1] == "shipped.cfg"
+    assert "--hold-back" not in best
+    assert best[: len(list(train_animals.RECIPES.values())[-1])] == list(train_animals.RECIPES.values())[-1]
+    assert machine.trained["final"] > 2 * machine.trained["recipe-0"]
+
+
+def test_a_recipe_that_fails_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    killed = []
+    statuses = iter([0, 1, 0])
+    monkeypatch.setattr(train_animals, "run", lambda *_: ({"images/s": 1000.0}, 1.0))
+    monkeypatch.setattr(train_animals, "open_data", lambda *_: None)
+
+    def start(line):
+        status = next(statuses)
+        return SimpleNamespace(wait=lambda: status, kill=lambda: killed.append(line))
+
+    monkeypatch.setattr(train_animals.subprocess, "Popen", start)
+    assert train_animals.main(["--data", "x", "--out", str(tmp_path), "--start", "shipped.cfg"]) == 1
+    assert len(killed) == 3
+    assert "returned non-zero exit status 1" in capsys.readouterr().err
 
 
 def test_a_time_that_is_too_short_for_the_starts_is_refused(tmp_path, monkeypatch, capsys) -> None:
@@ -90,15 +155,32 @@ def test_data_without_a_validation_list_are_refused_before_anything_is_trained(t
     assert not (tmp_path / "out").exists()
 
 
+def test_the_validation_split_can_be_left_to_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(60.0, 20.0, speed=4000.0)
+    monkeypatch.setattr(train_animals, "time", machine)
+    monkeypatch.setattr(train_animals, "run", machine.run)
+    monkeypatch.setattr(train_animals.subprocess, "run", lambda *_, **__: pytest.fail("it was measured"))
+    line = ["--data", str(tmp_path / "absent"), "--out", str(tmp_path), "--seconds", "480", "--skip-validation"]
+    assert train_animals.main(line) == 0
+    assert 0.85 * 480 < machine.now - 1000 <= 480
+    assert "not measured yet" in (tmp_path / "choice.md").read_text()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_it_measures_chooses_trains_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("start", [False, True], ids=["afresh", "further"])
+def test_it_measures_chooses_trains_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start) -> None:
     folder = draw_set(tmp_path / "set")
     (folder / "val.txt").write_text("images/0.png\n")
     monkeypatch.setattr(train_animals, "PROBED", 2)
+    monkeypatch.setattr(train_animals, "SPEED", 1.0)
     monkeypatch.setattr(train_animals, "training_time", lambda *_: 1.0)
-    line = ["--data", str(folder), "--out", str(tmp_path / "out"), *TINY[:2], "--"]
-    assert train_animals.main([*line, *TINY[2:], "--device", "cpu"]) == 0
+    line = ["--data", str(folder), "--out", str(tmp_path / "out"), *TINY[:2]]
+    if start:
+        net = Yolov2(declare_layers(SMALL["stages"], SMALL["head"], SMALL["passthrough"], 2))
+        write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"))
+        line += ["--start", str(tmp_path / "net.cfg"), "--seconds", "20"]
+    assert train_animals.main([*line, "--", *TINY[2:], "--device", "cpu"]) == 0
     text = (tmp_path / "out/choice.md").read_text()
     assert all(name in text for name in train_animals.RECIPES)
     assert "Validation split, after all photos:\n\nmAP50: " in text

@@ -8,8 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
 
-from benchmarks.training import parts  # noqa: E402
+from benchmarks.training import parts, subject  # noqa: E402
 from tests.samples.training.toy import advance, make, state  # noqa: E402
+from training.ranks import Ranks  # noqa: E402
 
 PAUSE = 2e-3  # seconds
 
@@ -57,3 +58,14 @@ def test_kernels_are_told_with_their_number_longest_first() -> None:
     assert [each[1] for each in rest] == sorted((each[1] for each in rest), reverse=True)
     assert {each[0]: each[2] for each in rest}["aten::mm"] == 4
     assert parts.host_time(step, nothing) > 0
+
+
+@pytest.mark.slow
+def test_launches_are_told_by_part() -> None:
+    device = torch.device("cpu")
+    loop = subject.make_loop("compact", 2, [64], Ranks(0, 1, device, False))
+    loop.advance()
+    found = parts.launches_of(loop, nothing, device)
+    assert list(found) == ["augment", "network forward", "loss forward"]
+    assert all(count > 10 for count in found.values())
+    assert loop.step == 1

@@ -1,16 +1,15 @@
-"""The benchmarks of steps and modes, on a CPU and with small photos."""
+"""The benchmark of steps, on a CPU and with small photos."""
 
 from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
 
-from benchmarks.training import modes, parts, steps, subject  # noqa: E402
+from benchmarks.training import parts, step_rows, steps, subject  # noqa: E402
 from training.ranks import Ranks  # noqa: E402
 
 TINY = ["--device", "cpu", "--networks", "compact", "--batch", "2", "--input", "64", "--seconds", "0.05"]
@@ -23,7 +22,7 @@ def test_the_batch_norm_of_separate_operations_is_batch_norm():
     torch.nn.init.uniform_(fused[0].weight)
     torch.nn.init.uniform_(fused[0].bias)
     separate = copy.deepcopy(fused)
-    steps.separate_batch_norm(separate)
+    step_rows.separate_batch_norm(separate)
     assert type(separate[0]) is not type(fused[0])
     x = torch.randn(4, 5, 3, 3) * 2 + 1
     found = []
@@ -57,13 +56,14 @@ def test_rows_whose_losses_differ_are_not_timed(tmp_path, monkeypatch):
     monkeypatch.setattr(subject, "make_loop", lambda *_, **__: Loop())
     monkeypatch.setattr(parts, "parts_of", lambda *_: {"augment": 1.25, "forward": 2.5})
     monkeypatch.setattr(parts, "kernels_of", lambda *_: [("all", 3.5, 7.0)])
+    monkeypatch.setattr(parts, "launches_of", lambda *_: {"augment": 2.0})
     assert steps.main([*TINY, "--docs", str(tmp_path), "--json", str(tmp_path / "record.json")]) == 0
     first, other = json.loads((tmp_path / "record.json").read_text())["rows"]
     assert (first["rate"], first["step_ms"], first["reason"]) == (10.0, 200.0, "")
     assert other["rate"] == 0
     assert "differ from those of FP32 by 1" in other["reason"]
     page = (tmp_path / "training.md").read_text()
-    assert f"| compact | {FIRST} | 10 | 200.00 | augment 1.25, forward 2.50 |" in page
+    assert f"| compact | {FIRST} | 2 | 10 | 200.00 | augment 1.25, forward 2.50 |" in page
     assert "| `all` | 3.500 | 7 |" in page
     assert "- compact, other: ValueError: its first losses differ" in page
 
@@ -76,35 +76,50 @@ class Loop:
         pass
 
 
-def test_modes_are_compared_with_replicated_and_with_one_rank(tmp_path, monkeypatch):
-    rates = {("replicated", 1): 100.0, ("replicated", 2): 190.0, ("independent", 2): 200.0}
+def test_rows_have_names_of_their_own_and_batches():
+    rows = step_rows.subjects()
+    assert len({row.name for row in rows}) == len(rows)
+    assert rows[0].name == step_rows.BEST
+    assert {row.batch for row in rows} == {0, *step_rows.BATCHES}
 
-    def launch(_, network, mode, ranks):
-        if mode == "parameter_server":
-            raise RuntimeError("no such mode here")
-        losses = [1.0] * 3 + [3.0 if mode in modes.OTHERWISE else 1.0] * 6
-        if mode == "distributed_replicated":
-            losses[5] = 2.0
-        return {"rate": rates.get((mode, ranks), 150.0), "step_ms": 1.0, "memory_gb": 0.0, "losses": losses}
 
-    monkeypatch.setattr(modes, "_launch", launch)
-    assert modes.main([*TINY, "--docs", str(tmp_path), "--json", str(tmp_path / "record.json")]) == 0
-    rows = {(row["name"], row["ranks"]): row for row in json.loads((tmp_path / "record.json").read_text())["rows"]}
-    assert rows["replicated", 2]["scaling"] == 1.9
-    assert rows["independent", 2]["scaling"] == 2.0
-    assert rows["replicated, staged", 2]["reason"] == ""
-    assert "differ from those of replicated by 1" in rows["distributed_replicated", 2]["reason"]
-    assert rows["parameter_server", 2]["reason"] == "RuntimeError: no such mode here"
-    assert "| compact | replicated | 2 | 190 | 1.900 |" in (tmp_path / "training.md").read_text()
+def test_rows_are_compiled_ahead_some_at_a_time(tmp_path, monkeypatch):
+    """Each in a process that does a step of this row; those that the compiler has no part in are not."""
+    lines, ended = [], []
+
+    class Process:
+        def __init__(self, line, **_):
+            lines.append(line[line.index("--compile-row") + 1 :][:3])
+
+        def wait(self, _):
+            return 0
+
+    compiled = {"compile": True}
+    rows = [steps.Subject(name, settings) for name, settings in (("a", compiled), ("b", {}), ("c", compiled))]
+    monkeypatch.setattr(steps, "subjects", lambda: rows)
+    monkeypatch.setattr(steps.subprocess, "Popen", Process)
+    monkeypatch.setattr(steps, "end", lambda running: ended.append(len(running)))
+    monkeypatch.setattr(steps, "forget_choices", lambda: None)
+    monkeypatch.setattr(steps, "_measure", lambda *_: None)
+    monkeypatch.setattr(subject, "first_losses", lambda *_: [1.0] * 9)
+    monkeypatch.setattr(subject, "make_loop", lambda *_, **__: Loop())
+    given = steps._parse([*TINY, "--ahead", "2", "--docs", str(tmp_path)])
+    assert [row.name for row in steps._rows(given, torch.device("cpu"))] == ["a", "b", "c"]
+    assert lines == [["a", "--networks", "compact"], ["c", "--networks", "compact"]]
+    assert ended == [1, 1]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_each_mode_runs_under_torchrun(tmp_path: Path):
-    assert modes.main([*TINY, "--docs", str(tmp_path), "--json", str(tmp_path / "record.json")]) == 0
-    rows = json.loads((tmp_path / "record.json").read_text())["rows"]
-    assert [row["name"] for row in rows] == ["one rank", *modes.MODES]
-    assert [row["reason"] for row in rows] == [""] * 6
-    assert all(row["rate"] > 0 for row in rows)
-    synchronous = [row for row in rows if row["name"] in ("parameter_server", "distributed_replicated")]
-    assert all(row["difference"] < 1e-3 for row in synchronous)
+def test_a_row_is_compiled_by_one_step_of_each_size(monkeypatch):
+    sizes, make = [], subject.make_loop
+    rows = [steps.Subject("a", {"precision": "bf16", "cuda_graphs": True}, sizes=(-32, 0))]
+
+    def noted(network, batch, found, *rest, **given):
+        sizes.append((network, batch, *found))
+        return make(network, batch, found, *rest, **given)
+
+    monkeypatch.setattr(steps, "subjects", lambda: rows)
+    monkeypatch.setattr(subject, "make_loop", noted)
+    assert steps.main([*TINY, "--compile-row", "a"]) == 0
+    assert sizes == [("compact", 2, 32), ("compact", 2, 64)]

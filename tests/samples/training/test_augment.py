@@ -84,3 +84,30 @@ def test_photos_without_boxes_are_drawn_too() -> None:
     pool.boxes.fill_(-1)
     _, _, valid = draw(pool, 0, 0)
     assert not valid.any()
+
+
+def test_some_images_have_light_and_dark_exchanged_and_all_else_as_before() -> None:
+    torch.manual_seed(0)
+    lots = draw_lots(400, CPU)
+    plain, other = Augmenter(CPU)._colours(lots), Augmenter(CPU, negative=0.25)._colours(lots)
+    changed = (plain != other).flatten(1).any(1)
+    assert torch.equal(changed, lots["grey"] > 0.75)
+    rgb, luma = torch.rand(3), torch.tensor(augment.LUMA)
+
+    def shown(colours):
+        return colours[..., :3] @ rgb + colours[..., 3]
+
+    before, after = shown(plain[changed]), shown(other[changed])
+    torch.testing.assert_close(after @ luma, 1 - before @ luma)
+    lightness = [(each @ luma)[:, None] for each in (before, after)]
+    torch.testing.assert_close(after - lightness[1], before - lightness[0])  # colours stay
+
+
+def test_photos_of_a_class_with_few_boxes_are_drawn_more_often() -> None:
+    """Sheep come in flocks: three boxes a photo here, in as many photos as there are horses."""
+    boxes = torch.full((4, 3, 5), -1.0)
+    boxes[:2, 0, 0] = 0.0  # a horse each
+    boxes[2:, :, 0] = 1.0
+    pool = Pool(torch.zeros(4, 8, 8, 3, dtype=torch.uint8), torch.full((4, 2), 8.0), boxes)
+    torch.testing.assert_close(augment._shares(pool, 1.0), torch.full((4,), 0.25))
+    torch.testing.assert_close(augment._shares(pool, 0.0, 1.0), torch.tensor([3.0, 3.0, 1.0, 1.0]) / 8)
