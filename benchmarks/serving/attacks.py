@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 import os
 import random
@@ -17,6 +18,13 @@ from .servers import post
 
 _STOP_S = 5.0
 _TURN_S = 0.02
+
+
+def prepare(name: str) -> Outcome:
+    """Make what an attack sends, where that takes seconds: it then begins at once, and the time is not among its CPU time."""
+    if name in _MADE:
+        _MADE[name]()
+    return Outcome()
 
 
 def run(name: str, port: int, grpc_port: int, seconds: float) -> Outcome:
@@ -75,24 +83,25 @@ class _Attack:
         await asyncio.gather(*map(forever, range(count)))
 
     async def said(self, data: bytes, port: int | None = None, each_s: float = 0.0) -> None:
-        """Send, at once or byte by byte, and count what comes back until the server closes or time is over."""
+        """Send, at once or byte by byte, until something comes back, the server closes, or time is over; count what came back."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port or self.port)
         self.outcome.sent += 1
+        sending = asyncio.ensure_future(self._send(writer, data, each_s))
         try:
-            parts = [data] if not each_s else [data[at : at + 1] for at in range(len(data))]
-            for part in parts:
-                writer.write(part)
-                await writer.drain()
-                if each_s:
-                    await asyncio.sleep(each_s)
-                if not self.on:
-                    return
             found = await asyncio.wait_for(reader.read(1 << 16), max(0.0, self.until - time.monotonic()))
             self.outcome.wrong[int(found[9:12]) if found.startswith(b"HTTP/1.1 ") else 0] += 1
         except asyncio.TimeoutError:
             return
         finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
             writer.transport.abort()
+
+    async def _send(self, writer: asyncio.StreamWriter, data: bytes, each_s: float) -> None:
+        for part in [data] if not each_s else [data[at : at + 1] for at in range(len(data))]:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(each_s)
 
 
 async def _half_bodies(attack: _Attack) -> None:
@@ -120,14 +129,22 @@ async def _noise(attack: _Attack) -> None:
     await attack.many(100, one)
 
 
+@functools.cache
+def _gzip_bomb() -> bytes:
+    return post("/v2/models/tiny/infer", gzip.compress(bytes(1 << 30), 1), Content_Encoding="gzip")
+
+
 async def _gzip_bombs(attack: _Attack) -> None:
-    bomb = post("/v2/models/tiny/infer", gzip.compress(bytes(1 << 30), 1), Content_Encoding="gzip")
-    await attack.many(4, lambda: attack.said(bomb))
+    await attack.many(4, lambda: attack.said(_gzip_bomb()))
+
+
+@functools.cache
+def _gzip_tail() -> bytes:
+    return post("/v2/models/tiny/infer", gzip.compress(bytes(2000)) + bytes(60 << 20), Content_Encoding="gzip")
 
 
 async def _gzip_tails(attack: _Attack) -> None:
-    long = post("/v2/models/tiny/infer", gzip.compress(bytes(2000)) + bytes(60 << 20), Content_Encoding="gzip")
-    await attack.many(4, lambda: attack.said(long))
+    await attack.many(4, lambda: attack.said(_gzip_tail()))
 
 
 async def _image_bombs(attack: _Attack) -> None:
@@ -163,3 +180,4 @@ ATTACKS: dict[str, Callable[[_Attack], Awaitable[None]]] = {
     "heads of 1 MiB": _huge_heads,
 }
 """By name; what they say is in the names."""
+_MADE = {"gzip bombs of 1 GiB": _gzip_bomb, "60 MiB behind the end of gzip data": _gzip_tail}

@@ -1,18 +1,22 @@
 """Photos through servers on a GPU: 1, 2 and 4 engine processes over HTTP and gRPC, beside one Flask process with PyTorch in FP32.
 
-Nothing is downloaded. A row that cannot be had says why, and the record is written after each.
+Nothing is downloaded. A row that cannot be had says why, and the record is written after each. It also has the cores that each process
+took, and the load of the GPU: a connection stays with one CPU process, which may be the limit while others do nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +47,10 @@ def main() -> int:
     }
     record["gpu"] = _nvidia("name,driver_version")
     until = time.monotonic() + given.seconds
-    with tempfile.TemporaryDirectory() as name, Clients(given.clients) as clients:
+    with tempfile.TemporaryDirectory() as name, Clients(max(given.clients)) as clients:
         for row in _rows(given, Path(name), clients):
             record["rows"].append(row.plain())
-            print(
-                f"{row.server}: {row.reason or f'{row.rate:,.0f}/s, p99 {row.p99_ms:.1f} ms, {row.cpu_us:,.0f} µs'}",
-                flush=True,
-            )
+            print(f"{row.server}: {row.reason or _short(row)}", flush=True)
             if given.json:
                 write_atomic(given.json, json.dumps(record, indent=1).encode())
             if time.monotonic() > until:
@@ -71,20 +72,15 @@ def _rows(given: argparse.Namespace, folder: Path, clients: Clients) -> Iterator
     except Exception as error:
         yield Row("pytrt serve", KIND, reason=f"{type(error).__name__}: {str(error)[:300]}")
         return
-    cpu = given.cpu or max(1, (os.cpu_count() or 1) - given.clients - 1)
     flask = Command(
         "Flask, one process, PyTorch FP32", lambda port: [sys.executable, "-m", f"{__package__}.torch_flask", str(port)]
     )
-    if _wanted(f"{flask.name}, {_HTTP}", given):
-        yield from _server(flask, expected, None, given, clients, jpegs)
-    for engines in given.engines:
-        for decode in given.decode:
-            port = free_port()
-            options = ("--cpu", cpu, "--gpu", engines, "--grpc-port", port, "--decode", decode, "--queue", 4096)
-            title = f"pytrt serve, {cpu} CPU + {engines} engine, decode {decode}"
-            if not any(_wanted(f"{title}, {way}", given) for way in (_HTTP, _STREAMS)):
-                continue
-            yield from _server(own(title, [f"animals={engine}"], *options), expected, port, given, clients, jpegs)
+    yield from _server(flask, expected, None, given, clients, jpegs)
+    for engines, cpu, decode in itertools.product(given.engines, given.cpu, given.decode):
+        cpu, port = cpu or max(1, (os.cpu_count() or 1) - given.clients[0] - 1), free_port()
+        options = ("--cpu", cpu, "--gpu", engines, "--grpc-port", port, "--decode", decode, "--queue", 4096)
+        title = f"pytrt serve, {cpu} CPU + {engines} engine, decode {decode}"
+        yield from _server(own(title, [f"animals={engine}"], *options), expected, port, given, clients, jpegs)
 
 
 def _wanted(title: str, given: argparse.Namespace) -> bool:
@@ -96,56 +92,72 @@ def _server(
     command: Command, expected: Sequence[Exchange], grpc_port: int | None, given: argparse.Namespace, clients: Clients,
     jpegs: Sequence[bytes],
 ) -> Iterator[Row]:  # fmt: skip
+    ways = [_HTTP] if grpc_port is None else [_HTTP, _STREAMS]
+    rows = [
+        (way, count, f"{command.name}, {way}" + (f", {count} clients" if len(given.clients) > 1 else ""))
+        for way in ways
+        for count in given.clients
+    ]
+    rows = [each for each in rows if _wanted(each[2], given)]
+    if not rows:
+        return
+    any_answer = [Exchange(each.request) for each in expected]
+
+    def load(way: str, count: int, seconds: float, rate: float | None) -> list[Outcome]:
+        if way == _HTTP:
+            parts = [
+                Load(server.port, any_answer, seconds, _CONNECTIONS, rate and rate / count, seed)
+                for seed in range(count)
+            ]
+            futures = [clients.begin(part) for part in parts]
+        else:
+            ahead = _AHEAD if rate is None else _AHEAD // 8
+            futures = [clients.call(stream, grpc_port, jpegs, seconds, ahead) for _ in range(count)]
+        return [future.result() for future in futures]
+
     try:
         with Server(command, Exchange(expected[0].request)) as server:
             for exchange in expected:
                 if not agrees(found := server.ask(exchange), exchange.body or b""):
                     raise ValueError(f"expected {(exchange.body or b'')[:200]!r}, found {found[:200]!r}")
-            any_answer = [Exchange(each.request) for each in expected]
-
-            def http(seconds: float, rate: float | None) -> list[Outcome]:
-                parts = [
-                    Load(server.port, any_answer, seconds, _CONNECTIONS, rate and rate / given.clients, seed)
-                    for seed in range(given.clients)
-                ]
-                return [future.result() for future in [clients.begin(part) for part in parts]]
-
-            if _wanted(title := f"{command.name}, {_HTTP}", given):
-                yield _measured(server, title, http, given.load_seconds)
-            if grpc_port is not None and _wanted(title := f"{command.name}, {_STREAMS}", given):
-
-                def grpc(seconds: float, rate: float | None) -> list[Outcome]:
-                    ahead = _AHEAD if rate is None else _AHEAD // 8
-                    futures = [clients.call(stream, grpc_port, jpegs, seconds, ahead) for _ in range(given.clients)]
-                    return [future.result() for future in futures]
-
-                yield _measured(server, title, grpc, given.load_seconds)
+            for way, count, title in rows:
+                yield _measured(server, title, partial(load, way, count), given.load_seconds, way)
     except Exception as error:
         yield Row(command.name, KIND, reason=f"{type(error).__name__}: {str(error)[:300]}")
 
 
-def _measured(server: Server, title: str, load: Callable[[float, float | None], list[Outcome]], seconds: float) -> Row:
+def _measured(
+    server: Server, title: str, load: Callable[[float, float | None], list[Outcome]], seconds: float, way: str
+) -> Row:
     """The largest rate, and latencies below it: over HTTP at 80 % of it, on streams with an eighth as many photos on their way."""
     row = Row(title, KIND, cold_s=server.cold_s)
     try:
         load(_WARM_S, None)
-        before, engines_before = server.cpu_s(), sum(map(cpu_s, engine_pids(server)))
+        busy: list[str] = []
+        look = threading.Timer(seconds / 2, lambda: busy.append(_nvidia("utilization.gpu,utilization.jpeg")))
+        look.start()
+        before = {pid: cpu_s(pid) for pid in server.pids()}
         best = Outcome.joined(load(seconds, None))
+        taken = {pid: cpu_s(pid) - began for pid, began in before.items()}
+        look.join()
         if not len(best.latencies_s) or best.wrong or best.lost:
             raise ValueError(f"{best.lost} requests lost, errors by status: {dict(best.wrong)}")
-        row.cpu_us = 1e6 * (server.cpu_s() - before) / len(best.latencies_s)
-        row.engine_us = 1e6 * (sum(map(cpu_s, engine_pids(server))) - engines_before) / len(best.latencies_s)
-        row.client_us = 1e6 * best.cpu_s / len(best.latencies_s)
+        engines, scale = set(engine_pids(server)), 1e6 / len(best.latencies_s)
+        row.cpu_us = scale * sum(taken.values())
+        row.engine_us = scale * sum(took for pid, took in taken.items() if pid in engines)
+        row.client_us = scale * best.cpu_s
+        for role, own_pids in ("engine", engines), ("CPU", taken.keys() - engines):
+            row.cores[role] = sorted((round(taken[pid] / best.seconds, 2) for pid in own_pids), reverse=True)
         row.rate, row.p50_ms, row.p99_ms = best.rate, best.quantile_ms(0.5), best.quantile_ms(0.99)
         row.pss_mib, row.processes = server.pss_bytes() / (1 << 20), len(server.pids())
         below = Outcome.joined(load(seconds, _SHARE * row.rate))
-        engines = {str(pid): pss_bytes(pid) / (1 << 20) for pid in engine_pids(server)}
+        memory = {str(pid): pss_bytes(pid) / (1 << 20) for pid in engines}
         row.open.append(
             {
-                "share": _SHARE, "planned": _SHARE * row.rate if title.endswith(_HTTP) else below.rate, "rate": below.rate,
+                "share": _SHARE, "planned": _SHARE * row.rate if way == _HTTP else below.rate, "rate": below.rate,
                 "p50_ms": below.quantile_ms(0.5), "p99_ms": below.quantile_ms(0.99), "wrong": sum(below.wrong.values()),
-                "lost": below.lost, "engine_pss_mib": engines, "gpu_mib": _nvidia("memory.used"),
-                "gpu_processes": _nvidia("pid,used_memory", "compute-apps"),
+                "lost": below.lost, "engine_pss_mib": memory, "gpu_mib": _nvidia("memory.used"),
+                "gpu_busy": "".join(busy), "gpu_processes": _nvidia("pid,used_memory", "compute-apps"),
             }
         )  # fmt: skip
     except Exception as error:
@@ -165,6 +177,16 @@ def agrees(found: bytes, expected: bytes) -> bool:
         )
         for each in wanted["detections"]
         if each["score"] > 0.6
+    )
+
+
+def _short(row: Row) -> str:
+    """What a row says, in a line."""
+    busiest = ", ".join(f"{max(cores):.2f} of the busiest {role} process" for role, cores in row.cores.items() if cores)
+    part = f", {row.engine_us:,.0f} in engine processes" if row.engine_us else ""
+    return (
+        f"{row.rate:,.0f}/s, p99 {row.p99_ms:.1f} ms, CPU {row.cpu_us:,.0f} µs{part}, client {row.client_us:,.0f} µs; cores: {busiest}; "
+        f"GPU and its JPEG engines: {row.open[0]['gpu_busy'] if row.open else ''}"
     )
 
 
@@ -190,10 +212,11 @@ def _arguments() -> argparse.Namespace:
     add(
         "--cpu",
         type=Whole(0, 256),
-        default=0,
-        help="CPU processes; 0: the cores that clients leave (default: %(default)s)",
+        nargs="+",
+        default=[0],
+        help="CPU processes, one row for each number; 0: the cores that clients and the system leave (default: 0)",
     )
-    add("--clients", type=Whole(1, 64), default=4, help="processes that send (default: %(default)s)")
+    add("--clients", type=Whole(1, 64), nargs="+", default=[4], help="processes that send, likewise (default: 4)")
     add("--photos", type=Path, metavar="FOLDER", help="with .jpg files; default: scikit-image's, at 768x576")
     add("--seconds", type=Real(0, 1_000_000), default=1_000_000, help="begin no row after this time")
     add("--load-seconds", type=Real(0.1, 3600), default=5.0, help="of each of a row's two loads (default: %(default)s)")

@@ -84,10 +84,12 @@ def main() -> int:
     add("--rounds", type=Whole(1, 100), default=2, help="(default: %(default)s)")
     add("--cpu", type=Whole(0, 256), default=1, help="CPU processes (default: %(default)s)")
     add("--docs", type=Path, metavar="FOLDER", help="write the table into serving_benchmarks.md there")
-    add("-k", default="", metavar="WORDS", help="only attacks whose name has this")
+    add("-k", metavar="WORDS", action="append", help="only attacks whose name has this; may be repeated")
     given = parser.parse_args()
     end_servers_on_sigterm()
-    names = [name for name in attacks.ATTACKS if given.k in name]
+    names = [name for name in attacks.ATTACKS if any(words in name for words in given.k or [""])]
+    if not names:
+        parser.error(f"-k: expected words of {', '.join(attacks.ATTACKS)}; found {' '.join(given.k)}")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         grpc_port = free_port()
@@ -142,6 +144,7 @@ def _round(
     whole = seconds + _PAUSE_S + _LONGER_S
     phase(ALONE)
     with Clients(1) as attacker, _memory(server, trial):
+        attacker.call(attacks.prepare, name).result()
         bad = attacker.call(attacks.run, name, server.port, grpc_port, whole)
         time.sleep(_PAUSE_S)
         phase(BESIDE)

@@ -30,6 +30,7 @@ class Row:
         cpu_us: CPU of all its processes for a request, at that rate.
         engine_us: The part of its engine processes in ``cpu_us``; 0: not measured.
         client_us: The same of what asks; it is not in ``cpu_us``.
+        cores: That each of its processes took at that rate, the busiest first, by role; empty: not measured.
         p50_ms: Latency at that rate.
         p99_ms: The same.
         pss_mib: Memory of all its processes after that.
@@ -46,6 +47,7 @@ class Row:
     cpu_us: float = 0.0
     engine_us: float = 0.0
     client_us: float = 0.0
+    cores: dict[str, list[float]] = field(default_factory=dict)
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     pss_mib: float = 0.0

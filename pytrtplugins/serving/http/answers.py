@@ -6,7 +6,7 @@ import json
 
 from ...errors import RequestError
 from ..model.registered import Source
-from .body import Send
+from .body import Send, UnreadError
 
 __all__ = ["JSON", "send_answer", "send_error", "source_headers"]
 
@@ -26,7 +26,7 @@ async def send_error(send: Send, error: RequestError) -> None:
         said.append((b"retry-after", b"%d" % error.retry_after))
     if error.status == 401:
         said.append((b"www-authenticate", b"Bearer"))
-    if error.status in (408, 413):  # the rest of the body may still come
+    if isinstance(error, UnreadError):
         said.append((b"connection", b"close"))
     await send_answer(send, error.status, said, json.dumps({"error": str(error)}).encode())
 

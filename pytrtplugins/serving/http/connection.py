@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from socket import SHUT_WR
 from typing import Any
 
 from ...utils.optional import require
@@ -68,6 +70,8 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
             admission.leave(self.transport, self._network)
             self._stop_timer()
             self.resume_writing()
+            if error is None and self.cycle is not None and self.cycle.more_body and self.cycle.response_complete:
+                self._say_the_end()
             super().connection_lost(error)
 
         def data_received(self, data: bytes) -> None:
@@ -154,6 +158,15 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
             most = limits.body_bytes if cycle.response_complete else limits.head_bytes
             if self._without_body_bytes > most:
                 self.transport.abort()
+
+        def _say_the_end(self) -> None:
+            """Tell a client that still sends that this end is closed, so that it looks at its answer.
+
+            The kernel would only say that the connection broke, since something was not read.
+            """
+            if self.scheme == "http":  # TLS has closed its socket, and says the end itself
+                with suppress(OSError), self.transport.get_extra_info("socket").dup() as sock:
+                    sock.shutdown(SHUT_WR)
 
         def _stop_timer(self) -> None:
             if self._timer is not None:

@@ -11,6 +11,7 @@ from ...utils.optional import require
 from ...version import __version__
 from ..backends.backend import Backend
 from ..backends.service import Service
+from ..http.body import UnreadError
 from ..model.spec import Limits
 from ..model.tensors import TensorSpec
 from .routes import empty_answer, json_answer, make_route, read_json
@@ -46,6 +47,8 @@ def extensions(limits: Limits) -> list[str]:
 def error_answer(error: RequestError) -> Response:
     """An error as clients of the protocol expect it."""
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+    if isinstance(error, UnreadError):
+        headers["connection"] = "close"
     return json_answer({"error": str(error)}, error.status, headers)
 
 

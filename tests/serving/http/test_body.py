@@ -10,7 +10,7 @@ import pytest
 
 from pytrtplugins.errors import RequestError
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.http.body import read_body
+from pytrtplugins.serving.http.body import UnreadError, read_body
 from tests.randomness import generator
 
 LIMITS = Limits(body_bytes=3 << 20)
@@ -51,6 +51,87 @@ def test_what_stands_behind_the_end_is_refused(data, behind):
         with pytest.raises(RequestError, match="something behind the end") as caught:
             read(compressed + behind, coding)
         assert caught.value.status == 400
+
+
+class Arriving:
+    """A body in parts of 64 KiB; ``left`` are those that nobody has asked for."""
+
+    def __init__(self, data):
+        self.left = [data[at : at + (1 << 16)] for at in range(0, len(data), 1 << 16)]
+        self.parts = len(self.left)
+
+    def read(self, coding=b"gzip", limits=LIMITS):
+        return asyncio.run(read_body(self.receive, {b"content-encoding": coding}, limits))
+
+    async def receive(self):
+        part = self.left.pop(0)
+        return {"type": "http.request", "body": part, "more_body": bool(self.left)}
+
+
+def test_what_comes_in_parts_is_decompressed():
+    data = (RANDOM * 28)[: LIMITS.body_bytes - 10_000]
+    assert Arriving(gzip.compress(data)).read() == data
+    assert Arriving(zlib.compress(data)).read(b"deflate") == data
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (gzip.compress(bytes(1 << 30), 1), 413),
+        (gzip.compress(b"x") + bytes(2 << 20), 400),
+        (bytes(2 << 20), 400),
+    ],
+    ids=["bomb", "behind the end", "damaged"],
+)
+def test_a_compressed_body_is_not_read_on_once_it_is_refused(data, status):
+    body = Arriving(data)
+    with pytest.raises(UnreadError) as caught:
+        body.read()
+    assert caught.value.status == status
+    assert body.parts - len(body.left) <= 2
+
+
+def test_a_form_that_is_unknown_is_refused_before_anything_is_read():
+    body = Arriving(bytes(1 << 20))
+    with pytest.raises(UnreadError, match="expected gzip or deflate") as caught:
+        body.read(b"br")
+    assert caught.value.status == 415
+    assert len(body.left) == body.parts
+
+
+def test_of_what_is_refused_whole_nothing_is_unread():
+    for data in gzip.compress(b"x") + b"x", gzip.compress(bytes(4 << 20)), b"":
+        with pytest.raises(RequestError) as caught:
+            read(data, b"gzip")
+        assert not isinstance(caught.value, UnreadError)
+
+
+def test_decompressed_bytes_count_among_those_that_are_on_their_way():
+    limits = Limits(body_bytes=2 << 20, bodies_bytes=2 << 20)
+    data = gzip.compress(bytes(1_100_000))
+
+    async def run():
+        event = asyncio.Event()
+
+        def receive():
+            parts = [data[:-1], data[-1:]]
+
+            async def received():
+                if len(parts) == 1:
+                    await event.wait()
+                return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+            return received
+
+        headers = {b"content-encoding": b"gzip"}
+        both = [asyncio.create_task(read_body(receive(), headers, limits)) for _ in range(2)]
+        done, others = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        refused = done.pop().exception()
+        event.set()
+        return refused, len(await others.pop())
+
+    refused, size = asyncio.run(run())
+    assert (refused.status, refused.retry_after, size) == (503, 1, 1_100_000)
 
 
 SMALL = Limits(body_bytes=1000, bodies_bytes=1500, body_seconds=20)

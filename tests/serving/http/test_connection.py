@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import socket
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -44,6 +45,10 @@ def statuses(data):
     return [int(code) for code in re.findall(rb"HTTP/1\.1 (\d{3}) ", data)]
 
 
+def chunk(data):
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 def drip(sock, data, every_s=0.02):
     """Send a byte at a time until the other end has had enough; all that it said."""
     try:
@@ -79,6 +84,27 @@ def test_a_body_that_nobody_reads_is_cut_off_too(server):
     with connect(server) as sock:
         sock.sendall(b"POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
         assert statuses(everything(sock)) == [404]
+
+
+@pytest.mark.parametrize("path", [b"/v2/models/double/infer", b"/v2/repository/index", b"/v1/models/double:predict"])
+@pytest.mark.parametrize(
+    ("lines", "body", "status"),
+    [
+        (b"Content-Encoding: gzip\r\nContent-Length: 1048576", gzip.compress(b"{}") + bytes(1 << 20), 400),
+        (b"Content-Encoding: gzip\r\nTransfer-Encoding: chunked", chunk(gzip.compress(bytes(1 << 30), 1)), 413),
+        (b"Content-Encoding: br\r\nContent-Length: 1048576", bytes(1 << 20), 415),
+        (b"Content-Length: 99999999", bytes(99999999), 413),
+    ],
+    ids=["behind the end", "bomb", "unknown form", "too large"],
+)
+def test_a_client_that_still_sends_is_told_why_it_is_refused(server, path, lines, body, status):
+    with connect(server) as sock:
+        with suppress(BrokenPipeError):  # not ConnectionResetError: clients look at their answer then
+            sock.sendall(b"POST %b HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n" % (path, lines))
+            sock.sendall(body)
+        found = everything(sock)
+    assert statuses(found) == [status]
+    assert b"connection: close" in found
 
 
 def test_a_client_that_does_not_read_its_answers_is_cut_off(server):

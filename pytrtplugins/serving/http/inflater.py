@@ -1,0 +1,96 @@
+"""Compressed bodies, decompressed while they arrive."""
+
+from __future__ import annotations
+
+import io
+import zlib
+
+from ...errors import RequestError
+
+__all__ = ["Inflater", "too_large"]
+
+_WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
+_READ, _WRITTEN = 16 << 10, 128 << 10
+_SMALL, _GROWTH = 4 << 20, 4  # bytes, and times as many as were sent
+
+
+class Inflater:
+    """A compressed body that arrives in parts, and what it becomes.
+
+    What comes out is kept, unless it grows as a bomb does: then it is only counted until the body is whole, and decompressed again, into
+    memory of its size and without Python's lock. To fill new memory piece by piece takes longer than to decompress zeros, and all other
+    threads wait meanwhile.
+
+    Args:
+        coding: The form of compression, as a header names it.
+        most: Bytes that the body may have, compressed and decompressed.
+
+    Raises:
+        RequestError: the form is unknown (415).
+    """
+
+    def __init__(self, coding: bytes, most: int) -> None:
+        bits = _WINDOW_BITS.get(coding.lower())
+        if bits is None:
+            raise RequestError(f"Content-Encoding: expected gzip or deflate, found {coding[:40]!r}", status=415)
+        self._coding, self._bits, self._most = coding.decode(), bits, most
+        self._stream = zlib.decompressobj(bits)
+        self._given, self._size = io.BytesIO(), 0
+        self._made: io.BytesIO | None = io.BytesIO()
+
+    @property
+    def held(self) -> int:
+        """Bytes that it keeps."""
+        return self._given.tell() + (0 if self._made is None else self._made.tell())
+
+    def write(self, data: bytes) -> None:
+        """Take a part of the body.
+
+        Raises:
+            RequestError: it becomes too large (413), is damaged, or has something behind its end. No further part can change that.
+        """
+        self._given.write(data)
+        try:
+            for start in range(0, len(data), _READ):  # piece by piece: zlib lets other threads run while it works
+                if self._stream.eof:
+                    raise self._behind()
+                self._inflate(data[start : start + _READ])
+                if self._stream.unused_data:  # zlib would copy all of it for each further piece
+                    raise self._behind()
+        except zlib.error as error:
+            raise RequestError(f"the body is not valid {self._coding} data: {error}") from None
+        if self._given.tell() > self._most:
+            raise too_large(self._most)
+
+    def end(self) -> bytes:
+        """What the body became, once all parts are there.
+
+        Raises:
+            RequestError: it ends too early.
+        """
+        if not self._stream.eof:
+            raise RequestError(f"the body is incomplete {self._coding} data")
+        if self._made is not None:
+            return self._made.getvalue()
+        return zlib.decompress(self._given.getbuffer(), self._bits, self._size)
+
+    def _inflate(self, piece: bytes) -> None:
+        part = b""
+        while piece or len(part) == _WRITTEN:
+            part = self._stream.decompress(piece, _WRITTEN)
+            piece = self._stream.unconsumed_tail
+            self._size += len(part)
+            if self._size > self._most:
+                raise too_large(self._most)
+            if self._size > _SMALL + _GROWTH * self._given.tell():
+                self._made = None
+            elif self._made is not None:
+                self._made.write(part)
+
+    def _behind(self) -> RequestError:
+        return RequestError(f"the body has something behind the end of its {self._coding} data")
+
+
+def too_large(most: int) -> RequestError:
+    """A body has more bytes than it may have."""
+    return RequestError(f"the body may have {most:,} bytes", status=413)
