@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,14 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.gpu import lanes
+
+
+@pytest.fixture(autouse=True)
+def handler():
+    """That of SIGTERM stays for the tests that follow: the command sets it for its process."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 def give(monkeypatch, *words):

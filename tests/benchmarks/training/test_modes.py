@@ -157,7 +157,11 @@ def test_a_time_limit_ends_it_with_what_was_measured(tmp_path, monkeypatch):
         yield modes.Row("compact", "replicated", 2, rate=9.0)
 
     monkeypatch.setattr(modes, "_rows", rows)
-    assert modes.main([*TINY, "--docs", str(tmp_path), "--json", str(record)]) == 0
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        assert modes.main([*TINY, "--docs", str(tmp_path), "--json", str(record)]) == 0
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert [row["rate"] for row in json.loads(record.read_text())["rows"]] == [5.0]
     assert "| compact | one rank | 1 | 5 |" in (tmp_path / "training.md").read_text()
-    assert signal.getsignal(signal.SIGTERM) is not signal.default_int_handler

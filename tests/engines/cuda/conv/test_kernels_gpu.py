@@ -89,6 +89,13 @@ MANY_TILES = [
     square(2, 100, 80, 33, 3, HALF, gate=8),
 ]
 """More than a GPU has multiprocessors, so that a block computes several."""
+EVERY_FORM = [
+    square(2, 24, 64, 64, 3, HALF, pool=True, slope=0.1),
+    square(1, 13, 1024, 128, 3, INT8, gate=8),
+    square(9, 26, 256, 200, 3, FP8, residual_type=FP8, residual_pitch=208),
+    dataclasses.replace(square(3, 14, 48, 40, 3, HALF, reorg=2), y_pitch=176),
+]
+"""All tactics of these: patches and lines, split sums, blocks that compute several tiles, weights that stay."""
 SHAPES_OF_SINGLES = [
     *SINGLES,
     square(2, 13, 64, 96, 3, SINGLE, slope=0.1),
@@ -229,6 +236,16 @@ FAMILIES += [("simt", shape) for shape in SHAPES_OF_SINGLES]
     ids=lambda value: value if isinstance(value, str) else f"{value.x_type}-{value.c}-{value.k}-{value.kernel}",
 )
 def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape, family):
+    _compare(gpu, shape, family, {"hopper": 6, "halo": 40, "mma": 2, "simt": 6}[family])
+
+
+@pytest.mark.parametrize("shape", EVERY_FORM, ids=lambda shape: f"{shape.x_type}-{shape.c}")
+def test_halos_of_every_form_are_right(gpu, shape):
+    _compare(gpu, shape, "halo", 1000)
+
+
+def _compare(gpu, shape, family, count):
+    """Run a family's first tactics, each of which has to give the definition's numbers, and to write nothing else."""
     cupy, capability = gpu
     if family in ("hopper", "halo") and capability != 90:
         pytest.skip(f"compute capability {capability}: wgmma is Hopper's")
@@ -242,7 +259,7 @@ def test_a_convolution_is_the_definitions_and_nothing_else_is_written(gpu, shape
         for name, array in (("x", on_gpu), ("residual", residual))
     }
     stream = cupy.cuda.Stream(non_blocking=True)
-    tactics = tactics_of(family, shape, {"hopper": 6, "halo": 40, "mma": 2, "simt": 6}[family], capability)
+    tactics = tactics_of(family, shape, count, capability)
     assert tactics
     for tactic in tactics:
         packed = cupy.asarray(packed_weights(shape, tactic, weights))
