@@ -117,7 +117,7 @@ def _rows(given: argparse.Namespace, device: Any, record: dict[str, Any]) -> Ite
     record["step"] = step.title
     expected = None
     for subject in subjects(given.workers):
-        if given.k.lower() not in subject.name.lower() and expected is not None:
+        if not page.is_chosen(given, subject.name) and expected is not None:
             continue
         if time.monotonic() - begin > given.until:
             print(f"the rest is left out: {given.until:g} s are over", file=sys.stderr)
@@ -126,7 +126,7 @@ def _rows(given: argparse.Namespace, device: Any, record: dict[str, Any]) -> Ite
             make = _maker(given, subject, data, device)
             found = _first_batches(make)
             expected = expected or found
-            if given.k.lower() in subject.name.lower():
+            if page.is_chosen(given, subject.name):
                 yield _measure(given, subject, make, step, _compare(expected, found, subject))
         except PytrtpluginsError as error:  # a package or a GPU is missing
             yield Row(subject.name, reason=str(error).split("\n")[0])

@@ -141,7 +141,7 @@ def tasks(given: argparse.Namespace) -> list[Task]:
     return [
         (network, each, ranks)
         for each, ranks in found
-        if given.k.lower() in each.name.lower() or each.name in needed
+        if page.is_chosen(given, each.name) or each.name in needed
         for network in given.networks
     ]
 

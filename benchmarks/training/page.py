@@ -56,12 +56,23 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         default=1_000_000,
         help="begin no row after so many seconds; the row that was begun then is finished, with its compiling",
     )
-    add("-k", default="", metavar="WORDS", help="only rows whose name has this")
+    add("-k", metavar="WORDS", action="append", help="only rows whose name has this; may be repeated")
     add("--name", default="this-machine", help="heading on the page (default: %(default)s)")
     add("--note", default="", metavar="TEXT", help="a sentence for the page, such as what else ran on the machine")
     add("--docs", type=Path, default=ROOT / "docs", help=f"folder of {PAGE} (default: %(default)s)")
     add("--json", type=Path, metavar="FILE", help="keep the record in this file, after each row")
-    add("--record", type=Path, metavar="FILE", help="measure nothing: write the page of such a file")
+    add(
+        "--record",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="measure nothing: write the page of such files; of a row in several, the first counts",
+    )
+
+
+def is_chosen(given: argparse.Namespace, name: str) -> bool:
+    """Whether ``-k`` chooses a row of this name; without it, all are."""
+    return not given.k or any(words.lower() in name.lower() for words in given.k)
 
 
 def about(subject: str, device: Any, note: str, arguments: Sequence[str]) -> dict[str, Any]:
@@ -95,7 +106,7 @@ def measure(
         **facts: Also in the record.
     """
     if given.record:
-        return write(given, json.loads(given.record.read_text()))
+        return write(given, joined([json.loads(path.read_text()) for path in given.record]))
     import torch
 
     given.device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -111,6 +122,23 @@ def measure(
     finally:
         signal.signal(signal.SIGTERM, before)
     return write(given, record)
+
+
+def joined(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The first record with the rows that only others have; its note says which these are, and where they were measured."""
+    first, *others = records
+    rows, notes = list(first["rows"]), [first["note"]] * bool(first["note"])
+    for other in others:
+        known = {_key(row) for row in rows if not row["reason"]}
+        new = [row for row in other["rows"] if _key(row) not in known]
+        rows = [row for row in rows if _key(row) not in {_key(each) for each in new}] + new
+        names = "; ".join(dict.fromkeys(row["name"] for row in new))
+        notes += [f"From another run, {serving.machine(other)} These rows: {names}."] * bool(new)
+    return {**first, "rows": rows, "note": " ".join(notes)}
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, str]:
+    return row.get("network"), row["name"]
 
 
 def keep(given: argparse.Namespace, record: dict[str, Any], row: dict[str, Any]) -> None:

@@ -105,9 +105,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _rows(given: argparse.Namespace, device: Any) -> Iterator[Row]:
     begin, expected = time.monotonic(), dict[Any, list[float]]()
-    pairs = [
-        (each, network) for each in subjects() if given.k.lower() in each.name.lower() for network in given.networks
-    ]
+    pairs = [(each, network) for each in subjects() if page.is_chosen(given, each.name) for network in given.networks]
     for number, (each, network) in enumerate(pairs):
         if time.monotonic() - begin > given.until:
             print(f"the rest is left out: {given.until:g} s are over", file=sys.stderr)

@@ -43,7 +43,7 @@ SUBJECTS = {
         "-k",
         "not sums_of_codes and not simt and not float32 and not halo",
     ],
-    "halos": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "halos_of_every_form"],
+    "halos": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "halo_of_each_form"],
     "float32": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "simt or float32"],
     "groups": [f"{_ENGINE}/conv/test_groups_gpu.py", "-k", "not float8"],
     "depthwise": [f"{_ENGINE}/conv/test_depthwise_gpu.py", "-k", "every_tile"],

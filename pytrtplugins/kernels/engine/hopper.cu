@@ -81,9 +81,8 @@ __device__ __forceinline__ void wait_for_barriers() { asm volatile("bar.sync 2, 
 __device__ __forceinline__ void keep(int& v) { asm volatile("" : "+r"(v)::"memory"); }
 __device__ __forceinline__ void keep(float& v) { asm volatile("" : "+f"(v)::"memory"); }
 
-// Sums of FP8, of which the matrix units keep about 14 bits: where they are long (TOTALS), they are added to float32 totals from
-// time to time, and begin anew.
-constexpr int TOTAL_BYTES = 2048;  // of channels and taps that are summed without
+// Sums of FP8, of which the matrix units keep about 14 bits: where they are long, they are added to float32 totals after TOTALS
+// products, and begin anew; TOTALS is 0 where they are not.
 struct Totals {
     float values[TOTALS ? TILE_N / 2 : 1];
 
@@ -93,7 +92,7 @@ struct Totals {
     }
     // Behind stage `i` of `count`, each of BYTES bytes of channels.
     template <int BYTES> __device__ __forceinline__ void take(int i, int count, Sum (&sums)[TILE_N / 2]) {
-        constexpr int PERIOD = TOTAL_BYTES / BYTES > 1 ? TOTAL_BYTES / BYTES : 1;
+        constexpr int PERIOD = TOTALS / BYTES > 1 ? TOTALS / BYTES : 1;
         if (!TOTALS || (i + 1) % PERIOD || i + 1 == count) return;
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #pragma unroll

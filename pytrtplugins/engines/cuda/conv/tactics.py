@@ -202,7 +202,7 @@ class Tactic:
             **(self._of_halos(shape) if self.family == "halo" else {}),
             "WARPGROUPS": self.tile_m // 64,
             "UNITS": self.units,
-            "TOTALS": int(self.has_totals(shape)),
+            "TOTALS": self.total_every(shape),
             "SPLIT": self.split,
             "MIN_BLOCKS": self.resident_blocks(shape),
         }
@@ -217,12 +217,14 @@ class Tactic:
     def resident_blocks(self, shape: ConvShape) -> int:
         """Blocks that share a multiprocessor, as shared memory and registers allow: a thread has TILE_N / 2 sums, or totals too."""
         room = 227 * 1024 // (self.shared_bytes(shape) + shape.filter_bytes * self.tile_n + 1024 + 16 * self.stages)
-        sums = self.tile_n if self.has_totals(shape) else self.tile_n // 2
+        sums = self.tile_n if self.total_every(shape) else self.tile_n // 2
         return max(1, min(room, _REGISTERS // (self.threads * (sums + _BESIDE_SUMS))))
 
-    def has_totals(self, shape: ConvShape) -> bool:
-        """Whether a block's sums of FP8 are so long that float32 totals are needed; for Hopper's families."""
-        return shape.x_type is FP8 and self.steps(shape) * self.depth > _LONG_SUM * self.split
+    def total_every(self, shape: ConvShape) -> int:
+        """After how many products of FP8 a block adds its sums to totals in float32; 0: never. For Hopper's families."""
+        longest, every = _LONG_SUM if shape.y_type is FP8 else _LONG_SUM_OF_FLOATS
+        is_long = shape.x_type is FP8 and self.steps(shape) * self.depth > longest * self.split
+        return every if is_long else 0
 
     @property
     def resident(self) -> int:
@@ -232,8 +234,9 @@ class Tactic:
 
 _REGISTERS, _BESIDE_SUMS = 65536, 40
 """Registers of a multiprocessor, and those of a thread beside its sums."""
-_LONG_SUM = 2304
-"""Products of FP8 whose sum the matrix units keep well enough."""
+_LONG_SUM, _LONG_SUM_OF_FLOATS = (2304, 2048), (512, 512)
+"""Products of FP8 whose sum the matrix units keep well enough, and after how many a longer one is added to totals: of results in
+FP8, and of those in wider types, which show what is lost sooner."""
 
 
 def _rounded(count: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 from pytrtplugins.engines.cuda.conv.hopper import halo_tactics
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, conv_arguments
 from pytrtplugins.engines.cuda.conv.tactics import Tactic
-from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, square
+from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, square
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,21 @@ def test_what_taps_read_behind_a_small_image_is_shared_memory_too(side):
         assert last_halo + (reach + 2 * pitch + 3) * tactic.depth <= tactic.shared_bytes(shape) - 1024
 
 
-def test_long_sums_of_fp8_have_totals():
-    long, short, codes = (
-        square(8, 13, 1024, 64, 3, FP8),
-        square(8, 13, 256, 64, 3, FP8),
-        square(8, 13, 1024, 64, 3, INT8),
-    )
-    tactic = Tactic("hopper", 64, 64, 128, 1, 4)
-    assert [tactic.has_totals(shape) for shape in (long, short, codes)] == [True, False, False]
-    assert not replace(tactic, split=4).has_totals(long)
-    assert tactic.definitions(long)["TOTALS"] == 1
-    assert tactic.resident_blocks(long) <= tactic.resident_blocks(short)
+@pytest.mark.parametrize(
+    ("y_type", "channels", "split", "every"),
+    [
+        (FP8, 1024, 1, 2048),
+        (FP8, 256, 1, 0),
+        (FP8, 1024, 4, 0),
+        (HALF, 256, 1, 512),
+        (HALF, 256, 5, 0),
+        (SINGLE, 64, 1, 512),
+    ],
+)
+def test_long_sums_of_fp8_have_totals(y_type, channels, split, every):
+    shape = replace(square(8, 13, channels, 64, 3, FP8), y_type=y_type)
+    tactic = Tactic("hopper", 64, 64, 128, 1, 4, split)
+    assert tactic.total_every(shape) == tactic.definitions(shape)["TOTALS"] == every
+    without = replace(shape, x_type=INT8)
+    assert tactic.total_every(without) == 0
+    assert tactic.resident_blocks(shape) <= tactic.resident_blocks(without)

@@ -80,12 +80,16 @@ SHAPES = [
     dataclasses.replace(square(3, 14, 48, 40, 3, INT8, reorg=2, gate=8), y_pitch=176),
     dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True, gate=8), y_type=DType.FLOAT32),
 ]
+LONG_SUMS = square(8, 13, 1024, 96, 3, FP8, slope=0.1)
+LONG_SUMS_OF_HALVES = dataclasses.replace(square(8, 13, 1024, 96, 3, FP8, slope=0.1), y_type=HALF)
+"""So long that sums of FP8 need totals in float32; the layer before a network's head is of the second kind."""
 MANY_TILES = [
     square(3, 104, 32, 64, 3, HALF, slope=0.1),
     square(2, 104, 32, 64, 3, INT8, pool=True, slope=0.1),
     square(9, 26, 256, 200, 3, FP8, residual_type=FP8, residual_pitch=208),
     square(2, 104, 128, 64, 1, INT8, slope=0.1),
-    square(8, 13, 1024, 96, 3, FP8, slope=0.1),
+    LONG_SUMS,
+    LONG_SUMS_OF_HALVES,
     square(2, 100, 80, 33, 3, HALF, gate=8),
 ]
 """More than a GPU has multiprocessors, so that a block computes several."""
@@ -226,6 +230,7 @@ def problem(shape):
 
 
 FAMILIES = [(family, shape) for family in ("hopper", "mma") for shape in SHAPES]
+FAMILIES += [("hopper", shape) for shape in (LONG_SUMS, LONG_SUMS_OF_HALVES)]
 FAMILIES += [("halo", shape) for shape in SHAPES + MANY_TILES if halo_tactics(shape)]
 FAMILIES += [("simt", shape) for shape in SHAPES_OF_SINGLES]
 
@@ -244,7 +249,21 @@ def test_halos_of_every_form_are_right(gpu, shape):
     _compare(gpu, shape, "halo", 1000)
 
 
-def _compare(gpu, shape, family, count):
+@pytest.mark.parametrize(
+    "shape", [*EVERY_FORM, LONG_SUMS, LONG_SUMS_OF_HALVES], ids=lambda shape: f"{shape.x_type}-{shape.c}"
+)
+def test_a_halo_of_each_form_is_right(gpu, shape):
+    """One tactic of each form: few enough for compute-sanitizer."""
+    _compare(gpu, shape, "halo", 1000, one_each=True)
+
+
+def form_of(tactic, shape):
+    """What changes the kernel's course, rather than its sizes."""
+    several = tactic.stages > 2, tactic.split > 1, tactic.halos(shape) > 1
+    return tactic.patch, tactic.loop, tactic.units, tactic.keeps_weights(shape), tactic.total_every(shape), *several
+
+
+def _compare(gpu, shape, family, count, one_each=False):
     """Run a family's first tactics, each of which has to give the definition's numbers, and to write nothing else."""
     cupy, capability = gpu
     if family in ("hopper", "halo") and capability != 90:
@@ -261,6 +280,8 @@ def _compare(gpu, shape, family, count):
     stream = cupy.cuda.Stream(non_blocking=True)
     tactics = tactics_of(family, shape, count, capability)
     assert tactics
+    if one_each:
+        tactics = list({form_of(tactic, shape): tactic for tactic in tactics}.values())
     for tactic in tactics:
         packed = cupy.asarray(packed_weights(shape, tactic, weights))
         numbers = pack_filters(scale, tactic, shape, 1.0), biases_of(shape, tactic, bias)
