@@ -32,7 +32,7 @@ def conv_problem(step: Step, plan: Plan, tf32: bool) -> ConvProblem:
     x, y = plan.tensors[names[0]].format, plan.tensors[step.outputs[0]].format
     if at["rows"]:
         x, y, residual = as_rows(x), as_rows(y), None if residual is None else as_rows(residual)
-    element = (DType.of(weights) if at["x_scale"] else y.dtype) if at["image"] else None
+    element = DType.of(weights) if at["image"] else None
     return ConvProblem(
         x=x,
         y=y,

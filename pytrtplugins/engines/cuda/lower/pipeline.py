@@ -169,15 +169,17 @@ def _holds_half(graph: ir.Graph) -> bool:
 def _float_inputs(node: ir.Node) -> Collection[int]:
     """Inputs that stay float32 beside others in float16: kernels convert them themselves, and round less.
 
-    These are (1) constants, but a plugin's; (2) the image that a stem reads, or that patches are made of; (3) an input of the
-    network that becomes int8.
+    These are (1) constants, but a plugin's and a stem's weights, whose type says what the image is rounded to; (2) the image
+    that a stem reads, or that patches are made of; (3) an input of the network that becomes int8.
     """
     if node.domain != DOMAIN and is_plugin_node(node):
         return ()
     found = {index for index, value in enumerate(node.inputs) if value is not None and constant(value) is not None}
-    image = is_op(node, "Patches", DOMAIN) or (is_op(node, "Conv", DOMAIN) and node.attributes["image"].value)
+    if is_op(node, "Conv", DOMAIN) and node.attributes["image"].value:
+        return {*found, 0} - {1}
     is_input = node.inputs and node.inputs[0] is not None and node.inputs[0].is_graph_input()
-    return {*found, 0} if image or (is_op(node, "QuantizeLinear") and is_input) else found
+    image = is_op(node, "Patches", DOMAIN) or (is_op(node, "QuantizeLinear") and is_input)
+    return {*found, 0} if image else found
 
 
 def _float_plugins(graph: ir.Graph) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....model.ir import add_constant, array_of, constant, is_op, operand, set_attributes, swap
 from ....plugin.onnx_node import hands_int8_on
+from ....tensor import DType
 from ....utils.optional import require
 from .rewrite import DOMAIN, Rewrite, codes_scale, codes_type, convolution_before, scale_of
 
@@ -173,10 +174,10 @@ class FoldCasts(Rewrite[Any]):
 
 
 class AbsorbOutputScales(Rewrite["tuple[ir.Node, float]"]):
-    """QuantizeLinear behind a convolution of codes → into it.
+    """QuantizeLinear behind a convolution → into it.
 
     What does not match: (1) codes that are not int8 or FP8 around 0 with one scale; (2) a convolution that something else reads too;
-    (3) one of floats.
+    (3) one of floats whose codes are int8, which the libraries' kernels do not write.
     """
 
     name: ClassVar[str] = "int8-epilogues"
@@ -185,7 +186,9 @@ class AbsorbOutputScales(Rewrite["tuple[ir.Node, float]"]):
     def match(self, node: ir.Node) -> tuple[ir.Node, float] | None:
         """The convolution, and the scale of its output."""
         conv, scale = convolution_before(node) if is_op(node, "QuantizeLinear") else None, codes_scale(node)
-        if conv is None or scale is None or not scale_of(conv, "x_scale"):  # cases 1 to 3
+        if conv is None or scale is None:  # cases 1 and 2
+            return None
+        if codes_type(node) is DType.INT8 and not scale_of(conv, "x_scale"):  # case 3
             return None
         return conv, scale
 

@@ -50,8 +50,7 @@ def narrow(plan: Plan, name: str) -> Narrow | None:
         ):
             return None
         scale = float(np.float32(step.attributes["x_scale"]))
-        rounded = DType.of(plan.constants[step.inputs[1]]) if scale else plan.tensors[step.outputs[0]].format.dtype
-        found.add(Narrow(rounded, scale or 1.0))
+        found.add(Narrow(DType.of(plan.constants[step.inputs[1]]), scale or 1.0))
     if len(found) != 1:
         return None
     rounds = found.pop()

@@ -85,6 +85,18 @@ FORMS += [grouped(1, 5, groups, 8, kind, gate=8) for kind in (HALF, INT8, FP8) f
 
 
 @pytest.mark.parametrize(
+    ("family", "kind", "pool"),
+    [
+        ("mma", HALF, True),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("mma", HALF, False), ("simt", SINGLE, True))),
+    ],
+)
+def test_floats_become_fp8_as_a_convolution_of_an_image_writes_it(family, kind, pool):
+    shape = square(1, 6, 16, 24, 3, kind, y_type=FP8, y_pitch=32, pool=pool, slope=0.1)
+    assert_right(family, shape, next(iter(whole(family, shape))))
+
+
+@pytest.mark.parametrize(
     ("family", "shape"),
     [("mma", added(INT8, residual_gate=8)), pytest.param("simt", added(SINGLE), marks=pytest.mark.slow)],
     ids=["int8", "float32"],
@@ -104,18 +116,20 @@ def test_each_way_to_memory_with_tiles_of_each_width(shape):
 
 
 @pytest.mark.parametrize(
-    ("element", "pool", "prelu"),
+    ("element", "y_type", "pool", "prelu"),
     [
-        (HALF, True, True),
+        (HALF, HALF, True, True),
+        (HALF, FP8, True, False),
         *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in itertools.product((HALF, INT8, FP8), (True, False), (True, False))
+            pytest.param(*kinds, *case, marks=pytest.mark.slow)
+            for kinds in ((HALF, HALF), (HALF, FP8), (INT8, INT8), (FP8, FP8))
+            for case in itertools.product((True, False), (True, False))
         ),
     ],
 )
-def test_the_stem_takes_the_image_as_it_is(element, pool, prelu):
-    shape, arrays, expected = stem_problem(element, pool, prelu)
-    held = [addressed(to_stored(array)) for array in (*arrays, np.full(expected.shape, 77, stored(element)))]
+def test_the_stem_takes_the_image_as_it_is(element, y_type, pool, prelu):
+    shape, arrays, expected = stem_problem(element, pool, prelu, y_type)
+    held = [addressed(to_stored(array)) for array in (*arrays, np.full(expected.shape, 77, stored(y_type)))]
     run = emulated("stem.cu", shape.definitions())
     run(stem_arguments(shape, *(address for _, address in held)), math.prod(shape.tiles), 256)
-    assert agrees(held[-1][0], expected, element)
+    assert agrees(held[-1][0], expected, y_type)
