@@ -190,7 +190,7 @@ def _quantized(
     quantize_options = cls.quantize_options(options.precision)
     placed = {name: value for name, value in quantize_options.items() if name != "weight_levels"}
     written = to_ir(ready_for(model, options.precision), checked=True)
-    required = quantized_tensors(written, **placed)
+    required = quantized_tensors(written, precision=options.precision, **placed)
     if isinstance(calibration, Calibrator):
         digest = network_digest(model)
         calibration.bind({info.name: info_dims(info) for info in model.graph.input})

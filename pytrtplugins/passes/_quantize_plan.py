@@ -11,10 +11,10 @@ import numpy as np
 
 from ..calibration.table import CalibrationTable
 from ..errors import ModelError, UsageError
-from ..model.ir import constant
+from ..model.ir import constant, operand
 from ..model.proto import node_name
 from ._quantize_marks import WEIGHTED, Marks, input_of, mark
-from .codes import INT8, Codes
+from .codes import FP8, INT8, Codes
 from .placement import Placement, bounded, is_pooled, never_negative, rectifies
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["QuantizePlan", "make_plan", "weight_axis"]
 
 _SIGNED, _UNSIGNED = INT8.largest, 255  # largest codes; tables hold scales of the first
+_FEWEST_CHANNELS = 16  # that a layer's input has if it is no image; a space-to-depth of 2x2 makes 12 of RGB
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def make_plan(
     table: CalibrationTable | None,
     *,
     exclude: Collection[str] = (),
-    float_first: bool = False,
+    float_first: bool | None = None,
     float_last: bool = True,
     placement: Placement | None = None,
     codes: Codes = INT8,
@@ -64,7 +65,8 @@ def make_plan(
         model: Model in topological order.
         table: Scales; None: the plan is wanted only for its ``required`` names, and its scales are all 1.
         exclude: Names of nodes that stay in float.
-        float_first: Keep layers in float that read nothing computed by another layer with weights.
+        float_first: Keep layers in float that read nothing computed by another layer with weights; None: in FP8 those of them that
+            are convolutions of fewer than 16 channels, since they read an image.
         float_last: Keep layers in float whose results reach no other layer with weights.
         placement: What the engine's int8 kernels take and give; None: the default.
         codes: What is quantized to.
@@ -79,7 +81,7 @@ def make_plan(
     float_layers = dict.fromkeys(_known(nodes, exclude), "excluded")
     for node in nodes:
         if node.op_type in WEIGHTED and node.domain == "" and node_name(node) not in float_layers:
-            why = _unfit(node, placement) or _at_an_end(node, nodes, float_first, float_last)
+            why = _unfit(node, placement) or _at_an_end(node, codes, float_first, float_last)
             if why:
                 float_layers[node_name(node)] = why
     kept: set[ir.Node] = (
@@ -211,12 +213,25 @@ def _finite(tensor: ir.TensorProtocol) -> bool:
     return bool(tensor.meta["finite"])
 
 
-def _at_an_end(node: ir.Node, nodes: list[ir.Node], first: bool, last: bool) -> str:
+def _at_an_end(node: ir.Node, codes: Codes, first: bool | None, last: bool) -> str:
     if last and not _reaches_weights(node, lambda other: other.successors()):
         return "last layer before the outputs (float_last)"
-    if first and not _reaches_weights(node, lambda other: other.predecessors()):
-        return "first layer behind the inputs (float_first)"
+    image = first is None and codes is FP8 and _has_few_channels(node)
+    if (first or image) and not _reaches_weights(node, lambda other: other.predecessors()):
+        return (
+            "FP8 is too coarse for the image that it reads (float_first)"
+            if image
+            else "first layer behind the inputs (float_first)"
+        )
     return ""
+
+
+def _has_few_channels(node: ir.Node) -> bool:
+    """Whether it is a convolution whose input has as few channels as an image."""
+    weight = constant(operand(node, 1))
+    if node.op_type != "Conv" or weight is None:
+        return False
+    return int(weight.shape.numpy()[1]) * node.attributes.get_int("group", 1) < _FEWEST_CHANNELS
 
 
 def _reaches_weights(node: ir.Node, step: Callable[[ir.Node], Iterable[ir.Node]]) -> bool:

@@ -42,7 +42,7 @@ def quantize(
     table: CalibrationTable,
     *,
     exclude: Collection[str] = (),
-    float_first: bool = False,
+    float_first: bool | None = None,
     float_last: bool = True,
     placement: Placement | None = None,
     weight_levels: int | None = None,
@@ -55,7 +55,7 @@ def quantize(
         model: Path or model, opset 13 or newer, for FP8 19, best prepared (batch norm folded); it is not changed.
         table: Scale of every tensor, made with this model.
         exclude: Names of nodes that stay in float.
-        float_first: Keep the first layers in float.
+        float_first: Keep the first layers in float; None: in FP8 the convolutions that read an image, in INT8 none. See `Quantize`, 6.
         float_last: Keep the last layers, before the heads, in float.
         placement: What the engine's int8 kernels take and give; None: the form of TensorRT.
         weight_levels: Largest int8 weight, 2..127, the default. Give 64 for CPUs without VNNI; see `Quantize`, 2.
@@ -89,9 +89,10 @@ def quantized_tensors(
     model: ir.Model,
     *,
     exclude: Collection[str] = (),
-    float_first: bool = False,
+    float_first: bool | None = None,
     float_last: bool = True,
     placement: Placement | None = None,
+    precision: str = INT8.precision,
 ) -> tuple[str, ...]:
     """Names of the tensors whose scales `quantize` takes from the table, with the same options.
 
@@ -106,6 +107,7 @@ def quantized_tensors(
         float_first=float_first,
         float_last=float_last,
         placement=placement,
+        codes=codes_of(precision),
     )
     return plan.required
 
@@ -149,9 +151,15 @@ class Quantize(Pass):
     6. Layers that feed no other layer with weights stay in float (``float_last``), and so does everything that no
        layer of 2. or 4. reads: heads, softmax, outputs. With ``float_first``, so do the first layers. So do convolutions of
        a single pixel behind a global pool (squeeze-and-excitation), where the `Placement` does not ask for them.
+    7. In FP8 the first convolutions stay in float too if their input has fewer than 16 channels, as images have, unless
+       ``float_first`` is false. Pixels are equal steps up to amax, and E4M3 has 8 values from amax/2 to amax: it keeps 4 bits
+       of them, and a filter that looks for edges subtracts neighbours that hardly differ. Little speed is lost, as the sums
+       of so few channels are short. Weights and activations behind that have their most values near 0, where E4M3 is fine.
 
     Source:
-        TensorRT documentation, "Working with Quantized Types": explicit quantization and Q/DQ placement.
+        TensorRT documentation, "Working with Quantized Types": explicit quantization and Q/DQ placement. NVIDIA's Model Optimizer,
+        modelopt/onnx/quantization/graph_utils.py, `find_nodes_from_convs_to_exclude`: in FP8 it leaves out every convolution
+        with fewer than 16 channels.
     """
 
     name = "quantize"
@@ -161,7 +169,7 @@ class Quantize(Pass):
         table: CalibrationTable,
         *,
         exclude: Collection[str] = (),
-        float_first: bool = False,
+        float_first: bool | None = None,
         float_last: bool = True,
         placement: Placement | None = None,
         weight_levels: int | None = None,

@@ -16,11 +16,17 @@ from pytrtplugins.passes.prepare import ready_for
 from tests.engines.networks import Affine, conv_net
 from tests.engines.operators import literal
 from tests.measures import relative, sqnr
-from tests.passes.nets import Swap, tiny_yolo
+from tests.passes.nets import Net, Swap, tiny_yolo
+
+
+def net_with(plugin):
+    """data → conv, which stays in float → the plugin → conv → conv, which stays in float."""
+    net = Net()
+    return net.model(net.conv(net.conv(net.plugin(plugin, net.conv("data", "a"), "p"), "b"), "c", leaky=False))
 
 
 def built(engine, precision, model=None):
-    model = conv_net(Affine(3.0)) if model is None else model
+    model = net_with(Affine(3.0)) if model is None else model
     batches = [{"data": pixels(model, seed)} for seed in range(4)]
     calibrator = None if precision == "fp32" else MinMaxCalibrator(batches)
     return ptp.build(model, engine=engine, precision=precision, calibration=calibrator, progress=False)
@@ -40,7 +46,7 @@ def has_codes(model):
     return any(tensor.data_type == TensorProto.FLOAT8E4M3FN for tensor in model.graph.initializer)
 
 
-MODELS = {"pools and a concat": tiny_yolo(), "moves": conv_net(Swap()), "computes": conv_net(Affine(3.0))}
+MODELS = {"pools and a concat": tiny_yolo(), "moves": net_with(Swap()), "computes": net_with(Affine(3.0))}
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

@@ -69,7 +69,7 @@ def test_precisions_name_their_codes():
 def test_fp8_stands_where_int8_would_with_other_codes_and_scales():
     model = tiny_yolo(opset=19)
     table = calibrated(model)
-    int8, fp8 = (quantize(model, table, precision=precision) for precision in ("int8", "fp8"))
+    int8, fp8 = (quantize(model, table, float_first=False, precision=precision) for precision in ("int8", "fp8"))
     onnx.checker.check_model(fp8, full_check=True)
     assert [node.op_type for node in fp8.graph.node] == [node.op_type for node in int8.graph.node]
     assert fp8.ir_version >= 9
@@ -80,6 +80,21 @@ def test_fp8_stands_where_int8_would_with_other_codes_and_scales():
         np.testing.assert_allclose(values[name], steps[name] * 127 / 448, rtol=3e-7, err_msg=name)
     kinds = {tensor.data_type for tensor in fp8.graph.initializer}
     assert kinds == {TensorProto.FLOAT, TensorProto.FLOAT8E4M3FN}
+
+
+def test_an_image_loses_most_of_its_bits_in_fp8_and_its_layer_therefore_stays_in_float():
+    """Pixels of 0 to 255 on the nearest codes, by trying all; and what a filter makes of them that looks for edges."""
+    pixels = np.arange(256) / np.float32(255)
+    codes = {nearest(value * 448) for value in pixels}
+    assert len([code for code in codes if code >= 224]) == 9  # for 128 pixels
+    model = tiny_yolo(opset=19)
+    table, x = calibrated(model), image(model)
+    expected = run(model, x, ["e"])["e"]
+    made = [quantize(model, table, precision="fp8", float_first=first) for first in (None, False)]
+    found = [sqnr(np.asarray(ReferenceEvaluator(each).run(["e"], {"data": x})[0]), expected) for each in made]
+    assert found[0] > found[1]
+    assert made[0].graph.node[0].op_type == "Conv"
+    assert "data_scale" not in constants(made[0])
 
 
 def test_the_version_of_the_format_goes_up_for_fp8_alone():

@@ -21,6 +21,7 @@ from tests.passes.nets import Net
 
 LAST = "last layer before the outputs (float_last)"
 FIRST = "first layer behind the inputs (float_first)"
+IMAGE = "FP8 is too coarse for the image that it reads (float_first)"
 
 
 def float_layers(model, **options):
@@ -128,6 +129,40 @@ def test_the_last_layers_stay_in_float_if_nothing_is_said_and_the_first_do_not(c
         "c_leaky",
         "data",
     ]  # no gate
+
+
+def starts(channels):
+    """data → a convolution, a depthwise one and a product of rows; the first → c → c of few channels → head."""
+    net = Net(channels=channels, opset=19)
+    c = net.conv(net.add("Mul", [net.conv("data", "first"), net.constant("half", np.float32(0.5))], "scaled"), "c")
+    d = net.conv("data", "depthwise", channels, group=channels)
+    net.constant("w", np.ones((8, 4), np.float32))
+    net.add("MatMul", ["data", "w"], "rows")
+    return net.model(net.conv(c, "head", leaky=False), net.conv(d, "head2", leaky=False), "rows")
+
+
+@pytest.mark.parametrize(
+    ("channels", "options", "expected"),
+    [
+        (3, {"precision": "fp8"}, {"first": IMAGE, "depthwise": IMAGE}),
+        (15, {"precision": "fp8"}, {"first": IMAGE, "depthwise": IMAGE}),
+        (16, {"precision": "fp8"}, {}),
+        (3, {"precision": "fp8", "float_first": False}, {}),
+        (16, {"precision": "fp8", "float_first": True}, {"first": FIRST, "depthwise": FIRST, "rows": FIRST}),
+        (3, {"precision": "int8"}, {}),
+    ],
+)
+def test_in_fp8_convolutions_that_read_an_image_stay_in_float(channels, options, expected):
+    assert float_layers(starts(channels), float_last=False, **options) == expected
+
+
+def test_an_image_in_fp8_may_be_prepared_inside_the_network():
+    net = Net(opset=19)
+    shifted = net.add("Sub", ["data", net.constant("mean", np.float32(0.5))], "shifted")
+    model = net.model(net.conv(net.conv(shifted, "first"), "second", leaky=False))
+    assert float_layers(model, float_last=False, precision="fp8") == {"first": IMAGE}
+    assert quantized_tensors(to_ir(model), float_last=False, precision="fp8") == ("first_leaky",)
+    assert quantized_tensors(to_ir(model), float_last=False) == ("shifted", "first_leaky")
 
 
 # --- errors --------------------------------------------------------------------------------------------------------

@@ -169,11 +169,11 @@ def test_blocks_of_few_channels_are_copied():
 )
 def test_a_pixel_shuffle_is_written_by_the_convolution_before_it(precision, channels, kinds):
     """PyTorch's keeps the pixels of a channel side by side, whose filters change places; few channels are copied."""
-    net = Net(channels=8)
+    net = Net(channels=16)
     first = net.conv("data", "first", channels)
     shuffled = net.add("DepthToSpace", [first], "shuffled", channels // 4, blocksize=2, mode="CRD")
     model = prepare(net.model(net.conv(net.conv(shuffled, "second"), "last", leaky=False)))
-    x = {"data": random(2, 8, 8, 8)}
+    x = {"data": random(2, 16, 8, 8)}
     model = in_codes(model, x, precision)
     found, execution = run_on_host(model, x)
     assert [step.kind for step in execution.plan.steps] == kinds

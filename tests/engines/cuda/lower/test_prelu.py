@@ -104,7 +104,10 @@ def test_in_codes_a_convolution_and_its_prelu_are_one(precision, room, direct):
     assert (kinds.count("Conv"), "PRelu" in kinds) == (8, False)
     scales = {node.outputs[0].name: node.attributes for node in lowered.graph if node.op_type == "Conv"}
     codes = {name for name, at in scales.items() if at["x_scale"].value}
-    assert codes == scales.keys() - {"last"}  # the last layer stays in float
+    assert codes == scales.keys() - {
+        "last",
+        *(["first_quantized"] if precision == "fp8" else []),
+    }  # these stay in float
     names = ("first", "wide", "deep", "behind", "before", "grouped")
     assert all(scales[f"{name}_quantized"]["y_scale"].value for name in names)
     with ptp.build(model, engine="reference", precision=precision, progress=False).create_context() as context:

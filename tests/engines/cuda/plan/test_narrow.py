@@ -7,7 +7,7 @@ import pytest
 
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
-from pytrtplugins.engines.cuda.plan.narrow import narrow
+from pytrtplugins.engines.cuda.plan.narrow import Narrow, narrow
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import host_execution
@@ -48,10 +48,22 @@ def test_a_stem_in_int8_rounds_to_codes_of_the_scale():
 
 def test_a_stem_in_fp8_rounds_to_codes_that_the_host_does_not_make():
     model, table = calibrated()
-    execution = host_execution(quantize(model, table, precision="fp8"), data(), DType.FLOAT32)
+    quantized = quantize(model, table, float_first=False, precision="fp8")
+    execution = host_execution(quantized, data(), DType.FLOAT32)
     (stem,) = (step for step in execution.plan.steps if step.attributes.get("image"))
     assert stem.attributes["x_scale"]
     assert narrow(execution.plan, "data") is None
+
+
+def test_a_stem_that_writes_fp8_rounds_its_image_to_float16():
+    model, table = calibrated()
+    quantized = quantize(model, table, precision="fp8")
+    execution = host_execution(quantized, data(), DType.FLOAT16)
+    (stem,) = (step for step in execution.plan.steps if step.attributes.get("image"))
+    assert not stem.attributes["x_scale"]
+    assert execution.plan.tensors[stem.outputs[0]].format.dtype is DType.FLOAT8E4M3FN
+    assert narrow(execution.plan, "data") == Narrow(DType.FLOAT16)
+    assert rounded(quantized, DType.FLOAT32) is None
 
 
 @pytest.mark.parametrize("disable", [(), ("stem",)])
