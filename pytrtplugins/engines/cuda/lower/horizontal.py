@@ -39,7 +39,8 @@ class FuseHorizontally(Rewrite["list[ir.Node]"]):
     What does not match: (1) a convolution with a residual; (2) one of a larger filter, of groups, with a reorg or blocks,
     or of rows for anything but an attention; (3) one whose
     channels do not fill 16 bytes; (4) one that a plugin or the network's output reads, which want memory without gaps;
-    (5) convolutions of two forms, to which the scale of their codes belongs where an activation is not `_HOMOGENEOUS`; (6) one in
+    (5) convolutions of two forms, to which the scale of their codes belongs where an activation is not `_HOMOGENEOUS`, or
+    weights have no scales of their own to multiply; (6) one in
     the middle of a concat, or at its end where that begins within 16 bytes.
     """
 
@@ -79,7 +80,8 @@ def _key(node: ir.Node) -> Any:
         return None
     form = tuple(str(at[name].value) for name in _FORM)
     y_scale = scale_of(node, "y_scale")
-    form += (str(y_scale if at["activation"].as_string() not in _HOMOGENEOUS else y_scale > 0),)
+    one_scale_serves = at["activation"].as_string() in _HOMOGENEOUS and scale_of(node, "x_scale") > 0
+    form += (str(y_scale > 0 if one_scale_serves else y_scale),)
     return node.inputs[0], node.inputs[1].dtype, node.outputs[0].dtype, len(node.inputs), form  # type: ignore[union-attr]
 
 

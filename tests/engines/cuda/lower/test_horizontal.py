@@ -54,6 +54,24 @@ def copies(plan):
     return [step.name for step in plan.steps if step.op == "Concat"]
 
 
+@pytest.mark.parametrize(("scales", "count"), [((0.01, 0.01), 5), ((0.01, 0.02), 6)])
+def test_convolutions_of_floats_that_write_fp8_of_two_scales_stay_apart(scales, count):
+    net = Net(channels=16, opset=19)
+    first = net.conv("data", "first", 16)
+    parts = [net.conv(first, name, 16, kernel=1) for name in ("a", "b")]
+    last = net.conv(net.add("Add", [net.conv(part, f"{part}2", 16) for part in parts], "sum"), "last", leaky=False)
+    model = prepare(net.model(last))
+    table = {info.name: 0.02 for info in model.graph.value_info} | dict(zip(parts, scales, strict=True))
+    table["data"] = 0.02
+    quantized = prepare(quantize(model, CalibrationTable(table), precision="fp8", exclude=["first", "a", "b"]))
+    x = {"data": np.random.default_rng(2).standard_normal((2, 16, 8, 8), dtype=np.float32)}
+    found, execution = run_on_host(quantized, x)
+    assert sum(step.kind == "conv" for step in execution.plan.steps) == count
+    with ReferenceEngine(quantized, BuildOptions("fp8")).create_context() as context:
+        (wanted,) = context.run(x).values()
+    assert np.linalg.norm(found["last"] - wanted) <= 2e-2 * np.linalg.norm(wanted)
+
+
 @TYPES
 def test_the_convolutions_that_a_concat_begins_with_come_last(float_type):
     plan = assert_right(inception(), float_type)
