@@ -60,7 +60,7 @@ async def read_body(
             message = await receive()
             body, more = message.get("body", b""), message.get("more_body", False)
             if more:
-                return await asyncio.wait_for(_joined(body, receive, limits, inflater), limits.body_seconds)
+                return await _in_time(body, receive, limits, inflater)
             if message["type"] == "http.disconnect":
                 raise RequestError("the client is gone")
         if len(body) > limits.body_bytes:
@@ -70,8 +70,6 @@ async def read_body(
         run = _here if len(body) <= _AT_ONCE else _beside
         await run(inflater.write, body)
         return await run(inflater.end)
-    except asyncio.TimeoutError:
-        raise UnreadError(f"the body was not there within {limits.body_seconds:g} s", status=408) from None
     except RequestError as error:
         if not more:
             raise
@@ -104,7 +102,44 @@ class _Plain:
         return self._whole.getvalue()
 
 
-async def _joined(part: bytes, receive: Receive, limits: Limits, inflater: Inflater | None) -> bytes:
+class _Patience:
+    """How long a client may let this end wait, for all parts together; the task that waits is cancelled then.
+
+    What this end does with the parts, such as waiting for a thread that decompresses them, is not the client's time.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._left, self.over = seconds, False
+
+    def __enter__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + self._left
+        task = asyncio.current_task()
+        assert task is not None
+        self._timer = self._loop.call_at(self._until, self._end, task)
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._left = self._until - self._loop.time()
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self.over = True
+        task.cancel()
+
+
+async def _in_time(part: bytes, receive: Receive, limits: Limits, inflater: Inflater | None) -> bytes:
+    patience = _Patience(limits.body_seconds)
+    try:
+        return await asyncio.ensure_future(_joined(part, receive, limits, inflater, patience))
+    except asyncio.CancelledError:
+        if not patience.over:
+            raise
+    raise RequestError(f"the body was not there within {limits.body_seconds:g} s", status=408)
+
+
+async def _joined(
+    part: bytes, receive: Receive, limits: Limits, inflater: Inflater | None, patience: _Patience
+) -> bytes:
     most, held, more = max(limits.bodies_bytes, limits.body_bytes), 0, True
     whole, run = (_Plain(limits.body_bytes), _here) if inflater is None else (inflater, _beside)
     try:
@@ -116,7 +151,8 @@ async def _joined(part: bytes, receive: Receive, limits: Limits, inflater: Infla
                 raise RequestError("too many large requests arrive at a time", status=503, retry_after=1)
             if not more:
                 return await run(whole.end)
-            message = await receive()
+            with patience:
+                message = await receive()
             if message["type"] == "http.disconnect":
                 raise RequestError("the client is gone")
             part, more = message.get("body", b""), message.get("more_body", False)

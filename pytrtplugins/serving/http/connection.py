@@ -49,6 +49,8 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
 
         _timer: asyncio.TimerHandle | None = None
         """Until the body of the request that is read is there, or the head of one after the first."""
+        _paused = False
+        """Whether this end has not read all the time since the timer began."""
         _stalled: asyncio.TimerHandle | None = None
         """Until the client takes what it was sent."""
         _head_bytes = 0
@@ -80,14 +82,16 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
                 super().data_received(data)
             else:
                 self._take_body(data)
+            if self._timer is not None:
+                self._paused = self._paused or self.flow.read_paused
             if not self._in_head:
                 if self._timer is None:
-                    self._timer = self.loop.call_later(_LATER * limits.body_seconds, self._too_slow)
+                    self._begin_timer(_LATER * limits.body_seconds)
             elif self._head_bytes:
                 if self._head_bytes > limits.head_bytes:
                     self.send_400_response(f"The head of a request may have {limits.head_bytes} bytes.")
                 elif self._timer is None and not admission.is_silent(self.transport):
-                    self._timer = self.loop.call_later(limits.head_seconds, self._too_slow)
+                    self._begin_timer(limits.head_seconds)
             if self._unbegun is not None:
                 (cycle, app), self._unbegun = self._unbegun, None
                 self._begin(cycle, app)
@@ -168,6 +172,10 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
                 with suppress(OSError), self.transport.get_extra_info("socket").dup() as sock:
                     sock.shutdown(SHUT_WR)
 
+        def _begin_timer(self, seconds: float) -> None:
+            self._paused = self.flow.read_paused
+            self._timer = self.loop.call_later(seconds, self._too_slow)
+
         def _stop_timer(self) -> None:
             if self._timer is not None:
                 self._timer.cancel()
@@ -175,8 +183,8 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
 
         def _too_slow(self) -> None:
             self._timer = None
-            if self.flow.read_paused:  # by this end: the client could not have sent more
-                self._timer = self.loop.call_later(limits.body_seconds, self._too_slow)
+            if self._paused:  # by this end: the client could not have sent more
+                self._begin_timer(limits.body_seconds)
             else:
                 self.transport.abort()
 

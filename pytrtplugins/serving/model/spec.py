@@ -113,7 +113,7 @@ class Limits:
         image_bytes: Memory that an image may take while it is decoded.
         head_bytes: Of a request's line and headers.
         head_seconds: Until the headers are there, from the first byte or the connection on.
-        body_seconds: Until the body is there, or until the client takes an answer that it does not read.
+        body_seconds: That a client may let the server wait for its body, or until it takes an answer that it does not read.
         headers: Of a request; trailers count too.
         pipelined: Requests that a client may send ahead on one connection, while another is answered.
         connections: At a time, in each process. A further one takes the place of the one that has been silent longest since it was

@@ -12,6 +12,7 @@ from pytrtplugins.errors import RequestError
 from pytrtplugins.serving import Limits
 from pytrtplugins.serving.http.body import UnreadError, read_body
 from tests.randomness import generator
+from tests.serving.http.waiting import no_thread_to_decompress
 
 LIMITS = Limits(body_bytes=3 << 20)
 RANDOM = generator(0).bytes(100_000)
@@ -191,3 +192,29 @@ def test_one_body_of_the_largest_size_always_fits():
 
 def test_spaces_around_a_length_are_allowed():
     assert len(asyncio.run(read_body(body(4), {b"content-length": b"4 "}, SMALL))) == 4
+
+
+HURRIED = Limits(body_bytes=3 << 20, body_seconds=0.2)
+
+
+def test_what_a_body_waits_for_the_decompression_is_not_the_clients_time():
+    async def run():
+        with no_thread_to_decompress() as free:
+            asyncio.get_running_loop().call_later(2.5 * HURRIED.body_seconds, free.set)
+            return await read_body(Arriving(gzip.compress(RANDOM * 2)).receive, {b"content-encoding": b"gzip"}, HURRIED)
+
+    assert asyncio.run(run()) == RANDOM * 2
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"identity"])
+def test_the_times_that_a_client_takes_for_parts_are_added(coding):
+    body = Arriving(gzip.compress(RANDOM * 20))
+
+    async def receive():
+        await asyncio.sleep(0.3 * HURRIED.body_seconds)
+        return await body.receive()
+
+    with pytest.raises(UnreadError, match="not there within") as caught:
+        asyncio.run(read_body(receive, {b"content-encoding": coding}, HURRIED))
+    assert caught.value.status == 408
+    assert 2 <= body.parts - len(body.left) <= 4  # nobody waits for the first

@@ -9,10 +9,13 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 
+import numpy as np
 import pytest
 
 from pytrtplugins.serving import Limits
+from tests.randomness import generator
 from tests.serving.conftest import spec
+from tests.serving.http.waiting import no_thread_to_decompress
 from tests.serving.running import everything, running
 from tests.serving.served import Slow
 
@@ -78,6 +81,22 @@ def test_a_head_that_drips_is_cut_off(server):
 def test_a_body_that_drips_is_408_or_cut_off(server):
     with connect(server) as sock:
         assert statuses(drip(sock, POST + b"Content-Length: 900\r\n\r\n" + 900 * b" ", 0.005)) in ([], [408])
+
+
+def test_a_client_is_not_cut_off_for_the_time_in_which_its_body_was_not_read():
+    limits, spaces = Limits(body_seconds=0.6), generator(0).choice(list(b" \t\r\n"), 4 << 20).astype(np.uint8).tobytes()
+    body = gzip.compress(b"1 2" + spaces, 1)
+    assert len(body) > 1 << 20  # more than is read ahead
+    head = b"POST /v1/models/double:predict HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+    with running([spec("double", "Double")], limits) as made, no_thread_to_decompress() as free, connect(made) as sock:
+        sending = threading.Thread(target=sock.sendall, args=(head % len(body) + body[:-1],))
+        sending.start()
+        time.sleep(2 * limits.body_seconds)
+        free.set()
+        sending.join(20)
+        time.sleep(limits.body_seconds / 2)
+        sock.sendall(body[-1:])
+        assert statuses(sock.recv(4096)) == [200]
 
 
 def test_a_body_that_nobody_reads_is_cut_off_too(server):
