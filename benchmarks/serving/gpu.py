@@ -146,7 +146,8 @@ def _measured(
         row.cpu_us = scale * sum(taken.values())
         row.engine_us = scale * sum(took for pid, took in taken.items() if pid in engines)
         row.client_us = scale * best.cpu_s
-        for role, own_pids in ("engine", engines), ("CPU", taken.keys() - engines):
+        carrying = taken.keys() - engines - ({server.process.pid} if engines else set())  # without the supervisor
+        for role, own_pids in ("engine", engines), ("CPU", carrying):
             row.cores[role] = sorted((round(taken[pid] / best.seconds, 2) for pid in own_pids), reverse=True)
         row.rate, row.p50_ms, row.p99_ms = best.rate, best.quantile_ms(0.5), best.quantile_ms(0.99)
         row.pss_mib, row.processes = server.pss_bytes() / (1 << 20), len(server.pids())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from argparse import Namespace
 from collections import Counter
 
 import numpy as np
@@ -11,9 +9,7 @@ import pytest
 
 pytest.importorskip("skimage")
 
-from benchmarks.serving import attacks, closed, hostile, page, soak
-from benchmarks.serving.gpu import _wanted, agrees
-from benchmarks.serving.hostile import GOOD, Trial
+from benchmarks.serving import closed, page, soak
 from benchmarks.serving.load import Outcome
 from benchmarks.serving.peers import APPS, PEERS
 from benchmarks.serving.rows import Row
@@ -37,17 +33,6 @@ def test_the_part_of_engine_processes_in_the_cpu_time_is_said_where_it_is_known(
     said = page.table(rows)
     assert "| 2,185 (1,040 in engine processes) |" in said
     assert "| 7 |" in said
-
-
-def test_single_rows_can_be_asked_for():
-    titles = ["Flask, HTTP", "4 engine, decode gpu, HTTP", "4 engine, decode gpu, gRPC streams"]
-    for only, wanted in (
-        (None, titles),
-        (["GPU, grpc"], titles[2:]),
-        (["flask", "gpu, http"], titles[:2]),
-        (["x"], []),
-    ):
-        assert [title for title in titles if _wanted(title, Namespace(only=only))] == wanted
 
 
 def test_a_page_has_a_section_for_each_record(tmp_path):
@@ -78,50 +63,6 @@ def test_a_soak_tells_what_was_lost_and_wrong_and_how_memory_went():
     assert "slope +3600 MiB an hour" in said
 
 
-def hostile_round(*latencies, lost=0):
-    return {kind: Outcome(np.array(latencies), lost=lost) for kind in GOOD}
-
-
-def test_bad_clients_failed_where_good_ones_waited_twice_as_long_as_beside_as_much_other_work():
-    trial = Trial()
-    for phase, latency in ((hostile.ALONE, 0.001), (hostile.BURN, 0.01), (hostile.BESIDE, 0.019)):
-        trial.good[phase].append(hostile_round(latency))
-    assert trial.held()
-    assert (round(trial.ratio("photos", hostile.ALONE)), trial.ratio("photos", hostile.BURN)) == (19, 1.9)
-    trial.good[hostile.BESIDE].append(hostile_round(0.04))
-    assert not trial.held()
-    trial.good[hostile.BESIDE] = [hostile_round(0.01, lost=1)]
-    assert not trial.held()
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_what_stands_for_bad_clients_takes_their_share_of_a_core(share, monkeypatch):
-    clock = FakeClock()
-    monkeypatch.setattr(attacks, "time", clock)
-    monkeypatch.setattr(attacks.os, "nice", lambda by: 19)
-    found = attacks.burn(share, 2.0)
-    assert found.cpu_s / found.seconds == pytest.approx(share, abs=0.01)
-    assert found.sent == 0
-
-
-class FakeClock:
-    """Time that passes when somebody looks at it, or sleeps."""
-
-    def __init__(self):
-        self.now = self.cpu = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def process_time(self):
-        self.now += 0.00001
-        self.cpu += 0.00001
-        return self.cpu
-
-    def sleep(self, seconds):
-        self.now += seconds
-
-
 def test_every_peer_is_a_file_that_is_there(tmp_path):
     for peer in PEERS:
         words = list(map(str, peer.arguments(tmp_path, 1234)))
@@ -131,21 +72,3 @@ def test_every_peer_is_a_file_that_is_there(tmp_path):
         ]
         assert [(APPS / name).is_file() for name in names] == [True]
         assert peer.version(tmp_path) is None
-
-
-@pytest.mark.parametrize(
-    ("found", "equal"),
-    [
-        ([("cat", 0.9, 10)], True),
-        ([("cat", 0.8, 13), ("dog", 0.5, 0)], True),
-        ([("cat", 0.9, 20)], False),
-        ([("dog", 0.9, 10)], False),
-        ([], False),
-    ],
-)
-def test_answers_of_another_decoder_agree_where_sure_boxes_are_nearly_the_same(found, equal):
-    def answer(boxes):
-        said = [{"label": label, "score": score, "box": [x, x, x + 50, x + 50]} for label, score, x in boxes]
-        return json.dumps({"width": 100, "height": 80, "detections": said}).encode()
-
-    assert agrees(answer(found), answer([("cat", 0.9, 10), ("dog", 0.55, 0)])) == equal
