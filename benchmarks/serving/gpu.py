@@ -1,7 +1,8 @@
 """Photos through servers on a GPU: 1, 2 and 4 engine processes over HTTP and gRPC, beside one Flask process with PyTorch in FP32.
 
 Nothing is downloaded. A row that cannot be had says why, and the record is written after each. It also has the cores that each process
-took, and the load of the GPU: a connection stays with one CPU process, which may be the limit while others do nothing.
+took, and the load of the GPU: a connection stays with one CPU process, which may be the limit while others do nothing. Therefore each
+client has several connections over gRPC, as it has over HTTP.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from .streams import stream
 KIND = "photos on a GPU, JPEG"
 _CONNECTIONS, _AHEAD, _SHARE, _WARM_S = 16, 64, 0.8, 2.0
 _HTTP, _STREAMS = "HTTP", "gRPC streams"
+_IDLE = 0.05  # cores
 _NEAR = 0.05  # of an image's longer side: decoders and precisions differ a little
 
 
@@ -92,27 +94,30 @@ def _server(
     command: Command, expected: Sequence[Exchange], grpc_port: int | None, given: argparse.Namespace, clients: Clients,
     jpegs: Sequence[bytes],
 ) -> Iterator[Row]:  # fmt: skip
-    ways = [_HTTP] if grpc_port is None else [_HTTP, _STREAMS]
+    ways = [(_HTTP, _CONNECTIONS)]
+    if grpc_port is not None:
+        ways += [(_STREAMS, connections) for connections in given.connections]
     rows = [
-        (way, count, f"{command.name}, {way}" + (f", {count} clients" if len(given.clients) > 1 else ""))
-        for way in ways
+        (way, count, connections, f"{command.name}, {_title(way, count, connections, given)}")
+        for way, connections in ways
         for count in given.clients
     ]
-    rows = [each for each in rows if _wanted(each[2], given)]
+    rows = [each for each in rows if _wanted(each[-1], given)]
     if not rows:
         return
     any_answer = [Exchange(each.request) for each in expected]
 
-    def load(way: str, count: int, seconds: float, rate: float | None) -> list[Outcome]:
+    def load(way: str, count: int, connections: int, seconds: float, rate: float | None) -> list[Outcome]:
         if way == _HTTP:
             parts = [
-                Load(server.port, any_answer, seconds, _CONNECTIONS, rate and rate / count, seed)
+                Load(server.port, any_answer, seconds, connections, rate and rate / count, seed)
                 for seed in range(count)
             ]
             futures = [clients.begin(part) for part in parts]
         else:
             ahead = _AHEAD if rate is None else _AHEAD // 8
-            futures = [clients.call(stream, grpc_port, jpegs, seconds, ahead) for _ in range(count)]
+            sent = (stream, grpc_port, jpegs, seconds, ahead, "animals", connections)
+            futures = [clients.call(*sent) for _ in range(count)]
         return [future.result() for future in futures]
 
     try:
@@ -120,10 +125,20 @@ def _server(
             for exchange in expected:
                 if not agrees(found := server.ask(exchange), exchange.body or b""):
                     raise ValueError(f"expected {(exchange.body or b'')[:200]!r}, found {found[:200]!r}")
-            for way, count, title in rows:
-                yield _measured(server, title, partial(load, way, count), given.load_seconds, way)
+            for way, count, connections, title in rows:
+                yield _measured(server, title, partial(load, way, count, connections), given.load_seconds, way)
     except Exception as error:
         yield Row(command.name, KIND, reason=f"{type(error).__name__}: {str(error)[:300]}")
+
+
+def _title(way: str, clients: int, connections: int, given: argparse.Namespace) -> str:
+    """A row's part of its name: numbers that other rows have too are left out."""
+    words = [way]
+    if len(given.clients) > 1:
+        words.append(f"{clients} client{'s' * (clients > 1)}")
+    if way == _STREAMS and len(given.connections) > 1:
+        words.append(f"{connections} connection{'s' * (connections > 1)} each")
+    return ", ".join(words)
 
 
 def _measured(
@@ -183,7 +198,11 @@ def agrees(found: bytes, expected: bytes) -> bool:
 
 def _short(row: Row) -> str:
     """What a row says, in a line."""
-    busiest = ", ".join(f"{max(cores):.2f} of the busiest {role} process" for role, cores in row.cores.items() if cores)
+    busiest = ", ".join(
+        f"{max(cores):.2f} of the busiest {role} process, {sum(each > _IDLE for each in cores)} of {len(cores)} busy"
+        for role, cores in row.cores.items()
+        if cores
+    )
     part = f", {row.engine_us:,.0f} in engine processes" if row.engine_us else ""
     return (
         f"{row.rate:,.0f}/s, p99 {row.p99_ms:.1f} ms, CPU {row.cpu_us:,.0f} µs{part}, client {row.client_us:,.0f} µs; cores: {busiest}; "
@@ -218,6 +237,13 @@ def _arguments() -> argparse.Namespace:
         help="CPU processes, one row for each number; 0: the cores that clients and the system leave (default: 0)",
     )
     add("--clients", type=Whole(1, 64), nargs="+", default=[4], help="processes that send, likewise (default: 4)")
+    add(
+        "--connections",
+        type=Whole(1, 64),
+        nargs="+",
+        default=[4],
+        help="of each client over gRPC, likewise; they share its photos on their way (default: 4)",
+    )
     add("--photos", type=Path, metavar="FOLDER", help="with .jpg files; default: scikit-image's, at 768x576")
     add("--seconds", type=Real(0, 1_000_000), default=1_000_000, help="begin no row after this time")
     add("--load-seconds", type=Real(0.1, 3600), default=5.0, help="of each of a row's two loads (default: %(default)s)")

@@ -71,8 +71,19 @@ class FakeServer:
 @pytest.mark.parametrize(
     ("only", "rows"),
     [
-        (["grpc streams"], ["a, gRPC streams, 4 clients", "a, gRPC streams, 8 clients"]),
-        (["HTTP, 8", "streams, 4"], ["a, HTTP, 8 clients", "a, gRPC streams, 4 clients"]),
+        (
+            ["grpc streams"],
+            [
+                "a, gRPC streams, 4 clients, 1 connection each",
+                "a, gRPC streams, 8 clients, 1 connection each",
+                "a, gRPC streams, 4 clients, 2 connections each",
+                "a, gRPC streams, 8 clients, 2 connections each",
+            ],
+        ),
+        (
+            ["HTTP, 8", "streams, 4 clients, 2"],
+            ["a, HTTP, 8 clients", "a, gRPC streams, 4 clients, 2 connections each"],
+        ),
         (["flask"], []),
     ],
 )
@@ -80,11 +91,43 @@ def test_a_server_is_started_for_the_rows_that_are_wanted(only, rows, monkeypatc
     monkeypatch.setattr(FakeServer, "started", [], raising=False)
     monkeypatch.setattr(gpu, "Server", FakeServer)
     monkeypatch.setattr(gpu, "_measured", lambda server, title, *_: Row(title, gpu.KIND))
-    given = Namespace(only=only, clients=[4, 8], load_seconds=1.0)
+    given = Namespace(only=only, clients=[4, 8], connections=[1, 2], load_seconds=1.0)
     answer = b'{"width": 1, "height": 1, "detections": []}'
     found = list(gpu._server(Command("a", lambda port: []), [Exchange(b"", answer)], 1, given, None, []))
     assert [row.server for row in found] == rows
     assert FakeServer.started == (["a"] if rows else [])
+
+
+def test_a_load_has_the_clients_and_connections_that_its_row_says(monkeypatch):
+    loads, calls = [], []
+
+    def measured(server, title, load, *_):
+        loads.append(load)
+        return Row(title, gpu.KIND)
+
+    def done(*given):
+        calls.append(given)
+        return SimpleNamespace(result=Outcome)
+
+    monkeypatch.setattr(FakeServer, "started", [], raising=False)
+    monkeypatch.setattr(gpu, "Server", FakeServer)
+    monkeypatch.setattr(gpu, "_measured", measured)
+    given = Namespace(only=None, clients=[2], connections=[4], load_seconds=1.0)
+    clients = SimpleNamespace(begin=done, call=done)
+    answer = b'{"width": 1, "height": 1, "detections": []}'
+    rows = list(gpu._server(Command("a", lambda port: []), [Exchange(b"", answer)], 5, given, clients, [b"jpeg"]))
+    assert [row.server for row in rows] == ["a, HTTP", "a, gRPC streams"]
+    http, streams = loads
+    http(1.0, 100.0)
+    assert [(load.port, load.connections, load.rate, load.seed) for (load,) in calls] == [
+        (1234, 16, 50.0, 0),
+        (1234, 16, 50.0, 1),
+    ]
+    calls.clear()
+    for rate, ahead in (None, 64), (100.0, 8):
+        streams(1.0, rate)
+        assert calls == 2 * [(gpu.stream, 5, [b"jpeg"], 1.0, ahead, "animals", 4)]
+        calls.clear()
 
 
 SUPERVISOR, ENGINES, CPU = 10, [11, 12], [13, 14, 15]
@@ -147,7 +190,7 @@ def test_a_server_in_one_process_has_that_one(server, monkeypatch):
 
 def test_a_line_has_the_busiest_process_of_each_role(server):
     said = _short(measured(server)[0])
-    assert "0.75 of the busiest engine process, 0.95 of the busiest CPU process" in said
+    assert "0.75 of the busiest engine process, 2 of 2 busy, 0.95 of the busiest CPU process, 2 of 3 busy" in said
     assert "utilization.jpeg" in said
 
 
