@@ -136,8 +136,10 @@ def tasks(given: argparse.Namespace) -> list[Task]:
     own = [each for each in SHARED if not each.peer]
     peers = [each for each in SHARED if each.peer]
     several = [*own[:2], *peers, *captured, *own[2:]]
-    needed = (ONE, ONE + GRAPHS, REPLICATED)
     found = [(each, 1) for each in alone] + [(each, given.gpus) for each in several]
+    needed = {ONE, REPLICATED}
+    if any(page.is_chosen(given, each.name) for each in captured):
+        needed.add(ONE + GRAPHS)
     return [
         (network, each, ranks)
         for each, ranks in found

@@ -165,3 +165,10 @@ def test_a_time_limit_ends_it_with_what_was_measured(tmp_path, monkeypatch):
         signal.signal(signal.SIGTERM, before)
     assert [row["rate"] for row in json.loads(record.read_text())["rows"]] == [5.0]
     assert "| compact | one rank | 1 | 5 |" in (tmp_path / "training.md").read_text()
+
+
+def test_a_chosen_row_is_measured_with_what_it_is_compared_with(monkeypatch):
+    rows, _ = measured(monkeypatch, "-k", "parameter", "-k", "staged", device="cuda")
+    assert list(rows) == [modes.ONE, modes.REPLICATED, "replicated, staged_vars", "parameter_server"]
+    rows, _ = measured(monkeypatch, "-k", "independent, cuda graphs", device="cuda")
+    assert set(rows) == {modes.ONE, modes.ONE + modes.GRAPHS, modes.REPLICATED, modes.INDEPENDENT + modes.GRAPHS}
