@@ -96,7 +96,8 @@ def train(options: argparse.Namespace) -> None:
     best = choose(found)
     put(options, report(found, best))
     seconds = training_time(end, overhead, 1 if options.skip_validation else 2)
-    more = (*RECIPES[best], *begun(options.start), "--seconds", f"{seconds:.1f}")
+    longest = f"{seconds + overhead + SPARE * options.seconds:.1f}"  # first steps, which compile, are of a run's time
+    more = (*RECIPES[best], *begun(options.start), "--seconds", longest)
     run(options, "final", steps_in(seconds, speed, options.batch), more)
     if not options.skip_validation:
         put(options, report(found, best, validate(options)))

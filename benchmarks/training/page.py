@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -79,10 +80,16 @@ def about(subject: str, device: Any, note: str, arguments: Sequence[str]) -> dic
     """What a record says beside its rows."""
     import torch
 
-    record = serving.about(" ".join(["python -m benchmarks.training", subject, *arguments]), note, _PACKAGES)
+    record = serving.about(f"python -m benchmarks.training {shlex.join([subject, *_told(arguments)])}", note, _PACKAGES)
     if device.type == "cuda":
         record["processor"] = f"{torch.cuda.get_device_name(device)}, {record['processor']}"
     return {**record, "subject": subject, "rows": []}
+
+
+def _told(arguments: Sequence[str]) -> list[str]:
+    """A command line without the places of its files, which change no figure."""
+    places = [i for i, each in enumerate(arguments) if each in ("--json", "--docs")]
+    return [each for i, each in enumerate(arguments) if i not in places and i - 1 not in places]
 
 
 def measure(
@@ -132,8 +139,10 @@ def joined(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
         known = {_key(row) for row in rows if not row["reason"]}
         new = [row for row in other["rows"] if _key(row) not in known]
         rows = [row for row in rows if _key(row) not in {_key(each) for each in new}] + new
-        names = "; ".join(dict.fromkeys(row["name"] for row in new))
-        notes += [f"From another run, {serving.machine(other)} These rows: {names}."] * bool(new)
+        names = "; ".join(dict.fromkeys(", ".join(filter(None, _key(row))) for row in new))
+        alike = all(first[fact] == other[fact] for fact in ("processor", "python", "versions", "date"))
+        run = f"`{other['command']}`, the same day" if alike else serving.machine(other)
+        notes += [f"Of another run ({run}) are: {names}."] * bool(new)
     return {**first, "rows": rows, "note": " ".join(notes)}
 
 

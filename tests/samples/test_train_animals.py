@@ -46,6 +46,7 @@ class Machine:
         self.now, self.overheads, self.speed = 1000.0, [first], speed
         self.later = later
         self.trained: dict[str, int] = {}
+        self.ended_early: dict[str, bool] = {}
 
     def monotonic(self) -> float:
         return self.now
@@ -57,6 +58,9 @@ class Machine:
 
     def run(self, options, name: str, steps: int, changes) -> tuple[dict[str, float], float]:
         overhead = self.start()
+        if "--seconds" in changes:  # which the first steps take part of, as they compile
+            left = float(changes[changes.index("--seconds") + 1]) - overhead
+            self.ended_early[name] = steps > (steps := min(steps, int(left * self.speed / options.batch)))
         self.now += steps * options.batch / self.speed
         self.trained[name] = steps
         return {"step": steps, "mAP50": 0.5, "images/s": self.speed}, overhead
@@ -64,12 +68,6 @@ class Machine:
     def evaluate(self, *_, **__) -> SimpleNamespace:
         self.start()
         return SimpleNamespace(stdout="mAP50: 0.7\n")
-
-    def train_base(self, options, name: str, steps: int, changes) -> tuple[dict[str, float], float]:
-        """A run that ends after its time, if it has one."""
-        if "--seconds" in changes and name == "base":
-            steps = int(float(changes[changes.index("--seconds") + 1]) * self.speed / options.batch)
-        return self.run(options, name, steps, changes)
 
     def together(self, line: list[str]) -> SimpleNamespace:
         """Processes that share the device: they start at the same time."""
@@ -92,6 +90,7 @@ def test_all_of_it_ends_in_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     recipes = [machine.trained[f"recipe-{number}"] for number in range(3)]
     assert recipes == 3 * recipes[:1]  # or they could not be compared
     assert machine.trained["final"] == pytest.approx(sum(recipes), rel=0.01)
+    assert machine.ended_early == {"final": False}  # its learning rate has fallen to the end
 
 
 @pytest.mark.parametrize(("first", "later"), [(100.0, 30.0), (60.0, 10.0)])
@@ -101,7 +100,7 @@ def test_weights_are_trained_further_by_the_recipe_that_is_best_without_the_held
     """What is chosen on never saw these photos; the given weights, which did, are trained last; and all of it ends in its time."""
     machine, lines = Machine(first, later, speed=2500.0), []
     monkeypatch.setattr(train_animals, "time", machine)
-    monkeypatch.setattr(train_animals, "run", lambda *given: lines.append(given) or machine.train_base(*given))
+    monkeypatch.setattr(train_animals, "run", lambda *given: lines.append(given) or machine.run(*given))
     monkeypatch.setattr(train_animals, "open_data", lambda *_: None)
     monkeypatch.setattr(train_animals, "read_log", lambda path: [{"step": 9, "mAP50": float(path.parent.name[-1])}])
     monkeypatch.setattr(train_animals.subprocess, "run", machine.evaluate)
@@ -122,6 +121,7 @@ def test_weights_are_trained_further_by_the_recipe_that_is_best_without_the_held
     assert "--hold-back" not in best
     assert best[: len(list(train_animals.RECIPES.values())[-1])] == list(train_animals.RECIPES.values())[-1]
     assert machine.trained["final"] > 2 * machine.trained["recipe-0"]
+    assert machine.ended_early == {"base": True, "final": False}
 
 
 def test_a_recipe_that_fails_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -26,35 +26,42 @@ def test_rows_are_chosen_by_any_of_the_words(options, chosen):
     assert [name for name in names if page.is_chosen(given, name)] == chosen
 
 
-def record(command, *rows, note=""):
-    fields = (
-        {"network": network, "name": name, "rate": rate, "reason": reason} for network, name, rate, reason in rows
-    )
-    about = {
-        "processor": "a GPU",
-        "python": "3.12",
-        "versions": {},
-        "date": "2026-11-27",
-        "command": command,
-        "note": note,
-    }
-    return {**about, "rows": list(fields)}
+def record(command, *rows, note="", processor="a GPU"):
+    fields = ("network", "name", "rate", "reason")
+    about = {"processor": processor, "python": "3.12", "versions": {}, "date": "2026-11-27", "note": note}
+    return {**about, "command": command, "rows": [dict(zip(fields, row, strict=True)) for row in rows]}
 
 
-def test_of_a_row_in_several_records_the_first_figure_counts_and_the_note_says_what_is_of_another_run():
+@pytest.mark.parametrize(
+    ("processor", "run"),
+    [
+        ("a GPU", "`modes -k b`, the same day"),
+        ("another", "another, Python 3.12; ; 2026-11-27. Command: `modes -k b`."),
+    ],
+)
+def test_of_a_row_in_several_records_the_first_figure_counts_and_the_note_says_what_is_of_another_run(processor, run):
     first = record("modes", ("voc", "a", 1.0, ""), ("voc", "b", 0.0, "too slow"), note="Alone.")
-    second = record("modes -k b", ("voc", "a", 2.0, ""), ("voc", "b", 3.0, ""), ("compact", "a", 4.0, ""))
-    joined = page.joined([first, second])
+    more = ("voc", "a", 2.0, ""), ("voc", "b", 3.0, ""), ("compact", "a", 4.0, "")
+    joined = page.joined([first, record("modes -k b", *more, processor=processor)])
     assert [(row["network"], row["name"], row["rate"]) for row in joined["rows"]] == [
         ("voc", "a", 1.0),
         ("voc", "b", 3.0),
         ("compact", "a", 4.0),
     ]
-    assert joined["note"].startswith("Alone. From another run, a GPU, Python 3.12;")
-    assert "Command: `modes -k b`." in joined["note"]
-    assert joined["note"].endswith("These rows: b; a.")
+    assert joined["note"] == f"Alone. Of another run ({run}) are: voc, b; compact, a."
 
 
 def test_records_without_new_rows_change_nothing():
     first = record("modes", ("voc", "a", 1.0, ""))
     assert page.joined([first, record("again", ("voc", "a", 2.0, ""))]) == first
+
+
+def test_a_record_tells_its_command_without_the_places_of_its_files(monkeypatch):
+    monkeypatch.setattr(page.serving, "about", lambda command, note, packages: {"command": command})
+    device = argparse.Namespace(type="cpu")
+    given = ["--json", "/tmp/a.json", "-k", "CUDA graphs", "--docs", "/tmp", "--seconds", "2"]
+    pytest.importorskip("torch", reason="page.about asks it for a GPU's name")
+    assert (
+        page.about("modes", device, "", given)["command"]
+        == "python -m benchmarks.training modes -k 'CUDA graphs' --seconds 2"
+    )
