@@ -146,8 +146,9 @@ class Quantize(Pass):
        changes no value, and lets an engine run the plugin on int8.
     4. Residual additions whose result is wanted in int8 read int8, except for a convolution's own result that nobody
        else reads: engines then add inside the convolution and round once.
-    5. FP8 (E4M3) is the same with other codes: the scale of a tensor is amax/448, that of an output channel max|w|/448, values
-       are rounded to the nearest code, half to even, and saturate. Steps are finer near 0 and coarser near amax than int8's.
+    5. FP8 (E4M3) is the same with other codes: the scale of a tensor is amax/448, values are rounded to the nearest code, half to
+       even, and saturate. The scale of an output channel is max|w|/448 or up to an octave more, and its weights are rounded
+       together: see `pytrtplugins.passes.codes`. Steps are finer near 0 and coarser near amax than int8's.
     6. Layers that feed no other layer with weights stay in float (``float_last``), and so does everything that no
        layer of 2. or 4. reads: heads, softmax, outputs. With ``float_first``, so do the first layers. So do convolutions of
        a single pixel behind a global pool (squeeze-and-excitation), where the `Placement` does not ask for them.
