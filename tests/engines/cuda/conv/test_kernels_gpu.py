@@ -79,6 +79,8 @@ SHAPES = [
     dataclasses.replace(square(2, 13, 64, 128, 1, HALF, blocks=2, gate=8), y_pitch=48),
     dataclasses.replace(square(3, 14, 48, 40, 3, INT8, reorg=2, gate=8), y_pitch=176),
     dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True, gate=8), y_type=DType.FLOAT32),
+    square(2, 24, 16, 24, 3, HALF, pool=True, slope=0.1, y_type=FP8, y_pitch=32),
+    square(2, 13, 32, 40, 3, HALF, y_type=FP8, y_pitch=48),
 ]
 LONG_SUMS = square(8, 13, 1024, 96, 3, FP8, slope=0.1)
 LONG_SUMS_OF_HALVES = dataclasses.replace(square(8, 13, 1024, 96, 3, FP8, slope=0.1), y_type=HALF)
