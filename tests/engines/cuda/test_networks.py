@@ -14,9 +14,10 @@ from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
 from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.passes import CODES, prepare, quantize
+from pytrtplugins.passes.prepare import ready_for
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.conftest import darknet_model, in_fp8
-from tests.engines.cuda.host import run_on_host, run_shuffled
+from tests.engines.cuda.host import host_execution, run_on_host, run_shuffled
 from tests.engines.cuda.layers import assert_right, layers_of
 from tests.measures import relative
 
@@ -79,6 +80,17 @@ def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name):
 def test_in_fp8_it_is_the_reference_engines_but_for_codes_at_their_edges(name):
     model, inputs = darknet_model(name, size=32)
     check_quantized(in_fp8(model, table_of(name)), inputs, "fp8", FP8, 5e-3)
+
+
+def test_in_fp8_a_first_layer_in_float_takes_no_kernel_more():
+    name = "yolov2-animals.cfg"
+    model, inputs = darknet_model(name, size=32)
+    whole = prepare(quantize(ready_for(model, "fp8"), table_of(name), precision="fp8", float_first=False))
+    kinds = [
+        [step.kind for step in host_execution(each, inputs, DType.FLOAT16).plan.steps]
+        for each in (whole, in_fp8(model, table_of(name)))
+    ]
+    assert kinds[0] == kinds[1]
 
 
 @pytest.fixture(scope="module")
