@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..errors import UsageError
 from ..tensor import DType
 
-__all__ = ["CODES", "FP8", "INT8", "Codes", "codes_of", "quantize_weights", "round_together"]
+__all__ = ["CODES", "FP8", "INT8", "Codes", "codes_of", "nearest_fp8", "quantize_weights", "round_together"]
 
 _RATIOS = 8  # scales that are tried within an octave; behind it FP8's codes repeat
 _OWN, _CHANNEL, _FILTER = 1.0, 1.0, 0.5
@@ -134,6 +134,17 @@ def round_together(steps: npt.NDArray[np.float32], taps: int) -> npt.NDArray[Any
     return np.ascontiguousarray(codes.T)
 
 
+def nearest_fp8(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """The values of the nearest codes, of two the even one, for values in -448..448: as casts there and back, in a fifth of the time.
+
+    A float32 of 1.5 times 2^20 times a value's power of two has as many bits left below that power as FP8: 3. Adding it rounds.
+    """
+    least = np.maximum(np.abs(values), np.float32(2**-6))  # below, FP8's steps become no finer
+    powers = (least.view(np.int32) & 0x7F800000).view(np.float32)
+    coarse = powers * np.float32(1.5 * 2**20)
+    return (values + coarse) - coarse
+
+
 def _quantized_to_fp8(
     weights: npt.NDArray[np.float32], axis: int, shared: bool
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32]]:
@@ -154,7 +165,7 @@ def _scales_of_fp8(rows: npt.NDArray[np.float32], shared: bool) -> npt.NDArray[n
         scales = (largest / FP8.largest * ratio).astype(np.float32)
         scales[scales < np.finfo(np.float32).tiny] = 1  # as in int8
         steps = rows / scales[:, None]
-        errors = np.square(FP8.rounded(steps).astype(np.float32) - steps).sum(axis=1, dtype=np.float64)
+        errors = np.square(nearest_fp8(steps) - steps).sum(axis=1, dtype=np.float64)
         errors *= scales.astype(np.float64) ** 2
         if shared:
             errors[:] = errors.sum()

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from pytrtplugins.errors import ModelError, UsageError
 from pytrtplugins.passes import CODES, Quantize, quantize, to_ir
-from pytrtplugins.passes.codes import FP8, INT8, codes_of, quantize_weights, round_together
+from pytrtplugins.passes.codes import FP8, INT8, codes_of, nearest_fp8, quantize_weights, round_together
 from tests.measures import sqnr
 from tests.passes.nets import calibrated, constants, image, ones, run, tiny_yolo
 
@@ -33,6 +33,18 @@ def nearest(value):
 def test_values_become_the_nearest_code_and_saturate(values):
     found = FP8.rounded(values).astype(np.float64)
     np.testing.assert_array_equal(found, [nearest(value) for value in values])
+
+
+@given(arrays.arrays(np.float32, 8, elements=st.floats(-448, 448, width=32)))
+def test_the_values_of_nearest_codes_come_without_casts(values):
+    np.testing.assert_array_equal(nearest_fp8(values), [nearest(value) for value in values])
+
+
+def test_ties_and_their_neighbours_come_without_casts():
+    values = np.sort(VALUES[np.isfinite(VALUES)]).astype(np.float32)
+    ties = (values[1:] + values[:-1]) / 2
+    tried = np.concatenate([values, ties, np.nextafter(ties, np.float32(1e9)), np.nextafter(ties, np.float32(-1e9))])
+    np.testing.assert_array_equal(nearest_fp8(tried), FP8.rounded(tried).astype(np.float32))
 
 
 def test_halves_become_even_codes_and_small_values_keep_their_steps():
