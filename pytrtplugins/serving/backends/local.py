@@ -10,7 +10,7 @@ from functools import partial
 from ...errors import PytrtpluginsError, RequestError
 from ...utils.heap import settle_again
 from ...utils.prefetch import threads_for_files
-from ..batching.queue import Item
+from ..batching.queue import BatchQueue, Item
 from ..batching.replica import Replica
 from ..model.registered import Source
 from ..model.spec import Limits, ModelSpec
@@ -40,6 +40,7 @@ class LocalBackend:
         self._threads = ThreadPoolExecutor(workers, "request")
         self._replicas: list[Replica | None] = [None] * len(specs)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._to_wake: list[BatchQueue] = []
         counts = Counts(len(specs))
         self.processes = counts.processes
         self.services = Services(
@@ -129,7 +130,17 @@ class LocalBackend:
         replica = self._replicas[number]
         assert replica is not None  # else the service is closed
         item.source = replica.source
-        replica.queue.put(item)
+        replica.queue.put(item, wake=False)
+        if not self._to_wake:
+            asyncio.get_running_loop().call_soon(self._wake)
+        if replica.queue not in self._to_wake:
+            self._to_wake.append(replica.queue)
+
+    def _wake(self) -> None:
+        """Wake the threads of models once for all requests of a turn of the loop, whose thread has Python's lock until then."""
+        queues, self._to_wake = self._to_wake, []
+        for each in queues:
+            each.wake()
 
     def _deliver(self, items: list[Item]) -> None:
         if self._loop is not None and not self._loop.is_closed():

@@ -108,8 +108,12 @@ class BatchQueue:
     def __len__(self) -> int:
         return self._waiting
 
-    def put(self, item: Item) -> None:
+    def put(self, item: Item, *, wake: bool = True) -> None:
         """Add a request.
+
+        Args:
+            item: The request.
+            wake: Wake a thread that waits for it; else `wake` must follow.
 
         Raises:
             RequestError: the queue is full (429) or closed (503), or the request is larger than a batch (400).
@@ -132,8 +136,14 @@ class BatchQueue:
             self._rows[item.key] += item.rows
             self._waiting += 1
             self._watch(self._waiting)
-            if self._takers:
+            if wake and self._takers:
                 self._changed.notify()
+
+    def wake(self) -> None:
+        """Wake threads that wait for requests, as many as there are requests."""
+        with self._changed:
+            if self._waiting and self._takers:
+                self._changed.notify(self._waiting)
 
     def take(self, *, block: bool = True) -> tuple[list[Item], list[Item]] | None:
         """The next batch, and requests whose deadline has passed; `done` must follow for a batch that is not empty.

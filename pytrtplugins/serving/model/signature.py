@@ -138,10 +138,10 @@ class Signature:
         """
         if not self.joined:
             return 1
-        found = {len(array) if array.ndim else 0 for array in arrays.values()}
-        if len(found) != 1 or 0 in found:
-            raise UsageError(f"inputs: expected the same number of rows, at least 1, found {sorted(found)}")
-        return found.pop()
+        found = [len(array) if array.ndim else 0 for array in arrays.values()]
+        if not found or not found[0] or found.count(found[0]) != len(found):
+            raise UsageError(f"inputs: expected the same number of rows, at least 1, found {sorted(set(found))}")
+        return found[0]
 
     def key(self, arrays: Arrays) -> object:
         """What requests have in common that fit into one batch."""

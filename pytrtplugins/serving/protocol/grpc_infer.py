@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import RequestError
 from ...utils.optional import require
@@ -136,16 +135,14 @@ class Inference:
     def _written(self, codec: Codec, call: Call, item: Item, identifier: str) -> bytes:
         arrays = codec.chosen(call, item.outputs)
         head = codec.head(call, arrays, item.source, partial(self._head, codec))
-        raw = (
-            b"" if name in call.places else to_bytes(array) for name, array in zip(call.outputs, arrays, strict=True)
-        )
+        raw = (b"" if name in call.places else to_bytes(array) for name, array in arrays.items())
         return answer_message(head, identifier, raw)
 
-    def _head(self, codec: Codec, call: Call, arrays: list[npt.NDArray[Any]], source: Source | None) -> bytes:
+    def _head(self, codec: Codec, call: Call, arrays: Arrays, source: Source | None) -> bytes:
         answer = self._messages.ModelInferResponse(**codec.about(source))
         if source is not None:
             answer.parameters[DIGEST].string_param = source.digest
-        for name, array in zip(call.outputs, arrays, strict=True):
+        for name, array in arrays.items():
             answer.outputs.add(name=name, datatype=datatype_of(array), shape=array.shape)
         made: bytes = answer.SerializeToString()
         return made

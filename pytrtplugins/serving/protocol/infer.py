@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from .memory import Memory, read_place
 
 __all__ = ["DIGEST", "Codec"]
 
-WriteHead = Callable[[Call, list[npt.NDArray[Any]], "Source | None"], bytes]
+WriteHead = Callable[[Call, Arrays, "Source | None"], bytes]
 """Makes the head of an answer."""
 DIGEST = "digest"
 """Parameter of an answer: SHA-256 of the engine file that computed it, where a registry has it."""
@@ -71,9 +70,9 @@ class Codec:
         """
         if head_length is None:
             return self._with_arrays(self._parsed(body), body, len(body))
-        if not head_length.isascii() or not head_length.isdigit() or int(head_length[:12]) > len(body):
+        at = int(head_length) if len(head_length) <= 12 and head_length.isascii() and head_length.isdigit() else -1
+        if not 0 <= at <= len(body):
             raise RequestError(f"Inference-Header-Content-Length: {head_length[:20]}: the body has {len(body)} bytes")
-        at = int(head_length)
         if at == 0:
             return self._raw_call, self._raw(body)
         head = body[:at]
@@ -141,29 +140,27 @@ class Codec:
         """
         arrays = self.chosen(call, outputs)
         tails, alike = [], True
-        for array, (name, parameters) in zip(arrays, call.outputs.items(), strict=True):
+        for name, array in arrays.items():
             alike = alike and array.dtype.kind != "O"
             if name in call.places:
                 continue
-            if parameters.get("binary_data"):
+            if call.outputs[name].get("binary_data"):
                 tails.append(to_bytes(array))
             else:
                 alike = False
         head = (self.head if alike else self._write_head)(call, arrays, source)
         return (b"".join([head, *tails]), len(head)) if tails else (head, None)
 
-    def head(
-        self, call: Call, arrays: list[npt.NDArray[Any]], source: Source | None, write: WriteHead | None = None
-    ) -> bytes:
+    def head(self, call: Call, arrays: Arrays, source: Source | None, write: WriteHead | None = None) -> bytes:
         """What stands in an answer before these tensors; it mostly stood in one before.
 
         Args:
             call: Of the request.
-            arrays: The outputs that it wants.
+            arrays: The outputs that it wants, as `chosen` gives them.
             source: The version of a registry that computed them; None: it is of none.
             write: Makes it, where it is not the usual JSON.
         """
-        key: tuple[Any, ...] = tuple([(array.shape, array.dtype) for array in arrays])
+        key: tuple[Any, ...] = tuple([(array.shape, array.dtype) for array in arrays.values()])
         if source is not None:
             key = (source.version, source.digest, *key)
         kept = call.heads.get(key)
@@ -178,28 +175,28 @@ class Codec:
         """Name and version of the model in an answer."""
         return {"model_name": self._name, "model_version": self._version if source is None else source.version}
 
-    def chosen(self, call: Call, outputs: Arrays) -> list[npt.NDArray[Any]]:
-        """The outputs that a request wants, classified where it says so; those that go into shared memory are there then.
+    def chosen(self, call: Call, outputs: Arrays) -> Arrays:
+        """The outputs that a request wants, in its order, classified where it says so; those that go into shared memory are there then.
 
         Raises:
             RequestError: the model gave no such output (500), or it cannot be classified or put into shared memory (400).
         """
-        arrays = []
+        arrays: Arrays = {}
         for name, parameters in call.outputs.items():
             found = outputs.get(name)
             if found is None:
                 raise RequestError(f"the model gave no output {name!r}", status=500)
             count = parameters.get("classification")
-            arrays.append(classify(name, found, count, self.signature) if count else found)
+            arrays[name] = classify(name, found, count, self.signature) if count else found
             if name in call.places:
                 self.memory.write(call.places[name], to_bytes(found))
         return arrays
 
-    def _write_head(self, call: Call, arrays: list[npt.NDArray[Any]], source: Source | None) -> bytes:
+    def _write_head(self, call: Call, arrays: Arrays, source: Source | None) -> bytes:
         said: list[dict[str, Any]] = []
-        for array, (name, parameters) in zip(arrays, call.outputs.items(), strict=True):
+        for name, array in arrays.items():
             entry: dict[str, Any] = {"name": name, "datatype": datatype_of(array), "shape": list(array.shape)}
-            if parameters.get("binary_data"):
+            if call.outputs[name].get("binary_data"):
                 size = len(to_bytes(array)) if array.dtype.kind == "O" else array.nbytes
                 entry["parameters"] = {"binary_data_size": size}
             elif name not in call.places:
@@ -231,8 +228,10 @@ class Codec:
         """A body that is the one tensor, without JSON: its free first dim, the batch, follows from its length; or one string or file."""
         alone = self._alone
         if alone is not None:
-            with suppress(ValueError):  # else what follows says what is wrong
+            try:
                 return {alone.name: np.frombuffer(body, alone.dtype).reshape(alone.dims)}
+            except ValueError:
+                pass  # what follows says what is wrong
         file = self.signature.file
         if file is not None:
             return {file.name: np.array([bytes(body)], object)}

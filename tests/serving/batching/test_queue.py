@@ -118,3 +118,20 @@ def test_beside_a_batch_that_is_computed_a_full_one_goes_at_once():
 
 def test_who_does_not_wait_gets_nothing_from_an_empty_queue():
     assert queue_of().take(block=False) == ([], [])
+
+
+def test_threads_may_be_woken_once_for_several_requests():
+    queue, taken = queue_of(max_batch=1), []
+    threads = [threading.Thread(target=lambda: taken.append(queue.take()), daemon=True) for _ in range(2)]
+    for each in threads:
+        each.start()
+    while queue._takers < len(threads):
+        time.sleep(0.001)
+    for name in "abc":
+        queue.put(item(name), wake=False)
+    assert queue._takers == len(threads)  # all sleep on
+    queue.wake()
+    for each in threads:
+        each.join(20)
+    assert sorted(token for each in taken for token in names(each)[0]) == ["a", "b"]
+    assert len(queue) == 1

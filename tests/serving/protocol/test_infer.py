@@ -125,7 +125,7 @@ def test_a_broken_request_is_refused_in_one_line(client, body, text):
     assert "\n" not in answer.json["error"]
 
 
-@pytest.mark.parametrize("length", ["-1", "9999", "x", "²"])
+@pytest.mark.parametrize("length", ["-1", "9999", "x", "²", "", 13 * "0", 5000 * "0"])
 def test_a_wrong_length_of_the_json_is_refused(client, length):
     answer = client.post(INFER, JSON, headers={"Inference-Header-Content-Length": length})
     assert answer.status == 400
