@@ -115,8 +115,11 @@ class Clients:
     def __enter__(self) -> Clients:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # nobody waits for what they find
+            for process in multiprocessing.active_children():
+                process.terminate()
+        self._pool.shutdown(cancel_futures=True)
 
     def begin(self, load: Load) -> Future[Outcome]:
         """Send a load from the next process that is free."""

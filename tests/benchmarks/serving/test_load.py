@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import socket
 import threading
 import time
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from benchmarks.serving.load import Exchange, Load, Outcome, same, send
+from benchmarks.serving.load import Clients, Exchange, Load, Outcome, same, send
 from benchmarks.serving.servers import ask, post
 
 SLOW_S = 0.02
@@ -109,3 +110,16 @@ def test_clients_beside_each_other_are_joined():
     assert (joined.sent, joined.lost, joined.seconds, joined.rate) == (4, 1, 2.0, 1.5)
     assert joined.quantile_ms(1) == pytest.approx(300)
     assert np.isnan(Outcome().quantile_ms(0.5))
+
+
+def test_what_ends_a_benchmark_ends_the_clients_that_nobody_waits_for():
+    def end():
+        with Clients(2) as clients:
+            clients.call(time.sleep, 100)
+            raise KeyboardInterrupt
+
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        end()
+    assert time.monotonic() - begin < 60
+    assert not multiprocessing.active_children()
