@@ -142,7 +142,8 @@ def nearest_fp8(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     least = np.maximum(np.abs(values), np.float32(2**-6))  # below, FP8's steps become no finer
     powers = (least.view(np.int32) & 0x7F800000).view(np.float32)
     coarse = powers * np.float32(1.5 * 2**20)
-    return (values + coarse) - coarse
+    rounded: npt.NDArray[np.float32] = (values + coarse) - coarse
+    return rounded
 
 
 def _quantized_to_fp8(

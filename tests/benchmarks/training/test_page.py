@@ -60,7 +60,7 @@ def test_a_record_tells_its_command_without_the_places_of_its_files(monkeypatch)
     monkeypatch.setattr(page.serving, "about", lambda command, note, packages: {"command": command})
     device = argparse.Namespace(type="cpu")
     given = ["--json", "/tmp/a.json", "-k", "CUDA graphs", "--docs", "/tmp", "--seconds", "2"]
-    pytest.importorskip("torch", reason="page.about asks it for a GPU's name")
+    pytest.importorskip("torch", reason='pip install "pytrtplugins[train]"')
     assert (
         page.about("modes", device, "", given)["command"]
         == "python -m benchmarks.training modes -k 'CUDA graphs' --seconds 2"
