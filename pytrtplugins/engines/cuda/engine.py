@@ -63,7 +63,7 @@ __all__ = ["CudaEngine"]
 _DEVICE = "device"
 _SIDE = 256
 """The size of free dims but the batch with which a network is looked at while it is built."""
-FORMAT = 8
+FORMAT = 9
 """Of what engine files and files of choices hold: plans, packed weights, tactics. It goes up with what they mean."""
 
 

@@ -235,7 +235,7 @@ def test_a_loaded_engine_is_saved_as_it_was(built, tmp_path):
     [
         ("gpu", "NVIDIA L4", "gpu: built for 'NVIDIA L4', here is 'NVIDIA Test'"),
         ("driver", 12, "driver: built for 12, here is 13"),
-        ("format", 2, "format: built for 2, here is 8"),
+        ("format", 2, "format: built for 2, here is 9"),
         ("kernels", "0", "kernels: built for '0'"),
     ],
 )
