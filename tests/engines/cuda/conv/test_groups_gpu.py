@@ -17,8 +17,8 @@ from pytrtplugins.engines.cuda.device.device import CudaDevice, HostDevice, tens
 from pytrtplugins.engines.cuda.device.elements import decoded, encoded
 from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.engines.cuda.device.source import compile_kernel
+from tests.engines.cuda.conv.definition import agrees
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, tactics_of
-from tests.engines.cuda.conv.test_kernels_gpu import agrees
 from tests.engines.cuda.host import convolve
 
 pytestmark = pytest.mark.gpu

@@ -13,6 +13,7 @@ from pytrtplugins.engines.cuda.conv.launcher import Addresses, conv_arguments
 from pytrtplugins.engines.cuda.conv.packing import pack_filters
 from pytrtplugins.engines.cuda.conv.stem_kernel import stem_arguments
 from pytrtplugins.engines.cuda.device.elements import stored, to_stored
+from tests.engines.cuda.conv.definition import STEP, agrees, biases_of, problem, stem_problem
 from tests.engines.cuda.conv.emulated import addressed, emulated
 from tests.engines.cuda.conv.shapes import (
     FP8,
@@ -25,7 +26,6 @@ from tests.engines.cuda.conv.shapes import (
     square,
     tactics_of,
 )
-from tests.engines.cuda.conv.test_kernels_gpu import STEP, agrees, biases_of, problem, stem_problem
 
 pytestmark = pytest.mark.skipif(not available(), reason="g++ is missing")
 
