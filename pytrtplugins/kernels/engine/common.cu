@@ -3,12 +3,12 @@
 // Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, REORG (darknet's reorg
 // with this stride on the way to memory; 0: none), BLOCKS (blocks of pixels with this side, made of the filters on the way to
 // memory; 0: none), CUT (whether pixels around these are left out), LINEAR (y is [image][filter][pixel]), GATE (the activation,
-// where it is not max(v, slope * v)), RESIDUAL_GATE (the same behind the residual: PRELU or 0), GROUPED (whether filters read the
+// where it is not max(v, slope * v)), RESIDUAL_GATE (the same behind the residual: PRELU, RELU or 0), GROUPED (whether filters read the
 // channels of their group only), HALO (whether pixels are fetched with those around them: see conv_halo.cu), TILE_M, TILE_N, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2, FP8 = 4 };
-enum Gate { SLOPE = 0, LOGISTIC = 1, SWISH = 2, GELU = 3, GELU_TANH = 4, HARD_SWISH = 5, HARD_SIGMOID = 6, CLIP = 7, PRELU = 8 };
+enum Gate { SLOPE = 0, LOGISTIC = 1, SWISH = 2, GELU = 3, GELU_TANH = 4, HARD_SWISH = 5, HARD_SIGMOID = 6, CLIP = 7, PRELU = 8, RELU = 9 };
 
 __device__ constexpr int bytes_of(int kind) { return kind == FLOAT ? 4 : kind == HALF ? 2 : 1; }
 constexpr int ELEMENT_BYTES = bytes_of(ELEMENT), OUT_BYTES = bytes_of(OUT);
@@ -115,6 +115,9 @@ struct Tile {
 
 __device__ __forceinline__ float activate(float v, float slope) { return fmaxf(v, v * slope); }
 
+// Also of minus infinity, of which max(v, 0 * v) makes nothing but itself. NaN stays NaN.
+__device__ __forceinline__ float relu(float v) { return v < 0.0f ? 0.0f : v; }
+
 // With any slope.
 __device__ __forceinline__ float prelu(float v, float slope) { return v < 0.0f ? v * slope : v; }
 
@@ -128,6 +131,7 @@ __device__ __forceinline__ float sigmoid(float v) { return __fdividef(1.0f, 1.0f
 __device__ __forceinline__ float activate_sum(const ConvArgs& a, float v, const float* bias) {
     if (GATE == SLOPE) return activate(v, a.slope);
     if (GATE == PRELU) return prelu(v, bias[TILE_N]);
+    if (GATE == RELU) return relu(v);
     float const real = OUT_CODES ? v * a.step : v;
     if (GATE == SWISH) return v * sigmoid(real);
     if (GATE == GELU) return 0.5f * v * (1.0f + erff(real * 0.70710678f));
@@ -258,7 +262,9 @@ __device__ __forceinline__ void write_run(const ConvArgs& a, int pixel, int filt
         for (int i = 0; i < COUNT; ++i) {
             if (filter + i < a.filters) {
                 v[i] = fmaf(load_residual(a, pixel, filter + i), a.residual_scale, v[i]);
-                v[i] = RESIDUAL_GATE == PRELU ? prelu(v[i], bias[TILE_N + i]) : activate(v[i], a.residual_slope);
+                if (RESIDUAL_GATE == SLOPE) v[i] = activate(v[i], a.residual_slope);
+                if (RESIDUAL_GATE == PRELU) v[i] = prelu(v[i], bias[TILE_N + i]);
+                if (RESIDUAL_GATE == RELU) v[i] = relu(v[i]);
             }
         }
     }

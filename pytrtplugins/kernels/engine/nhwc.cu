@@ -83,6 +83,7 @@ template <bool QUICK = false> __device__ __forceinline__ float gated(float v, in
 }
 
 template <bool QUICK = false> __device__ __forceinline__ float activate(float v, int kind, float a, float b) {
+    if (kind == LEAKY && a == 0.0f) return v < 0.0f ? 0.0f : v;  // minus infinity times 0 would be NaN
     if (kind == LEAKY || kind == PRELU) return v > 0.0f ? v : v * a;
     if (kind == CLIP) return v < a ? a : v > b ? b : v;
     if (kind == LOGISTIC) return QUICK ? quick_sigmoid(v) : 1.0f / (1.0f + expf(-v));

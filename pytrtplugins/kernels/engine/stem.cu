@@ -3,8 +3,8 @@
 // A block casts or quantizes a tile of the image into shared memory, 4 channels a pixel, and 8 warps multiply it on the
 // matrix units: K is 12 taps (9 and 3 empty ones) of 4 channels. A block does every gridDim.x-th tile; the next one's values
 // are on their way while it multiplies. FP8 is multiplied as halves, which hold its values exactly. Constants: ELEMENT, OUT (HALF,
-// INT8 or FP8), POOL, FILTERS (a multiple of 16, at most
-// 64), CHANNELS (1 to 4), PRELU (whether slopes stand behind the biases), X (Kind of the image, 3 for uint8), DEPENDENT.
+// INT8 or FP8), POOL, FILTERS (a multiple of 16, at most 64), CHANNELS (1 to 4), PRELU (whether slopes stand behind the biases),
+// RELU (whether what is below 0 becomes 0), X (Kind of the image, 3 for uint8), DEPENDENT.
 
 typedef unsigned int u32;
 enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3, FP8 = 4 };
@@ -92,7 +92,11 @@ __device__ __forceinline__ void multiply(int (&d)[4], const u32 (&even)[3], cons
         : "r"(even[2]), "r"(odd[2]), "r"(w[2]));
 }
 
-__device__ __forceinline__ float activate(float v, float slope) { return fmaxf(v, v * slope); }
+// The activation of a sum; `slopes` are those of the filters. Minus infinity times 0 would be NaN.
+__device__ __forceinline__ float activate(float v, float slope, const float* slopes) {
+    if (PRELU) return v < 0.0f ? v * *slopes : v;
+    return RELU ? (v < 0.0f ? 0.0f : v) : fmaxf(v, v * slope);
+}
 
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ int larger(int a, int b) { return max(a, b); }
@@ -107,7 +111,7 @@ __device__ __forceinline__ void store(const StemArgs& a, long long pixel, int qu
     for (int i = 0; i < RUN; ++i) {
         int const filter = quarter * RUN + i;
         float const sum = fmaf(static_cast<float>(sums[i]), scale[filter], bias[filter]);
-        v[i] = PRELU ? (sum < 0.0f ? sum * bias[FILTERS + filter] : sum) : activate(sum, a.slope);
+        v[i] = activate(sum, a.slope, bias + FILTERS + filter);
     }
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) {

@@ -73,7 +73,7 @@ def activated(values, kind, bounds, slopes=None):
     if kind == "prelu":
         return np.where(values < 0, values * slopes[:, None, None], values)
     if kind == "leaky":
-        return np.where(values > 0, values, values * np.float32(bounds[0]))
+        return np.where(values > 0, values, values * np.float32(bounds[0])) if bounds[0] else np.maximum(values, 0)
     if kind == "clip":
         low, high = bounds
         return np.clip(values, np.float32(low), np.float32(high))

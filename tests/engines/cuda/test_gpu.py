@@ -17,7 +17,7 @@ from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
 from pytrtplugins.passes import CODES, prepare, quantize
 from tests.engines.cuda.conftest import SAMPLES, darknet_model, in_fp8
 from tests.engines.cuda.layers import HOPPER_FP8, assert_right, layers_of, of_cublaslt
-from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, image
+from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, image, infinite_net
 from tests.measures import relative
 from tests.passes.nets import Net
 
@@ -70,6 +70,16 @@ def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precisi
             found = context.run({"data": x[:batch]})
             for name, value in wanted.items():
                 assert relative(found[name], value[:batch]) < BOUNDS[precision]
+
+
+@pytest.mark.parametrize("channels", [3, 16])
+@pytest.mark.parametrize("precision", list(BOUNDS))
+def test_relu_behind_a_convolution_makes_0_of_minus_infinity(precision, channels):
+    model, inputs, wanted = infinite_net(channels)
+    with ptp.build(model, engine="cuda", precision=precision, settings=FAST_BUILD).create_context() as context:
+        found = context.run(inputs)
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
 
 
 @pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])

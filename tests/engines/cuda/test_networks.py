@@ -19,6 +19,7 @@ from pytrtplugins.tensor import DType
 from tests.engines.cuda.conftest import darknet_model, in_fp8
 from tests.engines.cuda.host import host_execution, run_on_host, run_shuffled
 from tests.engines.cuda.layers import assert_right, layers_of
+from tests.engines.networks import infinite_net
 from tests.measures import relative
 
 NETWORKS = ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg", "yolov2-tiny-voc.cfg"]
@@ -137,6 +138,15 @@ def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed):
     if name != "resnet18.cfg":
         assert max(execution.plan.schedule.streams) > 0
         assert shuffled != sorted(shuffled)
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize("direct", [False, True])
+def test_relu_behind_a_convolution_makes_0_of_minus_infinity(dtype, direct):
+    model, inputs, wanted = infinite_net()
+    found, _ = run_on_host(prepare(model), inputs, dtype, direct=direct)
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "fp8"])

@@ -21,6 +21,7 @@ _GATES = {
     "hard_sigmoid": 6,
     "clip": 7,
     "prelu": 8,
+    "relu": 9,
 }
 """Others, as common.cu numbers them."""
 
@@ -48,13 +49,13 @@ class ConvShape:
         dilations: Down and across.
         x_type: float32, float16, int8 or FP8.
         y_type: Likewise.
-        slope: max(v, slope * v) is the activation: 1 linear, 0 relu, 0.1 darknet's leaky.
+        slope: max(v, slope * v) is the activation: 1 linear, 0.1 darknet's leaky, and 0 relu of what is finite.
         gate: Number of another activation in its place; 0: none. One of them has a slope for each filter.
         bounds: Of clip the lowest and the highest; of hard_sigmoid slope and offset.
         residual_type: Type of what is added after the activation; None: nothing is.
         residual_pitch: Its values between pixels.
         residual_slope: The activation after the residual.
-        residual_gate: Number of the one with a slope for each filter, in its place; 0: none.
+        residual_gate: Number of another one in its place, relu or the one with a slope for each filter; 0: none.
         pool: Whether the largest of each 2x2 pixels is written; scales must be positive.
         reorg: Stride of darknet's reorg on the way to memory; 0: none.
         blocks: Side of the blocks of pixels that are made of the filters, those of a pixel side by side; 0: none.
@@ -127,12 +128,12 @@ class ConvShape:
             x_type=x.dtype,
             y_type=y.dtype,
             slope=_slope(problem.activation, problem.bounds),
-            gate=_GATES.get(problem.activation, 0),
+            gate=_gate(x.dtype, problem.activation, problem.bounds),
             bounds=problem.bounds if problem.activation in ("clip", "hard_sigmoid") else (0.0, 0.0),
             residual_type=None if residual is None else residual.dtype,
             residual_pitch=0 if residual is None else residual.pitch,
             residual_slope=_slope(problem.residual_activation, problem.residual_bounds),
-            residual_gate=_GATES.get(problem.residual_activation, 0),
+            residual_gate=_gate(DType.FLOAT32, problem.residual_activation, problem.residual_bounds),
             pool=problem.pool,
             reorg=problem.reorg,
             blocks=problem.blocks,
@@ -221,6 +222,13 @@ class ConvShape:
         if self.reorg and (self.oh % self.reorg or self.ow % self.reorg or self.k % self.reorg**2):
             return "a reorg that does not fit"
         return ""
+
+
+def _gate(summed: DType, activation: str, bounds: tuple[float, float]) -> int:
+    """Relu has a number of its own where a sum can be infinite, since minus infinity times a slope of 0 is NaN."""
+    if activation == "leaky" and not bounds[0] and summed in (DType.FLOAT16, DType.FLOAT32):
+        return _GATES["relu"]
+    return _GATES.get(activation, 0)
 
 
 def _slope(activation: str, bounds: tuple[float, float]) -> float:

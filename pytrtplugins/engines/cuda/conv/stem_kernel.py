@@ -118,6 +118,7 @@ class StemShape:
             "FILTERS": self.k,
             "CHANNELS": self.c,
             "PRELU": int(self.prelu),
+            "RELU": int(self.slope == 0 and not self.prelu),
             "X": _X_KINDS[self.x_type],
         }
 

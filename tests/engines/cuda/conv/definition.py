@@ -29,6 +29,7 @@ GATES = {
     5: lambda y: y * np.clip(y / 6 + 0.5, 0, 1),
     6: lambda y: np.clip(y * BOUNDS[6][0] + BOUNDS[6][1], 0, 1),
     7: lambda y: np.clip(y, *BOUNDS[7]),
+    9: lambda y: np.maximum(y, 0),
 }
 
 
@@ -98,7 +99,8 @@ def problem(shape):
         residual = np.zeros((*y.shape[:3], shape.residual_pitch), shape.residual_type.numpy)
         residual[..., : shape.k] = random.integers(-90, 90, y.shape)
         y = y + 0.37 * residual[..., : shape.k].astype(np.float64)
-        y = np.where(y < 0, y * (slopes_of(shape) if shape.residual_gate else shape.residual_slope), y)
+        slopes = {0: shape.residual_slope, 8: slopes_of(shape), 9: 0.0}[shape.residual_gate]
+        y = np.where(y < 0, y * slopes, y)
     if shape.pool:
         y = pooled(y)
     if shape.reorg:

@@ -81,7 +81,7 @@ def test_kernels_of_groups_compile(family, x_type, compile_with):
     assert compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize("gate", range(1, 9))
+@pytest.mark.parametrize("gate", range(1, 10))
 @pytest.mark.parametrize(("family", "x_type"), [("hopper", HALF), ("mma", INT8), ("simt", SINGLE)])
 def test_kernels_of_each_activation_compile(family, x_type, gate, compile_with):
     compile_with("NVRTC")

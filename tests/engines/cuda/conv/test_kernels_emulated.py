@@ -10,7 +10,7 @@ import pytest
 
 from pytrtplugins.cuda.backends.host import available
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, conv_arguments
-from pytrtplugins.engines.cuda.conv.packing import pack_filters
+from pytrtplugins.engines.cuda.conv.packing import pack_biases, pack_filters
 from pytrtplugins.engines.cuda.conv.stem_kernel import stem_arguments
 from pytrtplugins.engines.cuda.device.elements import stored, to_stored
 from tests.engines.cuda.conv.definition import STEP, agrees, biases_of, problem, stem_problem
@@ -78,6 +78,7 @@ FORMS = [
             bent(kind, linear=True, y_type=SINGLE),
         ),
         *(square(1, 6, 16, 33, 3, kind), square(1, 6, 16, 72, 3, kind, pool=True, slope=0.1)),
+        *(square(1, 6, 16, 33, 3, kind, gate=9), added(kind, residual_gate=9)),
         between((2, 7, 9, 48), (4, 5, 24), 3, kind, strides=(2, 2), pads=(1, 1), y_type=kind, gate=8),
     )
 ]
@@ -103,6 +104,38 @@ def test_floats_become_fp8_as_a_convolution_of_an_image_writes_it(family, kind, 
 )
 def test_slopes_are_those_of_their_filters(family, shape):
     assert_right(family, shape, next(iter(whole(family, shape))))
+
+
+@pytest.mark.parametrize(("family", "kind"), [("mma", HALF), ("simt", SINGLE)])
+@pytest.mark.parametrize("behind", [False, True], ids=["plain", "residual"])
+def test_relu_makes_0_of_minus_infinity_and_keeps_nan(family, kind, behind):
+    more = {"residual_type": kind, "residual_pitch": 16, "residual_gate": 9} if behind else {"gate": 9}
+    shape = square(1, 4, 16, 16, 1, kind, **more)
+    x = np.zeros((1, 4, 4, 16), kind.numpy)
+    x[0, 0, :3, 5] = -np.inf, np.inf, np.nan
+    weights = np.ones((16, 16, 1, 1), kind.numpy)
+    tactic = next(iter(whole(family, shape)))
+    numbers = (
+        pack_filters(np.ones(16, np.float32), tactic, shape, 1.0),
+        pack_biases([np.ones(16, np.float32)], tactic, shape),
+    )
+    y = np.full_like(x, 77)
+    arrays = (
+        to_stored(x),
+        packed_weights(shape, tactic, weights),
+        *numbers,
+        to_stored(y),
+        *([to_stored(y)] if behind else []),
+    )
+    held = [addressed(array) for array in arrays]
+    arguments = conv_arguments(shape, tactic, Addresses(*(address for _, address in held)), 1.0, 1.0)
+    rows, columns = tactic.tiles(shape)
+    run = emulated(f"conv_{family}.cu", tactic.definitions(shape), tactic.shared_bytes(shape))
+    run(arguments, rows * columns, tactic.threads)
+    usual = 78.0 if behind else 1.0
+    assert held[4][0][0, 0, :, 0].tolist()[:2] == [0.0, np.inf]
+    assert np.isnan(held[4][0][0, 0, 2]).all()
+    assert (held[4][0][0, 1:] == usual).all()
 
 
 @pytest.mark.slow

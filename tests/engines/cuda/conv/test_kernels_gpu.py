@@ -44,7 +44,7 @@ pytestmark = pytest.mark.gpu
 SHAPES = [
     *ODD,
     square(2, 13, 64, 96, 3, HALF),
-    *(square(2, 13, 64, 96, 1, HALF, gate=gate, bounds=BOUNDS.get(gate, (0.0, 0.0))) for gate in range(1, 8)),
+    *(square(2, 13, 64, 96, 1, HALF, gate=gate, bounds=BOUNDS.get(gate, (0.0, 0.0))) for gate in (*range(1, 8), 9)),
     *(square(1, 14, 64, 96, 3, INT8, gate=gate, bounds=BOUNDS.get(gate, (0.0, 0.0))) for gate in range(1, 8)),
     square(1, 20, 64, 64, 1, HALF, gate=3, residual_type=HALF, residual_pitch=64),
     square(1, 16, 32, 64, 3, INT8, pool=True, slope=0.1),
@@ -61,6 +61,7 @@ SHAPES = [
     ),
     square(2, 14, 128, 128, 3, INT8, slope=0.0, residual_type=INT8, residual_pitch=160),
     square(1, 20, 64, 64, 3, HALF, slope=0.0, residual_type=HALF, residual_pitch=64),
+    square(1, 13, 1024, 128, 3, HALF, gate=9, residual_type=HALF, residual_pitch=128, residual_gate=9),
     dataclasses.replace(square(2, 12, 96, 33, 1, INT8), y_type=DType.FLOAT32),
     square(1, 13, 256, 96, 3, FP8, slope=0.1),
     *(square(1, 14, 64, 96, 1, FP8, gate=gate) for gate in (1, 2, 3, 4)),
@@ -297,7 +298,7 @@ def test_the_stem_takes_the_image_as_it_is(gpu, element, y_type, pool, prelu):
     kernel = StemKernel(shape, capability)
     kernel.launch(x_at, weights_at, scale_at, bias_at, found.data.ptr, stream.ptr)
     stream.synchronize()
-    assert agrees(found.get(), expected, element)
+    assert agrees(found.get(), expected, y_type)
 
 
 @pytest.mark.parametrize("dtype", [SINGLE, HALF, INT8, FP8])

@@ -109,13 +109,22 @@ def test_activations_that_are_no_slopes_are_compiled_into_a_kernel(activation):
     assert other.gate > 0
 
 
+@pytest.mark.parametrize(("kind", "gate"), [(HALF, 9), (SINGLE, 9), (INT8, 0), (FP8, 0)])
+def test_relu_is_no_slope_where_a_sum_can_be_infinite(kind, gate):
+    residual = channels_last((2, 64, 16, 16), HALF)
+    base = problem(kind, tensor_cores=kind is not SINGLE)
+    relu = ConvShape.of(replace(base, bounds=(0.0, 0.0)))
+    behind = ConvShape.of(replace(base, residual=residual, residual_activation="leaky", residual_bounds=(0.0, 0.0)))
+    assert (relu.gate, behind.gate, behind.residual_gate, relu.has_slopes) == (gate, 0, 9, False)
+
+
 def test_slopes_of_filters_are_compiled_in_before_a_residual_or_behind_it():
     residual = channels_last((2, 64, 16, 16), HALF)
     plain = ConvShape.of(problem())
     before = ConvShape.of(problem(activation="prelu", residual=residual, residual_activation="leaky"))
     behind = ConvShape.of(problem(residual=residual, residual_activation="prelu"))
     gates = [(shape.gate, shape.residual_gate, shape.has_slopes) for shape in (plain, before, behind)]
-    assert gates == [(0, 0, False), (8, 0, True), (0, 8, True)]
+    assert gates == [(0, 0, False), (8, 9, True), (0, 8, True)]
     assert (plain.filter_bytes, behind.filter_bytes) == (8, 12)
     assert hopper_tactics(behind)[0].definitions(behind)["RESIDUAL_GATE"] == 8
 
