@@ -8,6 +8,7 @@ import zlib
 import pytest
 
 from pytrtplugins.errors import RequestError
+from pytrtplugins.serving.http import inflater as module
 from pytrtplugins.serving.http.inflater import Inflater
 from tests.randomness import generator
 
@@ -71,6 +72,15 @@ def test_a_bomb_is_refused_in_the_part_that_makes_it_too_large():
     with pytest.raises(RequestError, match="the body may have 1,048,576 bytes") as caught:
         inflater.write(compressed[allowed : 2 * allowed])
     assert caught.value.status == 413
+
+
+def test_the_cpu_is_offered_to_others_within_one_part(monkeypatch):
+    offered = []
+    monkeypatch.setattr(module, "_yield", lambda: offered.append(True))
+    monkeypatch.setattr(module, "_TURN_S", -1.0)
+    data = bytes(MOST)
+    assert written(gzip.compress(data), size=1 << 20) == data
+    assert len(offered) >= MOST >> 17
 
 
 def test_more_compressed_bytes_than_a_body_may_have_are_refused():
