@@ -255,7 +255,7 @@ def write(records: Sequence[Path], name: str, docs: Path, keep: bool = False) ->
 
     Args:
         records: Records of one machine; a later one's rows take the place of the same rows before.
-        name: Of the section in docs/benchmarks.md.
+        name: Of the section in docs/benchmarks.md; the zoo's is called likewise: zoo for gpu, zoo-h100 for gpu-h100.
         docs: Folder of the pages.
         keep: Keep what the pages have and the records lack.
 
@@ -267,9 +267,10 @@ def write(records: Sequence[Path], name: str, docs: Path, keep: bool = False) ->
     for is_zoo in (True, False):
         part = _part(new, is_zoo)
         if part["benchmarks"]:
-            old = page_record(docs, "zoo" if is_zoo else name, is_zoo) if keep else None
+            section = _zoo_name(name) if is_zoo else name
+            old = page_record(docs, section, is_zoo) if keep else None
             record = join([old, part]) if old else part
-            pages.append(_write_zoo(record, docs) if is_zoo else _write_race(record, name, docs))
+            pages.append((_write_zoo if is_zoo else _write_race)(record, section, docs))
     return pages
 
 
@@ -282,9 +283,13 @@ def _part(record: dict[str, Any], zoo: bool) -> dict[str, Any]:
     }
 
 
-def _write_zoo(record: dict[str, Any], docs: Path) -> Path:
+def _zoo_name(name: str) -> str:
+    return "zoo" if name == "gpu" else f"zoo-{name.removeprefix('gpu-')}"
+
+
+def _write_zoo(record: dict[str, Any], name: str, docs: Path) -> Path:
     gpu, left_out = record["gpu"]["gpu"], record["left_out"]
-    return zoo_report.write(rows(record), machine(record), gpu, left_out, docs, earlier(record, True))
+    return zoo_report.write(rows(record), machine(record), gpu, left_out, docs, earlier(record, True), name)
 
 
 def _write_race(record: dict[str, Any], name: str, docs: Path) -> Path:

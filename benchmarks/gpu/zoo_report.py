@@ -210,9 +210,15 @@ def _draw(axes: Any, found: Sequence[Entry]) -> dict[str, Any]:
 
 
 def write(
-    rows: Sequence[Mapping[str, Any]], machine: str, gpu: str, left_out: Sequence[str], docs: Path, earlier: str = ""
+    rows: Sequence[Mapping[str, Any]],
+    machine: str,
+    gpu: str,
+    left_out: Sequence[str],
+    docs: Path,
+    earlier: str = "",
+    name: str = "zoo",
 ) -> Path:
-    """Write docs/benchmarks-zoo.md, and a chart for each batch.
+    """Write a section of docs/benchmarks-zoo.md, and a chart for each batch.
 
     Args:
         rows: Of the zoo, of a record.
@@ -221,6 +227,7 @@ def write(
         left_out: Rows without figures, with the reason.
         docs: Folder of the page.
         earlier: Which rows are of earlier days, as Markdown.
+        name: Of the section.
 
     Returns:
         The page.
@@ -231,7 +238,7 @@ def write(
         here = [entry for entry in found if entry.batch == batch]
         parts += [f"### Batch {batch}", table(here)]
         if any(entry.speeds for entry in here):
-            images = image_paths(docs, "benchmark-zoo" if batch == 1 else f"benchmark-zoo-{batch}")
+            images = image_paths(docs, f"benchmark-{name}" if batch == 1 else f"benchmark-{name}-{batch}")
             chart(here, gpu, *images)
             parts.append(image_link(f"times the speed of each peer, batch {batch}", images[0]))
     if failed := failures(found):
@@ -242,7 +249,7 @@ def write(
         parts.append(earlier)
     if not page.exists():
         write_atomic(page, TITLE.encode())
-    put_section(page, "zoo", "\n\n".join(parts))
+    put_section(page, name, "\n\n".join(parts))
     return page
 
 

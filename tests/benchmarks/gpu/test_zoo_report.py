@@ -126,3 +126,15 @@ def test_the_page_is_written_beside_the_races_and_leaves_that_alone(record, tmp_
         link = f"[![times the speed of each peer, batch {batch}](images/{name}.svg)](images/{name}.png)"
         assert text.index(f"### Batch {batch}\n") < text.index(link)
     assert "prefers-color-scheme: dark" in (tmp_path / "images" / "benchmark-zoo.svg").read_text("utf-8")
+
+
+def test_figures_of_another_gpu_get_a_section_and_charts_of_their_own(record, tmp_path):
+    for gpu, name in (("NVIDIA H200", "gpu"), ("NVIDIA H100", "gpu-h100"), ("NVIDIA H100", "gpu-h100")):
+        saved = tmp_path / "record.json"
+        saved.write_text(json.dumps({**record, "gpu": {**record["gpu"], "gpu": gpu}}))
+        report.write([saved], name, tmp_path, keep=True)
+    text = (tmp_path / "benchmarks-zoo.md").read_text()
+    assert text.index("NVIDIA H200") < text.index("<!-- end of zoo -->") < text.index("## zoo-h100")
+    assert text.index("## zoo-h100") < text.index("NVIDIA H100") < text.index("<!-- end of zoo-h100 -->")
+    assert (text.count("NVIDIA H200"), text.count("NVIDIA H100")) == (1, 1)
+    assert (tmp_path / "images" / "benchmark-zoo-h100-8.png").exists()
