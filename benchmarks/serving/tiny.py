@@ -4,7 +4,8 @@ The two ways take turns with the floor: uvicorn with an application that answers
 as if they had come from sockets. What the kernel takes for a request and its answer, and the client, is not in the figures. The least of
 many short rounds is the main one, since other programs change it little.
 
-With ``--peers`` a second table has the rates over sockets of one process of this server, of bare uvicorn and of Triton's core, in turns.
+With ``--peers`` a second table has the rates over sockets of this server, in one process and in one for each core, of bare uvicorn and of
+Triton's core, in turns.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ from .servers import Server, end_servers_on_sigterm, own, post
 _CONNECTIONS = 16
 _REQUEST = post("/v2/models/tiny/infer", bytes(64), Inference_Header_Content_Length=0)
 _FOUR = b"four"
-_TRITON, _OWN = "Triton's core, Python backend", "pytrt serve, one process"
+_TRITON = "Triton's core, Python backend"
+_OWN = {
+    "pytrt serve, one process": ("--local",),
+    "pytrt serve, a process with the model for each core": ("--gpu", "0"),
+}
 _BESIDE = (_TRITON, "uvicorn, bare ASGI")
 _NAMES = {"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)}
 
@@ -147,7 +152,8 @@ async def measure(rounds: int, requests: int) -> dict[str, list[float]]:
 def over_sockets(peers: Path, rounds: int, seconds: float) -> dict[str, list[tuple[float, float]]]:
     """Requests a second and microseconds of the server's CPU of a request, in each round, by server."""
     tiny = kinds.own_kinds([])[kinds.TINY]
-    commands = {_OWN: (own(_OWN, ["tiny=benchmarks.serving.models:Tiny"], "--local"), tiny.exchanges)}
+    target = ["tiny=benchmarks.serving.models:Tiny"]
+    commands = {name: (own(name, target, *options), tiny.exchanges) for name, options in _OWN.items()}
     for peer in PEERS:
         if peer.name in _BESIDE:
             commands[peer.name] = peer.command(peers), kinds.peer_kinds(peer)[kinds.TINY].exchanges

@@ -78,8 +78,9 @@ def command(
     gpu: Annotated[
         int | None,
         number(
-            Whole(1, MOST_PROCESSES),
-            help="Processes that have the models and compute, on a GPU or not; default: one for each device.",
+            Whole(0, MOST_PROCESSES),
+            help="Processes that have the models and compute, on a GPU or not; default: one for each device. "
+            "0: none, each of the --cpu processes has the models itself, for small models on a CPU.",
         ),
     ] = None,
     device: Annotated[

@@ -8,12 +8,14 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
+from typing import Any
 
 from ..utils.heap import reuse_memory, settle
 from ..utils.user_module import import_user_module
 from .access.access import Access
 from .model.spec import Limits, ModelSpec
-from .processes.placement import Place
+from .processes.placement import LOST, Place
 from .shared.board import Board
 from .shared.control import Control
 from .shared.meter import Meter
@@ -40,10 +42,18 @@ def main(text: str) -> int:
         os.environ.setdefault(CUDA_WAIT, "block")  # a thread that spins takes a core from those that speak HTTP
         device, models = said["place"]
         return EngineProcess(specs, blocks, control, counts, Place(device, tuple(models))).run(settle)
+    from .backends.fixed import OF_SEVERAL, Fixed
+    from .backends.local import LocalBackend
     from .backends.remote import RemoteBackend
     from .processes.cpu_process import run_cpu_process
 
-    backend = RemoteBackend(specs, limits, blocks[0], counts, control, cpu)
+    backend: Any
+    if said["place"] is None:
+        backend = RemoteBackend(specs, limits, blocks[0], counts, control, cpu)
+    else:
+        device, _ = said["place"]
+        own = LocalBackend(specs, limits, device, counts=counts, processes=cpu, lost=partial(os._exit, LOST))
+        backend = Fixed(own, OF_SEVERAL)
     sock, board = socket.socket(fileno=said["listening"][0]), Board(said["board"])
     meter = None if said["meter"] is None else Meter(said["meter"], cpu, said["index"])
     return run_cpu_process(backend, limits, sock, control, said["grpc"], Access(**said["access"]), board, meter)

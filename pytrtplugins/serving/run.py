@@ -66,8 +66,9 @@ def serve(
         port: To listen on; 0: any that is free.
         grpc_port: To serve gRPC on too.
         cpu: CPU processes, which speak HTTP and decode; 0: everything in this process. None: half as many as there are cores; on two
-            cores none.
-        engines: Engine processes, if there are CPU processes; None: one for each device.
+            cores none. Without engine processes one for each core.
+        engines: Engine processes, if there are CPU processes; None: one for each device. 0: none, and each CPU process has the
+            models itself.
         devices: The engine's own names for devices, over which engine processes are spread; a number N is ``cuda:N``. Empty: those of
             the models, or the engine's default.
         modules: Modules with plugins, which each process imports.
@@ -91,7 +92,7 @@ def serve(
     from .processes.supervisor import Supervisor
 
     check_versions(specs)
-    places = place(specs, engines, list(map(device_name, devices)))
+    places = place(specs, engines or None, list(map(device_name, devices)))
     names = list(dict.fromkeys(spec.name for spec in specs))
     limits, access, announce = (
         within_files(limits or Limits(), 1 if grpc_port is None else 2),
@@ -100,7 +101,12 @@ def serve(
     )
     check_access(access, names)
     several = len({each.device for each in places}) > 1
-    cpu = max(default_cpu_processes(), several) if cpu is None else cpu
+    if cpu is None:
+        cpu = _cores() if engines == 0 and hasattr(os, "memfd_create") else max(default_cpu_processes(), several)
+    if several and engines == 0:
+        raise UsageError(
+            "--gpu 0: all processes compute on one device: name one, or start engine processes.\nDo: --gpu 2"
+        )
     if several and not cpu:
         raise UsageError("one process computes on one device: name one, or start several processes.\nDo: --cpu 1")
     grpc_address = None
@@ -121,8 +127,12 @@ def serve(
         sockets = [stack.enter_context(bind(host, number, shared=True)) for _ in range(cpu)]
         for each in sockets:
             each.listen(BACKLOG)
-        supervisor = Supervisor(specs, limits, sockets, places, modules, grpc_address, access)
-        processes = f"{_counted(cpu, 'CPU process')} and {_counted(len(places), 'engine process')}"
+        if engines == 0:
+            supervisor = Supervisor(specs, limits, sockets, [], modules, grpc_address, access, places[0])
+            processes = f"{_counted(cpu, 'process')} with the models in each"
+        else:
+            supervisor = Supervisor(specs, limits, sockets, places, modules, grpc_address, access)
+            processes = f"{_counted(cpu, 'CPU process')} and {_counted(len(places), 'engine process')}"
         supervisor.run(lambda: announce(_ready(names, address, processes)))
         return _by_version(specs, supervisor.statistics)
 
@@ -143,7 +153,7 @@ def check(
     from .model.defaults import target_file  # engines take longer to import than all else here
 
     check_versions(specs)
-    place(specs, engines, list(map(device_name, devices)))
+    place(specs, engines or None, list(map(device_name, devices)))
     check_access(access or Access(), {spec.name for spec in specs})
     for spec in specs:
         if is_registered(spec.target):
@@ -163,8 +173,12 @@ def _by_version(specs: Sequence[ModelSpec], statistics: Sequence[Statistics]) ->
 
 def default_cpu_processes() -> int:
     """CPU processes where nobody says how many: half of the cores; on two everything is in one process."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = _cores()
     return 0 if cores <= 2 or not hasattr(os, "memfd_create") else cores // 2
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def print_at_once(text: str) -> None:

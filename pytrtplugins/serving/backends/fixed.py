@@ -7,7 +7,15 @@ from typing import Any
 from ...errors import RequestError
 from .backend import Backend
 
-__all__ = ["Fixed"]
+__all__ = ["OF_OTHERS", "OF_SEVERAL", "Fixed"]
+
+OF_OTHERS = (
+    "clients from other machines may load and unload models only with a key of the role admin (pytrt serve --keys), "
+    "or where the server was started with --allow-control"
+)
+OF_SEVERAL = (
+    "each process of this server has its models itself (--gpu 0): to load or unload one, start the server again"
+)
 
 
 class Fixed:
@@ -15,10 +23,11 @@ class Fixed:
 
     Args:
         backend: Does all else.
+        reason: Why, and what to do.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, reason: str = OF_OTHERS) -> None:
+        self._backend, self._reason = backend, reason
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
@@ -29,7 +38,7 @@ class Fixed:
         Raises:
             RequestError: always (403).
         """
-        raise _refused()
+        raise RequestError(self._reason, status=403)
 
     async def unload(self, name: str) -> None:
         """Refuse.
@@ -37,12 +46,4 @@ class Fixed:
         Raises:
             RequestError: always (403).
         """
-        raise _refused()
-
-
-def _refused() -> RequestError:
-    return RequestError(
-        "clients from other machines may load and unload models only with a key of the role admin (pytrt serve --keys), "
-        "or where the server was started with --allow-control",
-        status=403,
-    )
+        raise RequestError(self._reason, status=403)

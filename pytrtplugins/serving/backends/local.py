@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -30,18 +30,30 @@ class LocalBackend:
         specs: What is served.
         limits: Of requests.
         device: The engine's own name for a device; None: its default.
+        counts: Of the server, where other processes have the models, too; None: of this process alone.
+        processes: How many have them: they share the cores.
+        lost: Called where a model cannot compute any more: what starts processes replaces this one. None: the model is not ready.
     """
 
     leads = True
 
-    def __init__(self, specs: Sequence[ModelSpec], limits: Limits, device: str | None = None) -> None:
-        self._device = device
-        workers = threads_for_files()
+    def __init__(
+        self,
+        specs: Sequence[ModelSpec],
+        limits: Limits,
+        device: str | None = None,
+        *,
+        counts: Counts | None = None,
+        processes: int = 1,
+        lost: Callable[[], object] | None = None,
+    ) -> None:
+        self._device, self._end = device, lost
+        workers = max(1, -(-threads_for_files() // processes))
         self._threads = ThreadPoolExecutor(workers, "request")
         self._replicas: list[Replica | None] = [None] * len(specs)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._to_wake: list[BatchQueue] = []
-        counts = Counts(len(specs))
+        counts = counts or Counts(len(specs))
         self.processes = counts.processes
         self.services = Services(
             Service(spec, partial(self._submit, number), self._threads, workers, limits, counts.statistics[number])
@@ -109,7 +121,7 @@ class LocalBackend:
             PytrtpluginsError: it cannot be loaded, or must not replace what served until now, which stays.
         """
         service = self.services.every[number]
-        watch, lost = service.statistics.waits, partial(self._lost, service)
+        watch, lost = service.statistics.waits, self._end or partial(self._lost, service)
         replica = await asyncio.to_thread(Replica, service.spec, self._device, self._deliver, watch, lost)
         old = self._replicas[number]
         await asyncio.to_thread(replica.check_replaces, old)

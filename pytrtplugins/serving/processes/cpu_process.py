@@ -1,4 +1,4 @@
-"""A process that speaks HTTP, decodes, and hands tensors to engine processes."""
+"""A process that speaks HTTP, decodes, and hands tensors to engine processes, or has the models itself."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 import socket
 from typing import Any
 
+from ...errors import PytrtpluginsError
 from ...utils.heap import settle
 from ..access.access import Access
+from ..backends.backend import VersionedBackend
 from ..backends.remote import RemoteBackend
 from ..model.spec import Limits
 from ..shared.board import Board
@@ -20,7 +22,7 @@ __all__ = ["run_cpu_process"]
 
 
 def run_cpu_process(
-    backend: RemoteBackend,
+    backend: VersionedBackend,
     limits: Limits,
     sock: socket.socket,
     control: Control,
@@ -33,21 +35,26 @@ def run_cpu_process(
 
     async def started(server: Any) -> None:
         asyncio.get_running_loop().add_reader(control.fileno(), _obey, server, backend, control)
-        await backend.heard_of_all()
+        if isinstance(backend, RemoteBackend):
+            await backend.heard_of_all()
         settle()
         control.send({"ready": True})
 
-    run_server(backend, limits, [sock], started, grpc_address, access, board, meter)
+    try:
+        run_server(backend, limits, [sock], started, grpc_address, access, board, meter)
+    except PytrtpluginsError as error:
+        control.send({"failed": str(error)})
+        return 1
     return 0
 
 
-def _obey(server: Any, backend: RemoteBackend, control: Control) -> None:
+def _obey(server: Any, backend: VersionedBackend, control: Control) -> None:
     """Do what the supervisor says."""
     received = control.receive()
     if received is None:
         os._exit(0)  # the supervisor is gone, and nobody would end this process
     message, handed = received
-    if handed is not None:
+    if handed is not None and isinstance(backend, RemoteBackend):
         handed.setblocking(False)
         task = asyncio.get_running_loop().create_task(backend.join(handed, message["peer"]))
         _JOINING.add(task)

@@ -24,11 +24,10 @@ from ..shared.packing import pack, packed_bytes, unpack
 from ..shared.records import Kind, Reader, Record, write_record
 from ..shared.slots import Block
 from ..shared.statistics import Counts
-from .placement import Place
+from .placement import LOST, Place
 
 __all__ = ["EngineProcess"]
 
-_LOST = 3  # exit code of a process whose model cannot compute any more
 _RECEIVED = 1 << 18
 _ALIGNED = 64
 _LOADS = 1 << 16  # different numbers of loads
@@ -133,7 +132,7 @@ class EngineProcess:
     def _loaded(self, number: int, old: Replica | None = None) -> Replica:
         load = self._loads = (self._loads + 1) % _LOADS
         deliver, watch = partial(self._deliver, number, load), self._counts.statistics[number].waits
-        end = partial(os._exit, _LOST)
+        end = partial(os._exit, LOST)
         made = Replica(self._specs[number], self._place.device, deliver, watch, end, _begin)
         made.check_replaces(old)
         made.load, self._sources[number][load] = load, made.source

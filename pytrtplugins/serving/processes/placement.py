@@ -1,4 +1,4 @@
-"""Which models each engine process has, and on which device."""
+"""Which models each process has, and on which device."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from ...errors import UsageError
 from ..model.spec import ModelSpec
 
-__all__ = ["Place", "place"]
+__all__ = ["LOST", "Place", "place"]
+
+LOST = 3
+"""Exit code of a process whose model cannot compute any more."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """What an engine process has.
+    """What a process has.
 
     Attributes:
         device: The engine's own name for a device; None: its default.

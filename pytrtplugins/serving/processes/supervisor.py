@@ -62,6 +62,7 @@ class Supervisor:
         modules: Modules with plugins, which each process imports.
         grpc_address: Where all CPU processes serve gRPC, as host:port.
         access: Who may connect, and what is recorded.
+        whole: What each CPU process has itself, where there are no engine processes.
     """
 
     def __init__(
@@ -73,16 +74,17 @@ class Supervisor:
         modules: Sequence[str] = (),
         grpc_address: str | None = None,
         access: Access | None = None,
+        whole: Place | None = None,
     ) -> None:
         if not hasattr(os, "memfd_create"):
             raise UnavailableError("several processes need Linux (memfd).\nDo: pytrt serve --local ...")
         self._specs, self._limits, self._sockets, self._modules = specs, limits, sockets, modules
         self._grpc_address, self._access = grpc_address, access or Access()
-        self._places = places
+        self._places, self._whole = places, whole
         self._wanted = [(ENGINE, index) for index in range(len(places))] + [
             (CPU, index) for index in range(len(sockets))
         ]
-        self._blocks = [Block.create(_UNITS) for _ in sockets]
+        self._blocks = [] if whole else [Block.create(_UNITS) for _ in sockets]
         self._board = Board.create()
         self._processes = (len(sockets), len(places))
         size = Counts.size(len(specs), *self._processes)
@@ -144,7 +146,8 @@ class Supervisor:
     def _start(self, role: str, index: int) -> None:
         ours, theirs = Control.pair()
         listening = [self._sockets[index].fileno()] if role == CPU else []
-        blocks = [self._blocks[index]] if role == CPU else self._blocks
+        blocks = self._blocks[index : index + 1] if role == CPU else self._blocks
+        place = self._places[index] if role == ENGINE else self._whole
         said = {
             "role": role,
             "index": index,
@@ -160,7 +163,7 @@ class Supervisor:
             "grpc": self._grpc_address,
             "access": asdict(self._access),
             "meter": self._meter,
-            "place": astuple(self._places[index]) if role == ENGINE else None,
+            "place": None if place is None else astuple(place),
         }
         if role == ENGINE:
             self._counts.signs.begin(index)
