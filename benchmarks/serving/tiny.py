@@ -38,8 +38,10 @@ _REQUEST = post("/v2/models/tiny/infer", bytes(64), Inference_Header_Content_Len
 _FOUR = b"four"
 _TRITON = "Triton's core, Python backend"
 _OWN = {
-    "pytrt serve, one process": ("--local",),
-    "pytrt serve, a process with the model for each core": ("--gpu", "0"),
+    "pytrt serve, one process": ("Tiny", "--local"),
+    "pytrt serve, one process, an immediate model": ("Immediate", "--local"),
+    "pytrt serve, a process with the model for each core": ("Tiny", "--gpu", "0"),
+    "pytrt serve, a process with an immediate model for each core": ("Immediate", "--gpu", "0"),
 }
 _BESIDE = (_TRITON, "uvicorn, bare ASGI")
 _NAMES = {"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)}
@@ -152,8 +154,10 @@ async def measure(rounds: int, requests: int) -> dict[str, list[float]]:
 def over_sockets(peers: Path, rounds: int, seconds: float) -> dict[str, list[tuple[float, float]]]:
     """Requests a second and microseconds of the server's CPU of a request, in each round, by server."""
     tiny = kinds.own_kinds([])[kinds.TINY]
-    target = ["tiny=benchmarks.serving.models:Tiny"]
-    commands = {name: (own(name, target, *options), tiny.exchanges) for name, options in _OWN.items()}
+    commands = {
+        name: (own(name, [f"tiny=benchmarks.serving.models:{model}"], *options), tiny.exchanges)
+        for name, (model, *options) in _OWN.items()
+    }
     for peer in PEERS:
         if peer.name in _BESIDE:
             commands[peer.name] = peer.command(peers), kinds.peer_kinds(peer)[kinds.TINY].exchanges

@@ -50,7 +50,7 @@ COMMANDS = {
     "pytrt serve --port": (0, 65_535),
     "pytrt serve --grpc-port": (1, 65_535),
     "pytrt serve --workers": (0, 256),
-    "pytrt serve --gpu": (1, 256),
+    "pytrt serve --gpu": (0, 256),
     "pytrt serve --max-batch": (1, 4096),
     "pytrt serve --queue": (1, 10**6),
     "pytrt serve --body-limit": (1, 4096),

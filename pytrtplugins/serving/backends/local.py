@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -10,7 +11,7 @@ from functools import partial
 from ...errors import PytrtpluginsError, RequestError
 from ...utils.heap import settle_again
 from ...utils.prefetch import threads_for_files
-from ..batching.queue import BatchQueue, Item
+from ..batching.queue import Item
 from ..batching.replica import Replica
 from ..model.registered import Source
 from ..model.spec import Limits, ModelSpec
@@ -52,7 +53,8 @@ class LocalBackend:
         self._threads = ThreadPoolExecutor(workers, "request")
         self._replicas: list[Replica | None] = [None] * len(specs)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._to_wake: list[BatchQueue] = []
+        self._to_wake: list[Replica] = []
+        self._thread = 0  # of the loop
         counts = counts or Counts(len(specs))
         self.processes = counts.processes
         self.services = Services(
@@ -66,7 +68,7 @@ class LocalBackend:
         Raises:
             PytrtpluginsError: one cannot be loaded.
         """
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         for number in range(len(self._replicas)):
             await self.load_version(number)
 
@@ -96,7 +98,7 @@ class LocalBackend:
         return [
             each.name
             for each, replica in zip(self.services.every, self._replicas, strict=True)
-            if replica is not None and (each.reason == _LOST or replica.batcher.join(0))
+            if replica is not None and (each.reason == _LOST or replica.batcher.ended)
         ]
 
     async def _close(self, name: str) -> None:
@@ -122,7 +124,9 @@ class LocalBackend:
         """
         service = self.services.every[number]
         watch, lost = service.statistics.waits, self._end or partial(self._lost, service)
-        replica = await asyncio.to_thread(Replica, service.spec, self._device, self._deliver, watch, lost)
+        replica = await asyncio.to_thread(
+            Replica, service.spec, self._device, self._deliver, watch, lost, immediate=True
+        )
         old = self._replicas[number]
         await asyncio.to_thread(replica.check_replaces, old)
         self._replicas[number] = replica
@@ -145,17 +149,22 @@ class LocalBackend:
         replica.queue.put(item, wake=False)
         if not self._to_wake:
             asyncio.get_running_loop().call_soon(self._wake)
-        if replica.queue not in self._to_wake:
-            self._to_wake.append(replica.queue)
+        if replica not in self._to_wake:
+            self._to_wake.append(replica)
 
     def _wake(self) -> None:
         """Wake the threads of models once for all requests of a turn of the loop, whose thread has Python's lock until then."""
-        queues, self._to_wake = self._to_wake, []
-        for each in queues:
-            each.wake()
+        replicas, self._to_wake = self._to_wake, []
+        for each in replicas:
+            if each.immediate:
+                each.batcher.compute()
+            else:
+                each.queue.wake()
 
     def _deliver(self, items: list[Item]) -> None:
-        if self._loop is not None and not self._loop.is_closed():
+        if threading.get_ident() == self._thread:
+            _resolve(items)
+        elif self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_resolve, items)
 
 

@@ -1,4 +1,4 @@
-"""The thread that makes batches of requests and runs a model on them."""
+"""Makes batches of requests and runs a model on them, in a thread of its own or in that of the network code."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _IN_FLIGHT = 2  # runs that a model whose `predict` gives futures may have begun
 
 
 class Batcher:
-    """A thread that takes batches from a queue, calls `Model.predict`, and hands the requests back.
+    """Takes batches from a queue, calls `Model.predict`, and hands the requests back, in a thread of its own.
 
     Args:
-        model: Loaded; this thread alone calls its `predict`.
+        model: Loaded; one thread alone calls its `predict`.
         queue: Where requests wait.
         deliver: Takes requests that are done, with outputs or an error.
         lost: Called where the model is not usable any more; it need not return. None: its requests get errors.
         begin: Takes requests that are about to be computed.
+        threaded: Whether there is such a thread. If not, who puts requests into the queue calls `compute`.
 
     Attributes:
         began: When the oldest run that is not done began (`time.monotonic`); 0: none.
@@ -45,39 +46,61 @@ class Batcher:
         deliver: Deliver,
         lost: Callable[[], object] | None = None,
         begin: Deliver | None = None,
+        *,
+        threaded: bool = True,
     ) -> None:
         self.model, self.queue, self.deliver, self._lost, self._taken = model, queue, deliver, lost, begin
         self.began = 0.0
-        self._thread = threading.Thread(target=self._run, name=f"batcher-{type(model).__name__}", daemon=True)
+        self._thread: threading.Thread | None = None
+        if threaded:
+            self._thread = threading.Thread(target=self._run, name=f"batcher-{type(model).__name__}", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        if self._thread is not None:
+            self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether there was a thread, and it is over."""
+        return self._thread is not None and not self._thread.is_alive()
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until all that waited in the closed queue is answered; whether it is."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+            return self.ended
+        return self.queue.wait_until_idle(timeout_s)
+
+    def compute(self) -> None:
+        """Compute all that waits, in this thread."""
+        begun: deque[tuple[list[Item], Future[Any], float]] = deque()
+        while self.queue:
+            if (taken := self.queue.take(block=False)) is not None:
+                self._turn(*taken, begun)
+            while begun:
+                self._end(*begun.popleft())
+        self.began = 0.0
 
     def _run(self) -> None:
         begun: deque[tuple[list[Item], Future[Any], float]] = deque()
         while (taken := self.queue.take(block=not begun)) is not None:
-            batch, late = taken
-            if late:
-                for item in late:
-                    item.error = RequestError(
-                        "the deadline had passed before the request could be computed", status=504
-                    )
-                self.deliver(late)
-            if batch:
-                self._begin(batch, begun)
-            if begun and (not batch or len(begun) >= _IN_FLIGHT):
+            self._turn(*taken, begun)
+            if begun and (not taken[0] or len(begun) >= _IN_FLIGHT):
                 self._end(*begun.popleft())
             self.began = begun[0][2] if begun else 0.0
         while begun:
             self.began = begun[0][2]
             self._end(*begun.popleft())
         self.began = 0.0
+
+    def _turn(self, batch: list[Item], late: list[Item], begun: deque[tuple[list[Item], Future[Any], float]]) -> None:
+        if late:
+            for item in late:
+                item.error = RequestError("the deadline had passed before the request could be computed", status=504)
+            self.deliver(late)
+        if batch:
+            self._begin(batch, begun)
 
     def _begin(self, batch: list[Item], begun: deque[tuple[list[Item], Future[Any], float]]) -> None:
         started = time.monotonic()

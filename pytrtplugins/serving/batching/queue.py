@@ -180,6 +180,11 @@ class BatchQueue:
             self._running -= 1
             self._changed.notify()
 
+    def wait_until_idle(self, timeout_s: float | None = None) -> bool:
+        """Wait until nothing waits and nothing is computed; whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not (self._waiting or self._running), timeout_s)
+
     def close(self) -> None:
         """Take no more requests; what waits is still given out."""
         with self._changed:
@@ -217,6 +222,8 @@ class BatchQueue:
             item.queued_s = now - item.arrived
             rows += item.rows
         self._waiting -= len(batch) + len(late)
+        if late:
+            self._changed.notify_all()  # who waits until nothing waits
         self._watch(self._waiting)
         if group:
             self._rows[key] = waiting - rows

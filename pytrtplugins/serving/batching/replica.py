@@ -27,10 +27,13 @@ class Replica:
         watch: Takes the number of waiting requests whenever it changes.
         lost: Called where the model is not usable any more; see `Batcher`.
         begin: Takes requests that are about to be computed.
+        immediate: Whether a model that is `Model.immediate` may be without a thread; who puts requests into its queue has to call
+            ``batcher.compute`` then.
 
     Attributes:
         source: The version of a registry that it is; None: it is none.
         load: The host's own number for it.
+        immediate: Whether it has no thread.
 
     Raises:
         UsageError: there is no such file or class, or its `load` failed.
@@ -46,6 +49,8 @@ class Replica:
         watch: Callable[[int], object] | None = None,
         lost: Callable[[], object] | None = None,
         begin: Deliver | None = None,
+        *,
+        immediate: bool = False,
     ) -> None:
         self.spec = spec
         self.source: Source | None = None
@@ -58,7 +63,8 @@ class Replica:
         self.queue = BatchQueue(
             self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch
         )
-        self.batcher = Batcher(self.model, self.queue, deliver, lost, begin)
+        self.immediate = immediate and self.model.immediate
+        self.batcher = Batcher(self.model, self.queue, deliver, lost, begin, threaded=not self.immediate)
         self.batcher.start()
 
     def check_replaces(self, old: Replica | None) -> None:

@@ -63,6 +63,9 @@ class Model:
         stacked: Whether requests are joined along their first axis, the batch. If not, `predict` gets a list of arrays by name, one for
             each request, and gives such a list: for inputs of any size.
         max_batch: Most rows of a run. None: as the server is told, else 32 where the batch is free, and requests alone where it is not.
+        immediate: Whether `predict` takes microseconds. Where the model is in a process that speaks HTTP (``pytrt serve --local`` or
+            ``--gpu 0``), it is then computed in the thread of the network code, which does nothing else meanwhile. To give it to another
+            thread takes longer. `load` runs in another thread all the same.
         sizes: Batches that the engine is fastest with, or has alone: a batch is one of these, the last rows of it zeros where
             requests do not fill the smallest. Empty: any.
         facts: What `preprocess` and `postprocess` need of what was loaded, such as names of classes; `load` sets it. It travels
@@ -88,6 +91,7 @@ class Model:
     decodes: bool = False
     stacked: bool = True
     max_batch: int | None = None
+    immediate: bool = False
     sizes: Sequence[int] = ()
 
     def __init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,16 +15,20 @@ from pytrtplugins.serving.batching.queue import BatchQueue, Item
 from tests.serving.served import Double, Later, Lists, Lost, Wrong
 
 
-def computed(model, rows, sizes=(), max_batch=8, lost=None):
-    """Items of one batch, computed together: the queue is closed before the thread starts."""
+def computed(model, rows, sizes=(), max_batch=8, lost=None, threaded=True):
+    """Items of one batch, computed together: the queue is closed before the thread starts, or this one computes them."""
     queue = BatchQueue(max_batch, sizes)
     items = [Item({"x": np.asarray(each)}, len(each)) for each in rows]
     for item in items:
         queue.put(item)
     queue.close()
-    batcher = Batcher(model, queue, lambda items: None, lost)
+    batcher = Batcher(model, queue, lambda items: None, lost, threaded=threaded)
     batcher.start()
+    if not threaded:
+        assert not batcher.join(0)
+        batcher.compute()
     assert batcher.join(20)
+    assert batcher.ended == threaded
     return items
 
 
@@ -31,10 +36,11 @@ def rows(*firsts):
     return np.array([[first, 0] for first in firsts], np.float32)
 
 
+@pytest.mark.parametrize("threaded", [True, False])
 @pytest.mark.parametrize("cls", [Double, Later])
-def test_requests_are_computed_together_and_each_gets_its_rows(cls):
+def test_requests_are_computed_together_and_each_gets_its_rows(cls, threaded):
     model = cls()
-    items = computed(model, [rows(1), rows(2, 3), rows(4)])
+    items = computed(model, [rows(1), rows(2, 3), rows(4)], threaded=threaded)
     assert [item.outputs["y"][:, 0].tolist() for item in items] == [[2], [4, 6], [8]]
     assert [len(batch) for batch in model.batches] == [4]
     assert [item.batch_rows for item in items] == [4, 4, 4]
@@ -108,3 +114,32 @@ def test_an_image_that_cannot_be_decoded_is_the_clients_error():
 def test_what_a_model_refuses_stays_as_it_is():
     error = RequestError("no", status=418)
     assert failure(Double(), "predict", error) is error
+
+
+def test_without_a_thread_all_batches_are_computed_and_late_requests_are_answered():
+    done: list[Item] = []
+    queue = BatchQueue(2)
+    items = [Item({"x": rows(number)}, 1) for number in range(5)] + [Item({"x": rows(9)}, 1, deadline=1.0)]
+    batcher = Batcher(Double(), queue, done.extend, threaded=False)
+    for item in items:
+        queue.put(item)
+    batcher.compute()
+    assert len(done) == 6
+    assert [item.batch_rows for item in items[:5]] == [2, 2, 2, 2, 1]
+    assert items[5].error.status == 504
+    assert batcher.join(0)
+    assert batcher.began == 0.0
+    batcher.compute()  # nothing waits
+
+
+def test_who_waits_for_the_end_without_a_thread_is_told_once_all_is_computed():
+    queue = BatchQueue(8)
+    batcher = Batcher(Double(), queue, lambda items: None, threaded=False)
+    for deadline in (None, 1.0):  # the second is late, and computes nothing
+        queue.put(Item({"x": rows(1)}, 1, deadline=deadline))
+        with ThreadPoolExecutor(1) as threads:
+            waits = threads.submit(batcher.join, 20)
+            with pytest.raises(TimeoutError):
+                waits.result(0.05)
+            batcher.compute()
+            assert waits.result(20)
