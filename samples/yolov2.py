@@ -29,15 +29,17 @@ def main() -> None:
     # 1. darknet's cfg and weights become an ONNX model; reorg and region stay nodes of their own.
     model = to_onnx(read_network(options.cfg, options.weights))
 
-    # 2. INT8 and FP8 need the scale of each tensor: from the cache if it fits this network, else measured on images and kept.
-    calibrator = None
+    # 2. INT8 and FP8 need the scale of each tensor: from a cache, or measured on images and kept in the cache.
+    scales: Path | MinMaxCalibrator | None = None
     if options.precision in ("int8", "fp8"):
-        images = ImageBatches(options.calibration, mode=options.mode) if options.calibration else None
-        calibrator = MinMaxCalibrator(images, cache=options.cache)
+        scales = options.cache
+        if options.calibration:
+            images = ImageBatches(options.calibration, mode=options.mode)
+            scales = MinMaxCalibrator(images, cache=options.cache)
 
     # 3. An engine runs the model on this machine. engine.save("yolov2.engine") would keep it for the next time.
     engine = build(
-        model, engine=options.engine, precision=options.precision, calibration=calibrator, threads=options.threads
+        model, engine=options.engine, precision=options.precision, calibration=scales, threads=options.threads
     )
 
     # 4. The detector fits an image into the network's input, runs it, and turns what comes out into boxes.

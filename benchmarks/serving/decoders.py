@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build
-from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.models import describe, evaluate, read_names
 from pytrtplugins.models.dataset import YoloData
 from pytrtplugins.utils.numbers import Whole
@@ -114,7 +113,7 @@ def _build(file: Path, engine: str, precision: str) -> None:
     """The shipped detector, which reports low scores too."""
     model = to_onnx(read_network(SHIPPED.with_suffix(".cfg"), SHIPPED.with_suffix(".weights")))
     describe(model, names=SHIPPED.with_suffix(".names"), score_threshold=_LOWEST)
-    table = MinMaxCalibrator(None, cache=SHIPPED.with_suffix(".cache")) if precision == "int8" else None
+    table = SHIPPED.with_suffix(".cache") if precision == "int8" else None
     build(model, engine=engine, precision=precision, calibration=table, progress=False).save(file)
 
 

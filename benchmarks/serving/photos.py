@@ -10,7 +10,6 @@ from typing import Literal
 
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build, load_engine
-from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.models import Yolov2
 from pytrtplugins.utils.optional import require
 from pytrtplugins.vision import decode_image
@@ -30,7 +29,7 @@ def animals_engine(
     path = folder / f"animals-{precision}-{batch}.engine"
     if not path.exists():
         model = to_onnx(read_network(SHIPPED.with_suffix(".cfg"), SHIPPED.with_suffix(".weights")), batch=batch)
-        table = MinMaxCalibrator(None, cache=SHIPPED.with_suffix(".cache")) if precision == "int8" else None
+        table = SHIPPED.with_suffix(".cache") if precision == "int8" else None
         built = build(model, engine=engine, precision=precision, calibration=table, progress=False, **settings)  # type: ignore[arg-type]
         path.with_suffix(".names").write_bytes(SHIPPED.with_suffix(".names").read_bytes())
         built.save(path)

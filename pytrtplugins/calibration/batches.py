@@ -33,8 +33,8 @@ class ImageBatches:
         size: (width, height) of the network's input, in pixels; None: taken from the network that is calibrated.
         batch: Images in a batch, 1 to 4,096; the last batch may have fewer.
         mode: How images are fitted into the size; see ``pytrtplugins.vision.letterbox``. The grey bars of letterboxed
-            images make spikes in the histograms of the first layers, behind which `EntropyCalibrator` cuts: on the
-            shipped model it costs 0.05 of mAP50, with ``"stretch"`` 0.006. Min-max and percentile do not mind bars:
+            images make spikes in the histograms of the first layers, behind which `EntropyCalibrator` cuts: on the first
+            shipped model it cost 0.05 of mAP50, with ``"stretch"`` 0.006. Min-max and percentile do not mind bars:
             give them ``"letterbox"``, what the network sees at run time (0.001 there).
         input_name: Name of the network's input; None: taken from the network, else ``data``.
         limit: Use that many images at most, the first ones after shuffling.

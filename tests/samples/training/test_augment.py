@@ -38,7 +38,7 @@ def draw(pool: Pool, seed: int, step: int):
     return Augmenter(CPU, pool, 0.5).draw(draw_lots(4, CPU), AMOUNTS, 64)
 
 
-def test_a_step_is_drawn_as_the_shipped_network_was_trained() -> None:
+def test_a_step_is_drawn_as_the_first_shipped_network_was_trained() -> None:
     """Values that the first version of the augmentation gave for this pool, seed and step."""
     images, truth, valid = draw(make_pool(), 7, 11)
     means = [[0.5544, 0.560685, 0.574482], [0.505474, 0.495188, 0.498824], [0.476043, 0.507145, 0.479787]]
