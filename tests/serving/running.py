@@ -57,7 +57,7 @@ def running(specs, limits, access=None, grpc=False, board=None):
     ready, servers, failures = threading.Event(), [], []
     with bind("127.0.0.1", 0) as free:
         grpc_port = free.getsockname()[1] if grpc else None
-    sock = bind("127.0.0.1", 0)
+        sock = bind("127.0.0.1", 0)  # while that one is taken, so that it is another
     backend = LocalBackend(specs, limits)
 
     async def begin(server):
