@@ -16,8 +16,9 @@ from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
 from pytrtplugins.passes import CODES, prepare, quantize
 from tests.engines.cuda.conftest import SAMPLES, darknet_model, in_fp8
+from tests.engines.cuda.infinities import infinite_net
 from tests.engines.cuda.layers import HOPPER_FP8, assert_right, layers_of, of_cublaslt
-from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, image, infinite_net
+from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, image
 from tests.measures import relative
 from tests.passes.nets import Net
 

@@ -18,8 +18,8 @@ from pytrtplugins.passes.prepare import ready_for
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.conftest import darknet_model, in_fp8
 from tests.engines.cuda.host import host_execution, run_on_host, run_shuffled
+from tests.engines.cuda.infinities import infinite_net
 from tests.engines.cuda.layers import assert_right, layers_of
-from tests.engines.networks import infinite_net
 from tests.measures import relative
 
 NETWORKS = ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg", "yolov2-tiny-voc.cfg"]
