@@ -14,7 +14,7 @@ from .batching.replica import model_class, names_code
 from .model.registered import is_registered, name_of, resolve
 from .model.spec import Limits, ModelSpec, device_name, is_name
 from .processes.files import within_files
-from .processes.placement import place
+from .processes.placement import Place, place
 from .shared.statistics import Statistics
 
 __all__ = ["check", "print_at_once", "read_target", "serve"]
@@ -92,7 +92,7 @@ def serve(
     from .processes.supervisor import Supervisor
 
     check_versions(specs)
-    places = place(specs, engines or None, list(map(device_name, devices)))
+    places = _places(specs, engines, devices)
     names = list(dict.fromkeys(spec.name for spec in specs))
     limits, access, announce = (
         within_files(limits or Limits(), 1 if grpc_port is None else 2),
@@ -100,13 +100,9 @@ def serve(
         announce or print_at_once,
     )
     check_access(access, names)
-    several = len({each.device for each in places}) > 1
+    several, whole = len({each.device for each in places}) > 1, engines == 0
     if cpu is None:
-        cpu = _cores() if engines == 0 and hasattr(os, "memfd_create") else max(default_cpu_processes(), several)
-    if several and engines == 0:
-        raise UsageError(
-            "--gpu 0: all processes compute on one device: name one, or start engine processes.\nDo: --gpu 2"
-        )
+        cpu = _cores() if whole and hasattr(os, "memfd_create") else max(default_cpu_processes(), several)
     if several and not cpu:
         raise UsageError("one process computes on one device: name one, or start several processes.\nDo: --cpu 1")
     grpc_address = None
@@ -127,12 +123,11 @@ def serve(
         sockets = [stack.enter_context(bind(host, number, shared=True)) for _ in range(cpu)]
         for each in sockets:
             each.listen(BACKLOG)
-        if engines == 0:
-            supervisor = Supervisor(specs, limits, sockets, [], modules, grpc_address, access, places[0])
+        processes = f"{_counted(cpu, 'CPU process')} and {_counted(len(places), 'engine process')}"
+        shared = specs, limits, sockets, [] if whole else places, modules, grpc_address, access
+        supervisor = Supervisor(*shared, whole=places[0] if whole else None)
+        if whole:
             processes = f"{_counted(cpu, 'process')} with the models in each"
-        else:
-            supervisor = Supervisor(specs, limits, sockets, places, modules, grpc_address, access)
-            processes = f"{_counted(cpu, 'CPU process')} and {_counted(len(places), 'engine process')}"
         supervisor.run(lambda: announce(_ready(names, address, processes)))
         return _by_version(specs, supervisor.statistics)
 
@@ -153,7 +148,7 @@ def check(
     from .model.defaults import target_file  # engines take longer to import than all else here
 
     check_versions(specs)
-    place(specs, engines or None, list(map(device_name, devices)))
+    _places(specs, engines, devices)
     check_access(access or Access(), {spec.name for spec in specs})
     for spec in specs:
         if is_registered(spec.target):
@@ -162,6 +157,20 @@ def check(
             model_class(spec.target)
         else:
             target_file(spec.target)
+
+
+def _places(specs: Sequence[ModelSpec], engines: int | None, devices: Sequence[str]) -> list[Place]:
+    """What each engine process has; or what each CPU process has, where there are no others.
+
+    Raises:
+        UsageError: as `place` says, or processes with their own models would need several devices.
+    """
+    found = place(specs, engines or None, list(map(device_name, devices)))
+    if engines == 0 and len(found) > 1:
+        raise UsageError(
+            "--gpu 0: all processes compute on one device: name one, or start engine processes.\nDo: --gpu 2"
+        )
+    return found
 
 
 def _by_version(specs: Sequence[ModelSpec], statistics: Sequence[Statistics]) -> dict[str, dict[str, dict[str, int]]]:

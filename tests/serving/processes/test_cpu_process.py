@@ -11,12 +11,14 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import ModelSpec, serve
+from pytrtplugins.serving.run import check
 from tests.serving.processes.test_supervisor import ROOT, ask, counted
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
@@ -114,6 +116,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_start_with_a_line():
 
 def test_models_on_several_devices_need_engine_processes():
     specs = [ModelSpec("double", "tests.serving.served:Double", devices=("0", "1"))]
-    with pytest.raises(UsageError, match="--gpu 0: all processes compute on one device") as caught:
-        serve(specs, port=0, cpu=2, engines=0)
-    assert "Do: --gpu 2" in str(caught.value)
+    for begin in (partial(serve, specs, port=0, cpu=2, engines=0), partial(check, specs, 0)):
+        with pytest.raises(UsageError, match="--gpu 0: all processes compute on one device") as caught:
+            begin()
+        assert "Do: --gpu 2" in str(caught.value)
