@@ -8,6 +8,7 @@ last two are kept. Nothing is unpickled: the index is read by torch.load with ``
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import json
 import os
 import shutil
@@ -48,6 +49,8 @@ _INDEX_TYPES = [
     metadata._MEM_FORMAT_ENCODING,
     filesystem._StorageInfo,
 ]
+# Python 3.11.0 to 3.11.3 write a member of an Enum as getattr(class, name), which must not be read
+copyreg.pickle(metadata._MEM_FORMAT_ENCODING, lambda member: (type(member), (member.value,)))
 
 
 class Checkpoints:
