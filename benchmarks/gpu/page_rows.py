@@ -50,7 +50,7 @@ def page_record(docs: Path, name: str, zoo: bool) -> dict[str, Any] | None:
         bench["date"] = days.get(row_of(bench["fullname"]), found[2])
     joined = re.search(r"Joined from (\d+) runs", section)
     return {
-        "gpu": {"gpu": found[1]},
+        "gpu": {"gpu": found[1], "ceilings": _ceilings(section)},
         "datetime": f"{found[2]}T00:00:00",
         "runs": int(joined[1]) if joined else 1,
         "benchmarks": benches,
@@ -205,24 +205,26 @@ def _zoo(section: str) -> Iterator[Bench]:
         network, batch, runner = what.split(", ", 2)
         name, _, precision = runner.rpartition(", ")
         failed[network, int(batch.removeprefix("batch ")), name, precision] = error
-    missed = {name: (limit, _missed(section, what)) for name, what, limit in MOST}
+    missed = {name: (limit, _missed(section, f"FP16, all batches, networks {what}")) for name, what, limit in MOST}
     for part in re.split(r"^### Batch ", section, flags=re.MULTILINE)[1:]:
         size = int(part.partition("\n")[0])
         ((head, rows), *_) = _tables(part)
+        slow = _missed(section, f"INT8, batch {size}, networks on which it is")
         for row in (dict(zip(head, cells, strict=True)) for cells in rows if cells[0] != "geometric mean"):
             for bench in _measured(size, row, failed):
                 info = bench["extra_info"]
                 for name, (limit, networks) in missed.items() if "build_s" in info else ():
                     if (info["network"], size) in networks and name in info:
                         info[name] = max(info[name], math.nextafter(limit, math.inf))  # rounding has met no goal
+                if info["precision"] == "INT8" and "speed" in info:
+                    fast = (info["network"], 1) not in slow  # whose names have no batch
+                    info["speed"] = max(info["speed"], math.nextafter(1, 2)) if fast else min(info["speed"], 1.0)
                 yield bench
 
 
 def _missed(section: str, what: str) -> set[tuple[str, int]]:
     """The networks, with their batch, that a goal's row names as missing it."""
-    line = next(
-        (line for line in section.splitlines() if line.startswith(f"| FP16, all batches, networks {what} ")), ""
-    )
+    line = next((line for line in section.splitlines() if line.startswith(f"| {what} ")), "")
     names = line.partition("missed: ")[2].rstrip(" |").split(", ") if "missed: " in line else []
     parts = (name.partition(" with batch ") for name in names)
     return {(network, int(batch or 1)) for network, _, batch in parts}
@@ -242,7 +244,7 @@ def _measured(batch: int, row: Mapping[str, str], failed: Mapping[tuple[str, int
     peers = [(runner, word, "FP16", {"us": _number(row.get(f"{runner} µs", "–"))}) for runner, word in _WORDS.items()]
     rows: list[tuple[str, str, str, dict[str, Any]]] = [
         (NAME, "FP16", "FP16", own),
-        (NAME, "INT8", "INT8", {"us": _number(row["INT8 µs"]), "error": int8}),
+        (NAME, "INT8", "INT8", {"us": _number(row["INT8 µs"]), "speed": _number(row["FP16 / INT8"]), "error": int8}),
         *peers,
     ]
     for runner, word, precision, figures in rows:

@@ -35,13 +35,20 @@ def join(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for row, _, reason in (text.partition(": ") for record in records for text in record["left_out"]):
         if row not in left or not reason.startswith(_BY_TIME) or left[row].startswith(_BY_TIME):
             left[row] = reason
+    gpu = next(record["gpu"] for record in reversed(records) if record["gpu"])
     return {
         **records[-1],
-        "gpu": next(record["gpu"] for record in reversed(records) if record["gpu"]),
+        "gpu": {**gpu, "ceilings": _best([record["gpu"].get("ceilings", {}) for record in records if record["gpu"]])},
         "benchmarks": list(benches.values()),
         "runs": sum(record.get("runs", 1) for record in records),
         "left_out": [f"{row}: {reason}" for row, reason in left.items() if row not in done],
     }
+
+
+def _best(found: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The best of several measurements of each ceiling: something else may have used the GPU during one of them."""
+    names = dict.fromkeys(name for each in found for name in each)
+    return {name: (min if name.endswith("µs") else max)(each[name] for each in found if name in each) for name in names}
 
 
 def date(record: dict[str, Any]) -> str:
@@ -71,7 +78,7 @@ def machine(record: dict[str, Any]) -> str:
     number = int(gpu["cudnn"])
     cudnn = f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
     runs = record.get("runs", 1)
-    joined = f" Joined from {runs} runs; clocks and ceilings are those of the last." if runs > 1 else ""
+    joined = f" Joined from {runs} runs; clocks are those of the last, ceilings the best of all." if runs > 1 else ""
     return (
         f"{gpu['gpu']}, driver {gpu['driver_version']}, CUDA {gpu['cuda']}, cuDNN {cudnn}, cudnn-frontend "
         f"{gpu['cudnn-frontend']}, {versions}, Python {record['machine_info']['python_version']}, on {gpu['processor']}; "

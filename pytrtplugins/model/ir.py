@@ -131,8 +131,14 @@ def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
     """The tensor of an initializer or a Constant node; None of anything else. Nothing is copied."""
     if value is None:
         return None
-    if value.const_value is not None or not is_op(value.producer(), "Constant"):
+    node = value.producer()
+    if value.const_value is not None or node is None or not is_op(node, "Constant"):
         return value.const_value
+    given = node.attributes.get("value")
+    if given is not None and given.type.name == "TENSOR" and not given.is_ref():
+        # onnx-ir would hold it against its protocol each time, which takes long
+        tensor: ir.TensorProtocol = given.value
+        return tensor
     convenience = require("onnx_ir", extra="onnx", feature=_FEATURE).convenience
     return convenience.get_const_tensor(value)  # type: ignore[no-any-return]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..model import Graph, read_onnx
 from ..model.decompose import add_shapes
 from ..model.ir import to_ir, to_proto
+from ..utils.garbage import no_collection
 from ..validation import check_slopes, validated
 from .codes import CODES
 from .eliminate import Eliminate
@@ -46,6 +47,7 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
     return prepare_loaded(load_model(model))
 
 
+@no_collection()
 def prepare_loaded(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same for what `load_model` gave, which is not checked a second time."""
     ir_model = to_ir(normalize(model), checked=True)

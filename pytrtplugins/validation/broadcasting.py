@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
-from .dataflow import bodies
+from .dataflow import bodies, walk
 from .operators import node_text, standard_domain, standard_opset
 from .tensors import dims_text
 
@@ -26,7 +26,7 @@ def check_slopes(model: onnx.ModelProto) -> None:
     Raises:
         ModelError: one does not.
     """
-    if standard_opset(model) >= BROADCAST_SLOPES:
+    if standard_opset(model) >= BROADCAST_SLOPES and any(node.op_type == "PRelu" for node in walk(model.graph.node)):
         _check(model.graph, {})
 
 

@@ -45,7 +45,11 @@ def test_a_race_that_was_read_from_its_page_makes_the_same_tables(race_record, t
     report.write([saved(tmp_path, race_record)], "gpu", tmp_path)
     before = tables(tmp_path, "benchmarks.md")
     read = read_back(tmp_path, "gpu", False)
-    assert (read["gpu"], read["runs"], read["left_out"]) == ({"gpu": "NVIDIA H200"}, 1, race_record["left_out"])
+    assert (read["gpu"]["gpu"], read["runs"], read["left_out"]) == (
+        race_record["gpu"]["gpu"],
+        1,
+        race_record["left_out"],
+    )
     kinds = [bench["extra_info"]["kind"] for bench in read["benchmarks"]]
     assert {kind: kinds.count(kind) for kind in kinds} == {"race": 7, "image": 1, "files": 2, "step": 2, "build": 1}
     again = {**read, "gpu": race_record["gpu"], "machine_info": race_record["machine_info"]}
@@ -82,6 +86,18 @@ def test_rounding_meets_no_goal_that_was_missed(zoo_record, tmp_path):  # noqa: 
     after = (tmp_path / "benchmarks-zoo.md").read_text()
     assert "in seconds, at most 3 | 3 | 1 | missed: vit_b_16, resnet18 with batch 8 |" in after
     assert "at most 0.01 | 3 | 2 | missed: vit_b_16 |" in after
+
+
+@pytest.mark.parametrize("speed", [1.002, 0.998])
+def test_rounding_does_not_make_int8_faster_or_slower(zoo_record, tmp_path, speed):  # noqa: F811
+    int8 = zoo_rows.bench("resnet18", precision="INT8", what="INT8", us=50.0, error=0.5, speed=speed)
+    zoo_record["benchmarks"] = [zoo_rows.ours("resnet18", 2.0), int8]
+    report.write([saved(tmp_path, zoo_record)], "gpu", tmp_path)
+    report.write(
+        [saved(tmp_path, {**zoo_record, "benchmarks": [zoo_rows.ours("unet", 2.0)]})], "gpu", tmp_path, keep=True
+    )
+    (goal,) = (line for line in tables(tmp_path, "benchmarks-zoo.md") if line.startswith("| INT8, batch 1"))
+    assert goal.endswith("| met |" if speed > 1 else "| missed: resnet18 |")
 
 
 def test_goals_show_digits_that_the_race_does_not(race_record, tmp_path):  # noqa: F811

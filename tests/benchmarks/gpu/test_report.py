@@ -173,8 +173,18 @@ def test_joined_records_have_all_rows_and_the_later_of_two(record):
     assert len(report.race(joined, pinned=True)) == 2
     assert rows["pytrtplugins", "FP16", 1]["gpu_us"] == 180.0
     assert joined["left_out"] == []  # it ran the second time
-    assert report.machine(joined).endswith(" Joined from 2 runs; clocks and ceilings are those of the last.")
+    assert report.machine(joined).endswith(
+        " Joined from 2 runs; clocks are those of the last, ceilings the best of all."
+    )
     assert "Joined" not in report.machine(record)
+
+
+def test_a_ceiling_is_the_best_that_a_run_found(record):
+    busy = copy.deepcopy(record)
+    busy["gpu"]["ceilings"] |= {"FP16 TOP/s": 300.0, "INT8 TOP/s": 1500.0, "launch µs": 0.9}
+    for records in ([record, busy], [busy, record]):
+        found = report.join(records)["gpu"]["ceilings"]
+        assert found == record["gpu"]["ceilings"] | {"INT8 TOP/s": 1500.0}
 
 
 def test_what_several_runs_left_out_is_named_once_with_the_last_reason_that_is_not_the_time(record):

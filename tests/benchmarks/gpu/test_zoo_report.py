@@ -102,6 +102,14 @@ def test_int8_that_is_slower_than_fp16_is_named():
     assert line(text, "| INT8, batch 1, networks").endswith("| 1 | 0 | missed: vgg16 |")
 
 
+def test_int8_is_compared_with_the_fp16_of_its_own_run():
+    """The row of FP16 may be of another day."""
+    rows = [ours("vgg16", 2.0), bench("vgg16", precision="INT8", us=95.0, peer_us=94.0, speed=0.99)]
+    found = zoo_report.entries([row["extra_info"] for row in rows])
+    assert line(zoo_report.goals_table(found), "| INT8, batch 1, networks").endswith("| 1 | 0 | missed: vgg16 |")
+    assert "| 95.0 | 0.99 |" in line(zoo_report.table(found), "| vgg16 |")
+
+
 def test_the_page_is_written_beside_the_races_and_leaves_that_alone(record, tmp_path):
     race = tmp_path / "benchmarks.md"
     race.write_text("# Benchmarks\n\n<!-- gpu: written by a command -->\n\nFigures.\n\n<!-- end of gpu -->\n")

@@ -15,6 +15,7 @@ from ....passes.half import halve
 from ....plugin.onnx_node import is_plugin_node
 from ....plugin.policy import NO_REQUESTS, chosen_form, plugin_classes
 from ....tensor import DType
+from ....utils.garbage import no_collection
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .attention import FuseAttention
@@ -116,6 +117,7 @@ def check_disable(disable: str | Collection[str]) -> frozenset[OptionalStep]:
     return frozenset(step for step in OPTIONAL_STEPS if step in names)
 
 
+@no_collection()
 def lower(
     model: onnx.ModelProto,
     disable: Collection[OptionalStep] = (),

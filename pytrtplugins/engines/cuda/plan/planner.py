@@ -17,6 +17,7 @@ from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, evaluate_dims
+from ....utils.garbage import no_collection
 from ..device.expression import Expression
 from ..device.layout import FP8, as_rows, channels_last, linear
 from ..lower.dims import fused_dims
@@ -49,6 +50,7 @@ _MAX_VALUES = (1 << 32) - 1
 """What a thread's number goes up to."""
 
 
+@no_collection()
 def make_plan(
     model: ir.Model,
     bindings: Mapping[str, int],
