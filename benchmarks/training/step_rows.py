@@ -69,17 +69,19 @@ def _captured() -> list[Subject]:
     first, last, pools = [blocks.first_in_blocks], [padding.pad_last], [blocks.compare_pools]
     every = [*first, *pools, *last]
     name = ", all in blocks"  # the first convolution and the poolings, and the last convolution of 8n channels
+    product = ", first convolution as matrix products"
     return [
         row(),
+        row(product, changes=[padding.unfold_first]),
+        row(", first convolution of 8 channels", changes=[padding.pad_first]),
+        *(row(f"{product}, batch {batch}", changes=[padding.unfold_first], batch=batch) for batch in BATCHES),
+        *(row(f", batch {batch}", batch=batch) for batch in BATCHES),
         row(name, changes=every),
         *(row(f"{name}, batch {batch}", changes=every, batch=batch) for batch in BATCHES),
-        *(row(f", batch {batch}", batch=batch) for batch in BATCHES),
         row(", first convolution in blocks", changes=first),
         row(", poolings in blocks", changes=pools),
         row(", last convolution of 8n channels", changes=last),
         row(f"{name}, kernels combined", changes=every, compiler={"combo_kernels": True}),
-        row(", first convolution of 8 channels", changes=[padding.pad_first]),
-        row(", first convolution as a matrix product", changes=[padding.unfold_first]),
         row(f"{name}, kernels tuned", changes=every, compiler={"coordinate_descent_tuning": True}),  # for minutes
     ]
 

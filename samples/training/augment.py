@@ -18,6 +18,7 @@ __all__ = ["STRIDE", "Augmenter", "Plan", "draw_lots", "render"]
 
 MAX_BOXES = 32  # boxes kept of a training image
 TILES = 4  # images of a mosaic
+FINE = 4  # pixels a side; what differs from their mean is an object's texture
 STRIDE = 32
 """Pixels of the network's input that a cell covers."""
 LOTS: dict[str, tuple[int, ...]] = {
@@ -40,6 +41,7 @@ LOTS: dict[str, tuple[int, ...]] = {
     "hole": (4, 1),
     "mixed": (1,),
     "weight": (1,),
+    "texture": (5,),
 }
 """What is drawn by lots for an image, and how many numbers each takes; in this order."""
 LUMA = [0.299, 0.587, 0.114]  # how light red, green and blue are
@@ -83,6 +85,7 @@ class Augmenter:
         dtype: Element type of the images.
         boxes: The same as ``balance``, where a class is as rare as its boxes are, and not the photos that have it.
         negative: Share of the images in which light and dark are exchanged, while hues stay; 0.9 at most.
+        texture: Share of the images in which an object gets the texture of another one, which may be of another class.
     """
 
     def __init__(
@@ -94,12 +97,14 @@ class Augmenter:
         *,
         boxes: float = 0.0,
         negative: float = 0.0,
+        texture: float = 0.0,
     ) -> None:
         self.pool = pool
         self._storage = None if pool is None else _with_halves(pool)
         # on the CPU, since a GPU adds up in an order of its own
         self._chances = None if pool is None else _shares(pool, balance, boxes).cpu().cumsum(0).to(device)
         self._dtype, self._turns, self._negative = dtype, _colour_turns().to(device), negative
+        self._texture = texture
         self._luma = torch.tensor(LUMA, device=device)
 
     def draw(self, lots: Lots, amounts: Tensor, out: int, batch: Pool | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -119,6 +124,10 @@ class Augmenter:
         storage = self._storage if batch is None else _with_halves(batch)
         plan, truth, valid = self.plan(lots, amounts, out, batch)
         images, mixed = render(storage, plan, out), lots["mixed"] < amounts[3]
+        if self._texture:
+            images = self._retextured(
+                images, storage, self.pool if batch is None else batch, truth, valid, lots["texture"]
+            )
         weight = torch.where(mixed, 0.4 + 0.2 * lots["weight"], 0.0)[..., None, None]
         images = images.lerp(images.roll(1, 0), weight).to(self._dtype)
         return images, torch.cat([truth, truth.roll(1, 0)], 1), torch.cat([valid, valid.roll(1, 0) & mixed], 1)
@@ -128,12 +137,9 @@ class Augmenter:
         pool = self.pool if batch is None else batch
         count, side = pool.pixels.shape[:2]
         tile = torch.arange(TILES, device=pool.size.device)
-        if batch is None:
-            source = torch.searchsorted(self._chances, lots["source"])
-        else:
-            first = torch.arange(count, device=pool.size.device)[:, None]
-            source = torch.where(tile == 0, first, (lots["source"] * count).long())
-        source = source.clamp(max=count - 1)
+        source = self._chosen(lots["source"], count, batch is None)
+        if batch is not None:
+            source = torch.where(tile == 0, torch.arange(count, device=pool.size.device)[:, None], source)
         mosaic = lots["mosaic"] < amounts[0]
         centre = torch.where(mosaic, out * (0.3 + 0.4 * lots["centre"]), float(out))
         second = torch.stack([tile % 2, tile // 2], 1).bool()  # is the tile right, low?
@@ -150,10 +156,41 @@ class Augmenter:
         truth, valid = _place(pool.boxes[source], image, scale, offset, flip, torch.cat([low, high], 2), used)
         shrunk = (scale.amin(2) < 0.6) | (lots["blur"] < 0.1)  # from the half-size copy; some as a blur
         affine = _affine(image, scale, offset, flip, torch.where(shrunk, 0.5, 1.0))
-        stride = torch.where(shrunk, side // 2, side)
-        base = torch.where(shrunk, count * side**2 + source * (side // 2) ** 2, source * side**2)
+        stride, base = _memory_of(source, shrunk, count, side)
         drawn = torch.where(used, source, -1)
         return Plan(centre, affine, stride, base, self._colours(lots), _holes(lots, out), drawn), truth, valid
+
+    def _chosen(self, lots: Tensor, count: int, of_the_set: bool) -> Tensor:
+        """Indices of photos: of the set, by their chances, or of a batch."""
+        found = torch.searchsorted(self._chances, lots.contiguous()) if of_the_set else (lots * count).long()
+        return found.clamp(max=count - 1)
+
+    def _retextured(
+        self, images: Tensor, storage: Tensor, pool: Pool, truth: Tensor, valid: Tensor, lots: Tensor
+    ) -> Tensor:
+        """Some images with one of their objects retextured: its means of 4 x 4 pixels stay, and what differs from them is another's.
+
+        The other object fills the box. What its pixels differ by is taken times 0..1.5: also none of it.
+        """
+        (count, side), out = pool.pixels.shape[:2], images.shape[2]
+        chosen, which, donor, part, amount = lots.unbind(1)
+        photo = self._chosen(donor, count, pool is self.pool)
+        others = pool.boxes[photo]
+        there = others[..., 0] >= 0
+        box, other = STRIDE * _one_of(truth, valid, which)[:, None, :4], _one_of(others, there, part)[:, None, 1:]
+        photo, image = photo[:, None], pool.size[photo][:, None]
+        size, others_size = ((each[..., 2:] - each[..., :2]).clamp(min=1) for each in (box, other))
+        scale = size / others_size
+        offset, shrunk = box[..., :2] - other[..., :2] * scale, scale.amin(2) < 0.6
+        affine = _affine(image, scale, offset, torch.zeros_like(shrunk), torch.where(shrunk, 0.5, 1.0))
+        stride, base = _memory_of(photo, shrunk, count, side)
+        colour = torch.eye(3, 4, device=images.device).expand(len(images), 3, 4)
+        centre, no_holes = torch.full_like(box[:, 0, :2], out), box[:, :0]
+        drawn = render(storage, Plan(centre, affine, stride, base, colour, no_holes, photo), out)
+        changed = (chosen < self._texture) & valid.any(1) & there.any(1)
+        inside = _inside(box, out) & changed[:, None, None, None]
+        found = _coarse(images) + 1.5 * amount[:, None, None, None] * (drawn - _coarse(drawn))
+        return torch.where(inside, found.clamp(0, 1), images)
 
     def _colours(self, lots: Lots) -> Tensor:
         """A 3x3 matrix and an offset each: hue turned, saturation, gain and brightness changed; a tenth in grey, others as negatives."""
@@ -214,6 +251,32 @@ def _with_halves(pool: Pool) -> Tensor:
     return storage
 
 
+def _memory_of(photo: Tensor, shrunk: Tensor, count: int, side: int) -> tuple[Tensor, Tensor]:
+    """Pixels of a row, and the first pixel, of stored photos or of their copies of half the size."""
+    half = side // 2
+    return torch.where(shrunk, half, side), torch.where(shrunk, count * side**2 + photo * half**2, photo * side**2)
+
+
+def _inside(boxes: Tensor, out: int) -> Tensor:
+    """Which pixels of an image lie in a box x1, y1, x2, y2, (..., 4) → (..., out, out)."""
+    r = torch.arange(out, device=boxes.device) + 0.5
+    x1, y1, x2, y2 = boxes[..., None, None].unbind(-3)
+    return (r > x1) & (r < x2) & (r[:, None] > y1) & (r[:, None] < y2)
+
+
+def _coarse(images: Tensor) -> Tensor:
+    """Images without fine detail: means of 4 x 4 pixels, and values between them."""
+    means = functional.avg_pool2d(images, FINE)
+    return functional.interpolate(means, scale_factor=FINE, mode="bilinear", align_corners=False)
+
+
+def _one_of(boxes: Tensor, there: Tensor, lots: Tensor) -> Tensor:
+    """One box of each image, (B, 5), of those that are there, (B, M); any where none is."""
+    order = torch.where(there, torch.arange(there.shape[1], device=there.device), there.shape[1]).argsort(1)
+    place = (lots * there.sum(1)).long().clamp(max=there.shape[1] - 1)
+    return boxes[torch.arange(len(boxes), device=boxes.device), order.gather(1, place[:, None])[:, 0]]
+
+
 def _area(boxes: Tensor) -> Tensor:
     return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
@@ -258,8 +321,8 @@ def render(pixels: Tensor, plan: Plan, out: int) -> Tensor:
     v = pick(affine[..., 2]) * r[:, None] + pick(affine[..., 3]) - 0.5
     w, h, step, start = pick(affine[..., 4]), pick(affine[..., 5]), pick(stride), pick(base)
     inside = (u > -0.5) & (v > -0.5) & (u < w - 0.5) & (v < h - 0.5)
-    for x1, y1, x2, y2 in holes[..., None, None].permute(1, 2, 0, 3, 4):
-        inside = inside & ~((r > x1) & (r < x2) & (r[:, None] > y1) & (r[:, None] < y2))
+    for number in range(holes.shape[1]):
+        inside = inside & ~_inside(holes[:, number], out)
     u, v = torch.minimum(u.clamp(min=0), w - 1), torch.minimum(v.clamp(min=0), h - 1)
     u0, v0, fraction_u, fraction_v = u.floor(), v.floor(), u.frac()[..., None], v.frac()[..., None]
     i = start + v0.long() * step + u0.long()

@@ -111,3 +111,46 @@ def test_photos_of_a_class_with_few_boxes_are_drawn_more_often() -> None:
     pool = Pool(torch.zeros(4, 8, 8, 3, dtype=torch.uint8), torch.full((4, 2), 8.0), boxes)
     torch.testing.assert_close(augment._shares(pool, 1.0), torch.full((4,), 0.25))
     torch.testing.assert_close(augment._shares(pool, 0.0, 1.0), torch.tensor([3.0, 3.0, 1.0, 1.0]) / 8)
+
+
+def test_an_object_gets_the_texture_of_another_one_and_keeps_its_shape() -> None:
+    torch.manual_seed(0)
+    pool, lots = make_pool(), draw_lots(8, CPU)
+    amounts = torch.tensor([0.0, 1.0, 1.0, 0.0])  # neither mosaics nor blends
+    plain, truth, valid = Augmenter(CPU, pool).draw(lots, amounts, 64)
+    found, *same = Augmenter(CPU, pool, texture=0.5).draw(lots, amounts, 64)
+    assert torch.equal(same[0], truth)
+    assert torch.equal(same[1], valid)
+    changed = (plain != found).any(1)
+    chosen = (lots["texture"][:, 0] < 0.5) & valid.any(1)
+    assert torch.equal(changed.flatten(1).any(1), chosen)
+    assert 0 < chosen.sum() < 8
+    for image in chosen.nonzero().flatten().tolist():
+        boxes = augment._inside(truth[image][valid[image]][:, :4] * augment.STRIDE, 64)
+        assert any((changed[image] & ~box).sum() == 0 for box in boxes)  # it is all in one of them
+
+
+def test_a_texture_is_what_differs_from_the_means_around() -> None:
+    """The other object has one colour, so what is left are the means."""
+    pool = make_pool()
+    pool.pixels[:3], pool.boxes[3:] = 90, -1.0  # photos without boxes lend nothing, and get nothing
+    lots = draw_lots(4, CPU)
+    lots["source"][:], lots["texture"][:, 2] = 0.9, 0.0
+    amounts = torch.tensor([0.0, 1.0, 1.0, 0.0])
+    augmenter = Augmenter(CPU, pool, texture=1.0)
+    assert torch.equal(augmenter.draw(lots, amounts, 64)[0], Augmenter(CPU, pool).draw(lots, amounts, 64)[0])
+    noisy = torch.rand(4, 3, 64, 64)
+    storage, (_, truth, valid) = augment._with_halves(pool), augmenter.plan(lots, amounts, 64)
+    truth[:, 0], valid[:, 0] = torch.tensor([0.5, 0.5, 1.5, 1.5, 0.0]), True
+    found = augmenter._retextured(noisy, storage, pool, truth, valid, lots["texture"])
+    means = augment._coarse(noisy)
+    torch.testing.assert_close(found[:, :, 24:40, 24:40], means[:, :, 24:40, 24:40], atol=1e-6, rtol=0)
+    assert torch.equal(found[:, :, :16], noisy[:, :, :16])
+
+
+def test_one_of_the_boxes_that_are_there_is_taken() -> None:
+    boxes = torch.arange(20.0).view(2, 2, 5)
+    there = torch.tensor([[False, True], [True, True]])
+    for lot, second in ((0.0, 0), (0.49, 0), (0.51, 1), (0.999, 1)):
+        found = augment._one_of(boxes, there, torch.full((2,), lot))
+        assert torch.equal(found, torch.stack([boxes[0, 1], boxes[1, second]]))
