@@ -14,12 +14,17 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("openvino")
 
+QUIET = (
+    "-W",
+    "ignore:This process:DeprecationWarning",
+)  # from Python 3.12 on: forks where engines have threads are meant
+
 
 def campaign(*words):
     """A campaign in a process of its own, whose forks have no threads of other tests to wait for."""
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.damaged_models", *words], cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
+        [sys.executable, *QUIET, "-m", "tests.damaged_models", *words], cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
