@@ -123,7 +123,8 @@ def refused_by_program(words: list[str]) -> str:
     before, path = sys.argv, list(sys.path)
     sys.argv = [str(file), *words[start:]]
     try:
-        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # another program imported this one
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # another program imported this one
             if start == 2:
                 runpy.run_module(words[1], run_name="__main__")
             else:

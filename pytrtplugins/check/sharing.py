@@ -77,6 +77,8 @@ def _interruptions(work: Callable[[int], Any]) -> list[tuple[int, int]]:
 
 def _may_be_the_plugins(file: str) -> bool:
     """Whether threads take turns in a file: elsewhere the lines say nothing about the plugin, and hold locks for which the other waits."""
+    if file.startswith("<frozen "):  # an import holds a lock for its module
+        return False
     if file.startswith(_LIBRARIES):
         return file.startswith(_LAYERS)
     return not file.startswith(_STANDARD_LIBRARY) or file.removeprefix(_STANDARD_LIBRARY).startswith(_INSTALLED)

@@ -157,7 +157,7 @@ def collect_field_specs(cls: type) -> tuple[FieldSpec, ...]:
             continue
         try:
             hints = typing.get_type_hints(base)
-        except NameError as error:
+        except (NameError, TypeError) as error:  # a TypeError: Python 3.10 of a ClassVar without brackets
             raise FieldError(
                 f"{cls.__name__}: the annotation of a field cannot be resolved: {error}", cls=cls
             ) from error
@@ -226,7 +226,7 @@ def _spec_from_hint(owner: str, name: str, hint: Any) -> FieldSpec:
 def _element_type(args: tuple[Any, ...]) -> str | None:
     """The type's name in ``NDArray[float32]``; empty where the annotation leaves it open, None for one that no field has."""
     scalar = (*(typing.get_args(args[1]) if len(args) > 1 else ()), Any)[0]
-    if scalar is Any or not isinstance(scalar, type) or scalar in _OPEN:
+    if scalar is Any or not isinstance(scalar, type) or typing.get_origin(scalar) is not None or scalar in _OPEN:
         return ""
     name = np.dtype(scalar).name
     return name if name in ARRAY_DTYPES else None

@@ -8,7 +8,7 @@ import inspect
 import re
 import sys
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -130,6 +130,7 @@ PROGRAMS = {
     },
     "samples/train_yolov2.py --imitation": (0.0, 1e6),
     "samples/train_yolov2.py --negative": (0.0, 0.9),
+    "samples/train_yolov2.py --texture": (0.0, 1.0),
     **{f"samples/train_yolov2.py --{name}": FILTERS for name in ("stages", "head", "passthrough")},
     "samples/train_yolov2.py --seed": (0, 2**32 - 1),
     "benchmarks/__main__.py --seconds": (0.0, 31_536_000.0),
@@ -242,6 +243,8 @@ def command_options() -> dict[str, Any]:
     for program, one in APPS.items():
         for words, function in walked(one, program):
             for name, hint in get_type_hints(function, include_extras=True).items():
+                if get_origin(hint) is Union and get_origin(get_args(hint)[0]) is Annotated:
+                    hint = get_args(hint)[0]
                 base, *extras = get_args(hint) or (hint,)
                 if extras and {int, float} & set(parts_of(base)):
                     (option,) = (extra for extra in extras if hasattr(extra, "param_decls"))

@@ -106,7 +106,10 @@ def test_c_functions_describe_an_array_and_name_the_stream_that_it_is_written_on
     x = np.zeros((2, 3), np.float32)
     (address, form), origin = read(Exchanged(x))
     assert address == x.ctypes.data
-    assert read_dlpack(Exported(x), 1) == (address, form)
+    assert read_dlpack(Exported(x), 1) in (
+        (address, form),
+        (address, (*form[:3], None)),
+    )  # NumPy before 2.3 leaves out C's strides
     assert origin == read(Exchanged(x.copy()))[1]
     assert origin != read(Exchanged(x, (2, 1)))[1]
     monkeypatch.setattr(Exchanged, "current", [5, 7])

@@ -188,7 +188,7 @@ def test_an_operator_that_the_caller_lacks_becomes_what_onnx_defines_it_by(op_ty
     model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
     found = propagated(model, {"N": 3}, lambda name: name == op_type)
     assert op_type not in operators(found)
-    np.testing.assert_allclose(run(to_proto(found))[0], run(model)[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(run(to_proto(found))[0], run(model)[0], rtol=1e-5, atol=5e-5)
 
 
 def known_dims(text, rank=4, **constants):
