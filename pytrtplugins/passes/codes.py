@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..errors import UsageError
 from ..tensor import DType
+from ..utils.matrices import row_major
 
 __all__ = ["CODES", "FP8", "INT8", "Codes", "codes_of", "nearest_fp8", "quantize_weights", "round_together"]
 
@@ -116,7 +117,7 @@ def round_together(steps: npt.NDArray[np.float32], taps: int) -> npt.NDArray[Any
         The moves are GPTQ's (E. Frantar et al., ICLR 2023) for a Gram matrix of ones in blocks. That filters and channels keep
         their sums without data is SQuant's idea (C. Guo et al., "SQuant", ICLR 2022).
     """
-    wanted = np.ascontiguousarray(steps.T)  # (K, F): what is rounded at a time lies together
+    wanted = row_major(steps.T)  # (K, F): what is rounded at a time lies together
     codes = np.empty(wanted.shape, FP8.dtype.numpy)
     of_filter = np.zeros(wanted.shape[1])
     of_channel = of_filter.copy()
@@ -131,7 +132,7 @@ def round_together(steps: npt.NDArray[np.float32], taps: int) -> npt.NDArray[Any
         error = codes[k].astype(np.float64) - weights
         of_filter += error
         of_channel += error
-    return np.ascontiguousarray(codes.T)
+    return row_major(codes.T)
 
 
 def nearest_fp8(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

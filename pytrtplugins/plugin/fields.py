@@ -157,9 +157,11 @@ def collect_field_specs(cls: type) -> tuple[FieldSpec, ...]:
             continue
         try:
             hints = typing.get_type_hints(base)
-        except (NameError, TypeError) as error:  # a TypeError: Python 3.10 of a ClassVar without brackets
+        except (NameError, TypeError) as error:  # a TypeError: what it names is no type
             raise FieldError(
-                f"{cls.__name__}: the annotation of a field cannot be resolved: {error}", cls=cls
+                f"{cls.__name__}: the annotation of a field cannot be resolved: {error}.\n"
+                "Do: import the type that it names; write a type's name, as in count: int, and ClassVar with brackets",
+                cls=cls,
             ) from error
         for name in own:
             hint = hints[name]

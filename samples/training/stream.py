@@ -63,7 +63,9 @@ class Stream(Loader):
         threading.Thread(target=self._close_with_main, name="training-loader-watch", daemon=True).start()
 
     def _build(self, options: Options) -> Any:
-        spdl = require("spdl.pipeline", extra="train", package="spdl-core", feature="this loader, from Python 3.11 on,")
+        spdl = require(
+            "spdl.pipeline", extra="train", package="spdl-core", feature="this loader (Python 3.11 or newer)"
+        )
         builder = spdl.PipelineBuilder().add_source(self._parts(range(self.step, self.stop)))
         self._add_stage(builder, "read", options.readers, self._guarded(self._read))
         if self._decoding is None:

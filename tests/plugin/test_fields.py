@@ -85,6 +85,15 @@ class Unresolved:
     count: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
 
+class NoType:
+    pair: (int, float)  # type: ignore[syntax]
+
+
+def test_an_annotation_that_is_no_type_is_refused_with_what_to_write():
+    with pytest.raises(FieldError, match=r"(?s)^NoType: .* cannot be resolved: .*Do: .* as in count: int"):
+        collect_field_specs(NoType)
+
+
 def test_an_annotation_that_names_nothing_is_refused_with_class_and_name():
     with pytest.raises(
         FieldError, match=r"^Unresolved: .* cannot be resolved: name 'Nowhere' is not defined"
