@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import blocks, padding, peers
+from . import padding, peers
 
 BATCHES = (128, 256)  # beside the one that was asked for
 BEST = "BF16, NHWC, compiled, CUDA graphs"
@@ -51,7 +51,7 @@ def subjects() -> list[Subject]:
         Subject("TF32, NHWC", {**nhwc, "precision": "tf32"}),
         Subject("FP16, NHWC", {**nhwc, "precision": "fp16"}),
         Subject("BF16, NCHW", {**bf16, "data_format": "NCHW"}),
-        Subject("BF16, NHWC, batch norm of separate operations", bf16, changes=[separate_batch_norm]),
+        Subject("BF16, NHWC, batch norm of separate operations", bf16, changes=[apart, separate_batch_norm]),
         Subject("Lightning Fabric, BF16, NHWC", bf16, peer=peers.fabric),
         Subject("accelerate, BF16, NHWC", bf16, peer=peers.accelerate),
         Subject("FP32, NHWC", nhwc),
@@ -60,30 +60,31 @@ def subjects() -> list[Subject]:
 
 
 def _captured() -> list[Subject]:
-    """The fastest row, larger batches of it, and what may make it faster: other forms of some layers, and options of the compiler."""
+    """The fastest row, larger batches of it, and what its parts give or may give: joined layers, padding, options of the compiler."""
     settings = {"precision": "bf16", "data_format": "NHWC", "compile": True, "cuda_graphs": True}
 
     def row(more: str = "", **given: Any) -> Subject:
         return Subject(BEST + more, settings, **given)
 
-    first, last, pools = [blocks.first_in_blocks], [padding.pad_last], [blocks.compare_pools]
-    every = [*first, *pools, *last]
-    name = ", all in blocks"  # the first convolution and the poolings, and the last convolution of 8n channels
-    product = ", first convolution as matrix products"
     return [
         row(),
-        row(product, changes=[padding.unfold_first]),
-        row(", first convolution of 8 channels", changes=[padding.pad_first]),
-        *(row(f"{product}, batch {batch}", changes=[padding.unfold_first], batch=batch) for batch in BATCHES),
         *(row(f", batch {batch}", batch=batch) for batch in BATCHES),
-        row(name, changes=every),
-        *(row(f"{name}, batch {batch}", changes=every, batch=batch) for batch in BATCHES),
-        row(", first convolution in blocks", changes=first),
-        row(", poolings in blocks", changes=pools),
-        row(", last convolution of 8n channels", changes=last),
-        row(f"{name}, kernels combined", changes=every, compiler={"combo_kernels": True}),
-        row(f"{name}, kernels tuned", changes=every, compiler={"coordinate_descent_tuning": True}),  # for minutes
+        row(", no layers joined", changes=[apart]),
+        row(", last convolution of 8n channels", changes=[padding.pad_last]),
+        row(", kernels combined", compiler={"combo_kernels": True}),
+        row(", kernels tuned", compiler={"coordinate_descent_tuning": True}),  # for minutes
     ]
+
+
+def apart(network: Any) -> None:
+    """Make layers of their own again of those that were joined."""
+    import torch
+
+    from yolov2_training.fused import Joined
+
+    for i, part in enumerate(network.parts):
+        if isinstance(part, Joined):
+            network.parts[i], network.parts[i + 1] = torch.nn.Sequential(*part), torch.nn.MaxPool2d(2)
 
 
 def separate_batch_norm(network: Any) -> None:

@@ -85,7 +85,8 @@ class Augmenter:
         dtype: Element type of the images.
         boxes: The same as ``balance``, where a class is as rare as its boxes are, and not the photos that have it.
         negative: Share of the images in which light and dark are exchanged, while hues stay; 0.9 at most.
-        texture: Share of the images in which an object gets the texture of another one, which may be of another class.
+        texture: Share of the images in which an object gets the fine texture and the mean colour of another one, which may be of
+                another class.
     """
 
     def __init__(
@@ -168,9 +169,10 @@ class Augmenter:
     def _retextured(
         self, images: Tensor, storage: Tensor, pool: Pool, truth: Tensor, valid: Tensor, lots: Tensor
     ) -> Tensor:
-        """Some images with one of their objects retextured: its means of 4 x 4 pixels stay, and what differs from them is another's.
+        """Some images with the surface of another object on one of theirs: its means of 4 x 4 pixels stay, less their mean in the box.
 
-        The other object fills the box. What its pixels differ by is taken times 0..1.5: also none of it.
+        The other object fills the box. What its pixels differ from their means by is taken times 0..1.5: also none of it. In the same
+        share the mean colour of the box becomes that of the other object.
         """
         (count, side), out = pool.pixels.shape[:2], images.shape[2]
         chosen, which, donor, part, amount = lots.unbind(1)
@@ -188,9 +190,10 @@ class Augmenter:
         centre, no_holes = torch.full_like(box[:, 0, :2], out), box[:, :0]
         drawn = render(storage, Plan(centre, affine, stride, base, colour, no_holes, photo), out)
         changed = (chosen < self._texture) & valid.any(1) & there.any(1)
-        inside = _inside(box, out) & changed[:, None, None, None]
-        found = _coarse(images) + 1.5 * amount[:, None, None, None] * (drawn - _coarse(drawn))
-        return torch.where(inside, found.clamp(0, 1), images)
+        within, amount = _inside(box, out), amount[:, None, None, None]
+        light = _mean(drawn, within) - _mean(images, within)
+        found = _coarse(images) + amount * light + 1.5 * amount * (drawn - _coarse(drawn))
+        return torch.where(within & changed[:, None, None, None], found.clamp(0, 1), images)
 
     def _colours(self, lots: Lots) -> Tensor:
         """A 3x3 matrix and an offset each: hue turned, saturation, gain and brightness changed; a tenth in grey, others as negatives."""
@@ -262,6 +265,11 @@ def _inside(boxes: Tensor, out: int) -> Tensor:
     r = torch.arange(out, device=boxes.device) + 0.5
     x1, y1, x2, y2 = boxes[..., None, None].unbind(-3)
     return (r > x1) & (r < x2) & (r[:, None] > y1) & (r[:, None] < y2)
+
+
+def _mean(images: Tensor, within: Tensor) -> Tensor:
+    """The mean colour of those pixels, (B, 3, 1, 1)."""
+    return (images * within).sum((2, 3), keepdim=True) / within.sum((2, 3), keepdim=True).clamp(min=1)
 
 
 def _coarse(images: Tensor) -> Tensor:

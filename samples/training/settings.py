@@ -68,6 +68,11 @@ class Settings:
         """The element type of autocast; None: there is none."""
         return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
 
+    @property
+    def fuses(self) -> bool:
+        """Whether layers of a task may be joined on a GPU: with 16 bits, channels last, and batch norm that is each rank's own."""
+        return self.dtype is not None and self.data_format == "NHWC" and not self.sync_bn
+
     def check(self, device: str, world: int, *, joined: bool) -> None:
         """Refuse what cannot work.
 

@@ -109,6 +109,8 @@ class Yolov2(nn.Module):
         first = next(i for i, layer in enumerate(layers) if isinstance(layer, Route))
         self.feature_layers = (first - 1, first + layers[first].layers[0])
         self.feature_channels = tuple(channels[1 + i] for i in self.feature_layers)
+        before = range(min(self._needed.union(self.feature_layers)))
+        self._half = 1 + max(i for i in before if isinstance(layers[i], Maxpool))
 
     def forward(self, x: Tensor) -> Tensor:
         """The region layer's input for images ``x``."""
@@ -116,17 +118,36 @@ class Yolov2(nn.Module):
 
     def forward_with_features(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The same, with the features on the coarse and the fine grid that a teacher may shape."""
+        return self.finish(self.begin(x))
+
+    def begin(self, x: Tensor) -> Tensor:
+        """The layers up to a pooling: the larger part of the computation, with few of the weights.
+
+        Ranks exchange gradients of weights while the gradient of what is before them is computed. A compiler gives all gradients of a
+        function at once, so it compiles this one and `finish` apart.
+        """
+        for part in self.parts[: self._half]:
+            x = part(x)
+        return x
+
+    def finish(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The layers behind `begin`: the region layer's input, and the features."""
         kept: dict[int, Tensor] = {}
-        for i, (layer, part) in enumerate(zip(self.layers, self.parts, strict=True)):
+        for i in range(self._half, len(self.layers)):
+            layer, part = self.layers[i], self.parts[i]
             if isinstance(layer, Route):
                 x = torch.cat([kept[i + back] for back in layer.layers], 1)
                 if len(layer.layers) > 1:
                     x = functional.dropout2d(x, self.dropout, self.training)
             else:
                 x = reorg(x) if isinstance(layer, Reorg) else part(x)
-            if i in self.feature_layers or i in self._needed:
+            if self.keeps(i):
                 kept[i] = x
         return x, [kept[i] for i in self.feature_layers]
+
+    def keeps(self, layer: int) -> bool:
+        """Whether the output of a layer, by its number, is needed by more than the layer behind it."""
+        return layer in self.feature_layers or layer in self._needed
 
     def convolutions(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d | None]]:
         """Every convolution with its batch norm, in the order of the .weights file."""

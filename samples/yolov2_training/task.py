@@ -16,6 +16,7 @@ from training.ranks import Ranks
 from training.schedule import WARM_UP
 from training.settings import Settings
 
+from .fused import fuse
 from .loss import region_loss
 from .model import Model, build_network
 from .network import Yolov2
@@ -59,7 +60,8 @@ class Student(nn.Module):
         """Compile the parts of a step that are worth it."""
         (teacher,) = self._teacher
         self._run: Mapping[str, Callable[..., Any]] = {
-            "network": compiler(self.network.forward_with_features),
+            "begin": compiler(self.network.begin),
+            "finish": compiler(self.network.finish),
             "loss": compiler(region_loss),
             "teacher": compiler(teacher.forward) if teacher is not None else None,
             "imitation": compiler(self.imitation.forward) if self.imitation is not None else None,
@@ -67,7 +69,7 @@ class Student(nn.Module):
 
     def forward(self, images: Tensor, truth: Tensor, valid: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of a batch."""
-        out, features = self._run["network"](images)
+        out, features = self._run["finish"](self._run["begin"](images))
         with torch.autocast(images.device.type, enabled=False):
             loss, parts = self._run["loss"](out, truth, valid, self.anchors, self._recipe.smoothing, *self._per_rank)
         imitation = torch.zeros((), device=images.device)
@@ -113,6 +115,8 @@ class Detection:
         if start is not None:
             self.network.load_state_dict(start.network.state_dict())
         self._format = settings.memory_format
+        if device.type == "cuda" and settings.fuses:
+            fuse(self.network)
         module = Student(self.network, anchors, recipe, None if teacher is None else self._place(teacher), ranks)
         self.module = self._place(module, weights=settings.variable_update != "parameter_server")
         self._dtype = settings.dtype or torch.float32

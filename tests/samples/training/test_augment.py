@@ -130,8 +130,8 @@ def test_an_object_gets_the_texture_of_another_one_and_keeps_its_shape() -> None
         assert any((changed[image] & ~box).sum() == 0 for box in boxes)  # it is all in one of them
 
 
-def test_a_texture_is_what_differs_from_the_means_around() -> None:
-    """The other object has one colour, so what is left are the means."""
+def test_a_surface_is_what_differs_from_the_means_around_and_a_mean_colour() -> None:
+    """The other object has one colour, so what is left are the means, moved towards it."""
     pool = make_pool()
     pool.pixels[:3], pool.boxes[3:] = 90, -1.0  # photos without boxes lend nothing, and get nothing
     lots = draw_lots(4, CPU)
@@ -143,8 +143,9 @@ def test_a_texture_is_what_differs_from_the_means_around() -> None:
     storage, (_, truth, valid) = augment._with_halves(pool), augmenter.plan(lots, amounts, 64)
     truth[:, 0], valid[:, 0] = torch.tensor([0.5, 0.5, 1.5, 1.5, 0.0]), True
     found = augmenter._retextured(noisy, storage, pool, truth, valid, lots["texture"])
-    means = augment._coarse(noisy)
-    torch.testing.assert_close(found[:, :, 24:40, 24:40], means[:, :, 24:40, 24:40], atol=1e-6, rtol=0)
+    own, means = noisy[:, :, 16:48, 16:48].mean((2, 3), keepdim=True), augment._coarse(noisy)
+    moved = (means + lots["texture"][:, 4, None, None, None] * (90 / 255 - own)).clamp(0, 1)
+    torch.testing.assert_close(found[:, :, 24:40, 24:40], moved[:, :, 24:40, 24:40], atol=1e-6, rtol=0)
     assert torch.equal(found[:, :, :16], noisy[:, :, :16])
 
 
