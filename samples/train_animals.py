@@ -41,11 +41,9 @@ _SECOND = ("--balance", "0", "--balance-boxes", "1", "--negative", "0.15")
 RECIPES: dict[str, tuple[str, ...]] = {
     "the first network's": (),
     "as many boxes of each class, light and dark exchanged": _SECOND,
-    "the same, and textures of other objects": (*_SECOND, "--texture", "0.3"),
 }
 """What differs from ``COMMON``. Sheep come in flocks: by photos they are rarer than horses, by boxes they are more. And no network should
-know a sheep by its light wool alone, nor by the fine texture of a fleece: a horse has a shape. samples/models/yolov2-animals has the second
-recipe, its predecessor had the first."""
+know a sheep by its light wool alone. samples/models/yolov2-animals has the second recipe, its predecessor had the first."""
 CLOSE = 0.01  # of mAP50: what another seed may give. Among recipes that are so close to the best, the last is taken: it changes most
 HELD_BACK = "0.12"
 VALIDATION = "val.txt"

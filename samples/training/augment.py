@@ -18,7 +18,6 @@ __all__ = ["STRIDE", "Augmenter", "Plan", "draw_lots", "render"]
 
 MAX_BOXES = 32  # boxes kept of a training image
 TILES = 4  # images of a mosaic
-FINE = 4  # pixels a side; what differs from their mean is an object's texture
 STRIDE = 32
 """Pixels of the network's input that a cell covers."""
 LOTS: dict[str, tuple[int, ...]] = {
@@ -41,7 +40,6 @@ LOTS: dict[str, tuple[int, ...]] = {
     "hole": (4, 1),
     "mixed": (1,),
     "weight": (1,),
-    "texture": (5,),
 }
 """What is drawn by lots for an image, and how many numbers each takes; in this order."""
 LUMA = [0.299, 0.587, 0.114]  # how light red, green and blue are
@@ -85,8 +83,6 @@ class Augmenter:
         dtype: Element type of the images.
         boxes: The same as ``balance``, where a class is as rare as its boxes are, and not the photos that have it.
         negative: Share of the images in which light and dark are exchanged, while hues stay; 0.9 at most.
-        texture: Share of the images in which an object gets the fine texture and the mean colour of another one, which may be of
-                another class.
     """
 
     def __init__(
@@ -98,14 +94,12 @@ class Augmenter:
         *,
         boxes: float = 0.0,
         negative: float = 0.0,
-        texture: float = 0.0,
     ) -> None:
         self.pool = pool
         self._storage = None if pool is None else _with_halves(pool)
         # on the CPU, since a GPU adds up in an order of its own
         self._chances = None if pool is None else _shares(pool, balance, boxes).cpu().cumsum(0).to(device)
         self._dtype, self._turns, self._negative = dtype, _colour_turns().to(device), negative
-        self._texture = texture
         self._luma = torch.tensor(LUMA, device=device)
 
     def draw(self, lots: Lots, amounts: Tensor, out: int, batch: Pool | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -125,10 +119,6 @@ class Augmenter:
         storage = self._storage if batch is None else _with_halves(batch)
         plan, truth, valid = self.plan(lots, amounts, out, batch)
         images, mixed = render(storage, plan, out), lots["mixed"] < amounts[3]
-        if self._texture:
-            images = self._retextured(
-                images, storage, self.pool if batch is None else batch, truth, valid, lots["texture"]
-            )
         weight = torch.where(mixed, 0.4 + 0.2 * lots["weight"], 0.0)[..., None, None]
         images = images.lerp(images.roll(1, 0), weight).to(self._dtype)
         return images, torch.cat([truth, truth.roll(1, 0)], 1), torch.cat([valid, valid.roll(1, 0) & mixed], 1)
@@ -165,35 +155,6 @@ class Augmenter:
         """Indices of photos: of the set, by their chances, or of a batch."""
         found = torch.searchsorted(self._chances, lots.contiguous()) if of_the_set else (lots * count).long()
         return found.clamp(max=count - 1)
-
-    def _retextured(
-        self, images: Tensor, storage: Tensor, pool: Pool, truth: Tensor, valid: Tensor, lots: Tensor
-    ) -> Tensor:
-        """Some images with the surface of another object on one of theirs: its means of 4 x 4 pixels stay, less their mean in the box.
-
-        The other object fills the box. What its pixels differ from their means by is taken times 0..1.5: also none of it. In the same
-        share the mean colour of the box becomes that of the other object.
-        """
-        (count, side), out = pool.pixels.shape[:2], images.shape[2]
-        chosen, which, donor, part, amount = lots.unbind(1)
-        photo = self._chosen(donor, count, pool is self.pool)
-        others = pool.boxes[photo]
-        there = others[..., 0] >= 0
-        box, other = STRIDE * _one_of(truth, valid, which)[:, None, :4], _one_of(others, there, part)[:, None, 1:]
-        photo, image = photo[:, None], pool.size[photo][:, None]
-        size, others_size = ((each[..., 2:] - each[..., :2]).clamp(min=1) for each in (box, other))
-        scale = size / others_size
-        offset, shrunk = box[..., :2] - other[..., :2] * scale, scale.amin(2) < 0.6
-        affine = _affine(image, scale, offset, torch.zeros_like(shrunk), torch.where(shrunk, 0.5, 1.0))
-        stride, base = _memory_of(photo, shrunk, count, side)
-        colour = torch.eye(3, 4, device=images.device).expand(len(images), 3, 4)
-        centre, no_holes = torch.full_like(box[:, 0, :2], out), box[:, :0]
-        drawn = render(storage, Plan(centre, affine, stride, base, colour, no_holes, photo), out)
-        changed = (chosen < self._texture) & valid.any(1) & there.any(1)
-        within, amount = _inside(box, out), amount[:, None, None, None]
-        light = _mean(drawn, within) - _mean(images, within)
-        found = _coarse(images) + amount * light + 1.5 * amount * (drawn - _coarse(drawn))
-        return torch.where(within & changed[:, None, None, None], found.clamp(0, 1), images)
 
     def _colours(self, lots: Lots) -> Tensor:
         """A 3x3 matrix and an offset each: hue turned, saturation, gain and brightness changed; a tenth in grey, others as negatives."""
@@ -265,24 +226,6 @@ def _inside(boxes: Tensor, out: int) -> Tensor:
     r = torch.arange(out, device=boxes.device) + 0.5
     x1, y1, x2, y2 = boxes[..., None, None].unbind(-3)
     return (r > x1) & (r < x2) & (r[:, None] > y1) & (r[:, None] < y2)
-
-
-def _mean(images: Tensor, within: Tensor) -> Tensor:
-    """The mean colour of those pixels, (B, 3, 1, 1)."""
-    return (images * within).sum((2, 3), keepdim=True) / within.sum((2, 3), keepdim=True).clamp(min=1)
-
-
-def _coarse(images: Tensor) -> Tensor:
-    """Images without fine detail: means of 4 x 4 pixels, and values between them."""
-    means = functional.avg_pool2d(images, FINE)
-    return functional.interpolate(means, scale_factor=FINE, mode="bilinear", align_corners=False)
-
-
-def _one_of(boxes: Tensor, there: Tensor, lots: Tensor) -> Tensor:
-    """One box of each image, (B, 5), of those that are there, (B, M); any where none is."""
-    order = torch.where(there, torch.arange(there.shape[1], device=there.device), there.shape[1]).argsort(1)
-    place = (lots * there.sum(1)).long().clamp(max=there.shape[1] - 1)
-    return boxes[torch.arange(len(boxes), device=boxes.device), order.gather(1, place[:, None])[:, 0]]
 
 
 def _area(boxes: Tensor) -> Tensor:

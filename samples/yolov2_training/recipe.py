@@ -53,9 +53,6 @@ class Recipe:
         0.0, SHARE, "the same for boxes: 1 draws the more photos of a class the fewer boxes it has in all"
     )
     negative: float = _option(0.0, Real(0, 0.9), "share of images whose light and dark are exchanged")
-    texture: float = _option(
-        0.0, SHARE, "share of images in which an object gets another's fine texture and mean colour"
-    )
     imitation: float = _option(
         2.0, Real(0, 1_000_000), "weight of the loss towards a teacher's features, where there is one"
     )

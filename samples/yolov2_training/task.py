@@ -139,7 +139,7 @@ class Detection:
     def draw_from(self, pool: Pool | None, name: Callable[[int], str] = str) -> None:
         """Draw from all photos, which are on the device and have names; without a pool from those of each batch."""
         recipe = self.recipe
-        how = {"boxes": recipe.balance_boxes, "negative": recipe.negative, "texture": recipe.texture}
+        how = {"boxes": recipe.balance_boxes, "negative": recipe.negative}
         self._augmenter, self._name = Augmenter(self._device, pool, recipe.balance, self._dtype, **how), name
         self._augment = self._compiler(self._augmenter.draw)
 

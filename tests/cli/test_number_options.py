@@ -130,7 +130,6 @@ PROGRAMS = {
     },
     "samples/train_yolov2.py --imitation": (0.0, 1e6),
     "samples/train_yolov2.py --negative": (0.0, 0.9),
-    "samples/train_yolov2.py --texture": (0.0, 1.0),
     **{f"samples/train_yolov2.py --{name}": FILTERS for name in ("stages", "head", "passthrough")},
     "samples/train_yolov2.py --seed": (0, 2**32 - 1),
     "benchmarks/__main__.py --seconds": (0.0, 31_536_000.0),

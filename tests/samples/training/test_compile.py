@@ -22,7 +22,7 @@ pytestmark = [
 
 
 def test_augmentation_network_and_loss_compile_as_a_whole(tmp_path: Path) -> None:
-    loop = make_loop(draw_set(tmp_path / "set"), Recipe(batch=4, sizes=(64,), negative=0.2, texture=0.7, **SMALL))
+    loop = make_loop(draw_set(tmp_path / "set"), Recipe(batch=4, sizes=(64,), negative=0.2, **SMALL))
     task = loop.task
     torch.manual_seed(5)
     shape, (amounts,) = task.inputs([""] * 4, 1)
