@@ -32,7 +32,8 @@ LARGEST = 64  # filters: more do not fit into registers
 PIXELS = 128  # of the pooled map, in a tile
 TILES = 8  # that a program adds up, in a tensor core's float32
 VALUES = 64  # of a patch: 4 x 4 pixels of 3 channels, a one, and zeros
-ONE = tl.constexpr(48)
+ONE = 48  # the place of the one
+_PATCH = tl.constexpr(ONE)
 WARPS = 4
 
 
@@ -48,10 +49,10 @@ def _patches(x, first, count, height, width, sn, sc, sy, sx, PIXELS: tl.constexp
     value = tl.arange(0, VALUES)
     y, x0 = 2 * row[:, None] - 1 + (value // 12)[None, :], 2 * column[:, None] - 1 + (value % 12 // 3)[None, :]
     there = (pixel < count)[:, None]
-    inside = there & (value < 48)[None, :] & (y >= 0) & (y < height) & (x0 >= 0) & (x0 < width)
+    inside = there & (value < _PATCH)[None, :] & (y >= 0) & (y < height) & (x0 >= 0) & (x0 < width)
     place = image.to(tl.int64)[:, None] * sn + (value % 3)[None, :] * sc + y * sy + x0 * sx
     found = tl.load(x + place, mask=inside, other=0.0)
-    return tl.where((value == 48)[None, :] & there, 1.0, found).to(found.dtype)
+    return tl.where((value == _PATCH)[None, :] & there, 1.0, found).to(found.dtype)
 
 
 @triton.jit
@@ -207,7 +208,7 @@ def _spread(weight: Tensor) -> Tensor:
 
 def _gathered(values: Tensor, filters: int) -> Tensor:
     """The reverse of `_spread`, for gradients: the sum of what belongs to a weight at the four places, (F, 3, 3, 3)."""
-    pixels = values[:, :filters, :48].unflatten(2, (4, 4, 3))
+    pixels = values[:, :filters, :ONE].unflatten(2, (4, 4, 3))
     parts = [pixels[2 * y + x, :, y : y + 3, x : x + 3] for y in (0, 1) for x in (0, 1)]
     return sum(parts[1:], parts[0]).permute(0, 3, 1, 2)
 
@@ -247,7 +248,7 @@ def first_block(
     _moments_kernel[(programs,)](x, partial, count, height, width, *strides, TILES=TILES, **how)
     moments = partial.sum(0, dtype=torch.float64)
     spread = _spread(weight.to(x.dtype)).double()[:, : len(weight)]
-    mean = (spread @ moments[:, 48]).sum(0) / (4 * count)
+    mean = (spread @ moments[:, ONE]).sum(0) / (4 * count)
     variance = ((spread @ moments) * spread).sum((0, 2)) / (4 * count) - mean**2
     mean, variance = mean.float(), variance.clamp(min=0).float()
     filters, times, plus = _affine(weight, scale, shift, mean, (variance + epsilon).sqrt(), x)
@@ -305,9 +306,9 @@ def _gradients(
     n = len(weight)
     products = partial.sum(0, dtype=torch.float64)[:, :n]  # Σ g v
     spread, centre, deviation = filters[:, :n].double(), mean.double(), deviation.double()
-    of_shift = products[:, :, 48].sum(0)
+    of_shift = products[:, :, ONE].sum(0)
     of_scale = ((products * spread).sum((0, 2)) - centre * of_shift) / deviation  # Σ g x̂
-    sums = moments[48].expand_as(products)  # Σ v
+    sums = moments[ONE].expand_as(products)  # Σ v
     correlated = (spread @ moments - centre[:, None] * sums) / deviation[:, None]  # Σ x̂ v
     centred = products - (of_shift[:, None] * sums + of_scale[:, None] * correlated) / (4 * count)
     of_weight = _gathered(centred, n) * (scale / deviation)[:, None, None, None]
