@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from importlib.util import find_spec
 
 import torch
@@ -36,7 +37,7 @@ def _takes_photos(convolution: nn.Conv2d) -> bool:
     return shape == (3, (3, 3), (1, 1), (1, 1)) and convolution.out_channels <= LARGEST
 
 
-class Joined(nn.Sequential):
+class Joined(nn.Sequential, ABC):
     """A convolution, a batch norm and a leaky ReLU, which also do the pooling behind them."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,9 +52,9 @@ class Joined(nn.Sequential):
             norm.num_batches_tracked.add_(1)
         return out
 
+    @abstractmethod
     def _train(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
         """The pooled map; mean and variance of the convolution's outputs, and how many they are a filter."""
-        raise NotImplementedError
 
 
 class _First(Joined):
@@ -61,6 +62,8 @@ class _First(Joined):
         from .first import first_block
 
         convolution, norm, activation = self
+        if torch.is_autocast_enabled(x.device.type):  # as a convolution does
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         numbers = norm.weight, norm.bias, norm.eps, activation.negative_slope
         out, mean, variance, _ = first_block(x, convolution.weight, *numbers)
         return out, mean, variance, x.numel() // x.shape[1]
