@@ -116,7 +116,7 @@ class Detection:
             self.network.load_state_dict(start.network.state_dict())
         self._format = settings.memory_format
         if device.type == "cuda" and settings.fuses:
-            fuse(self.network)
+            fuse(self.network, device)
         module = Student(self.network, anchors, recipe, None if teacher is None else self._place(teacher), ranks)
         self.module = self._place(module, weights=settings.variable_update != "parameter_server")
         self._dtype = settings.dtype or torch.float32

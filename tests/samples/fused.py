@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 from torch.nn import functional
 
 from yolov2_training import fused
+from yolov2_training.fused import probe
 from yolov2_training.network import Yolov2, declare_layers
 
 WIDTHS = ((16, 20, 8, 8, 8, 8), 8, 4, 2)  # the second pooling has channels that are no power of 2
@@ -115,7 +116,7 @@ def test_a_joined_network_is_the_plain_one(device) -> None:
     torch.manual_seed(0)
     plain = Yolov2(declare_layers(*WIDTHS)).to(device, memory_format=torch.channels_last)
     joined = copy.deepcopy(plain)
-    fused.fuse(joined)
+    fused.fuse(joined, device)
     kinds = [type(part).__name__ for part in joined.parts]
     assert (kinds.count("_First"), kinds.count("_Pooled"), kinds.count("MaxPool2d")) == (
         1,
@@ -149,11 +150,27 @@ def _learned(network, x, half):
     return found | {name: buffer for name, buffer in network.named_buffers() if buffer.is_floating_point()}
 
 
-def test_networks_that_do_not_fit_are_left_as_they_are(monkeypatch) -> None:
+def test_filters_that_do_not_fit_into_registers_leave_the_first_convolution_to_pytorch(device) -> None:
     wide = Yolov2(declare_layers((80, 8, 8, 8, 8, 8), 8, 4, 2))
-    fused.fuse(wide)
+    fused.fuse(wide, device)
     assert [type(part).__name__ for part in wide.parts[:2]] == ["_Pooled", "Identity"]
+
+
+def test_without_triton_nothing_is_joined(device, monkeypatch) -> None:
     monkeypatch.setattr(fused, "find_spec", lambda name: None)
-    plain = Yolov2(declare_layers(*WIDTHS))
-    fused.fuse(plain)
-    assert not any(isinstance(part, fused.Joined) for part in plain.parts)
+    assert _joins_nothing(device)
+
+
+def test_where_triton_does_not_work_nothing_is_joined_and_a_warning_says_why(device, monkeypatch) -> None:
+    def fail(_):
+        raise RuntimeError("no C compiler")
+
+    monkeypatch.setattr(probe, "run_a_kernel", fail)
+    with pytest.warns(UserWarning, match="RuntimeError: no C compiler\nDo: install a C compiler"):
+        assert _joins_nothing(device)
+
+
+def _joins_nothing(device) -> bool:
+    network = Yolov2(declare_layers(*WIDTHS))
+    fused.fuse(network, device)
+    return not any(isinstance(part, fused.Joined) for part in network.parts)

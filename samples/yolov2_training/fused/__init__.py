@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
 
@@ -14,15 +15,28 @@ from ..network import Yolov2
 __all__ = ["Joined", "fuse"]
 
 
-def fuse(network: Yolov2) -> None:
+def fuse(network: Yolov2, device: torch.device) -> None:
     """Join convolutions, their batch norms and activations with the poolings behind them, for training in FP16 or BF16.
 
-    Parameters, statistics and their names stay. Where Triton is missing, nothing is joined: PyTorch has it on Linux.
+    Parameters, statistics and their names stay. Where Triton is missing, nothing is joined: PyTorch has it on Linux. Where Triton does not
+    work, neither, and a warning says why.
 
     Args:
         network: Is changed. What a teacher or another layer needs of it stays a layer of its own.
+        device: Where it will be trained.
     """
     if find_spec("triton") is None:
+        return
+    try:
+        from .probe import run_a_kernel
+
+        run_a_kernel(device)
+    except Exception as error:  # of Triton, of the compiler that it calls, or of the driver
+        warnings.warn(
+            f"layers are not joined, and training is slower: Triton compiles no kernel on {device}: {type(error).__name__}: {error}\n"
+            "Do: install a C compiler and Python's headers (on Debian: apt install gcc python3-dev)",
+            stacklevel=2,
+        )
         return
     for i, (block, pool) in enumerate(zip(network.parts, network.parts[1:], strict=False)):
         if isinstance(pool, nn.MaxPool2d) and not network.keeps(i):
