@@ -26,6 +26,7 @@ from .steps import NETWORKS
 CLOSE = 0.1  # relative difference of the first losses
 EQUAL = 1e-6  # relative difference of the ranks' weights
 ONE, REPLICATED, INDEPENDENT = "one rank", "replicated", "independent"
+COMPACT = "replicated, compact_gradient_transfer"
 GRAPHS = ", CUDA graphs"
 AHEAD = (INDEPENDENT, REPLICATED, "parameter_server")  # which differ in what the compiler makes
 PROGRAM = "benchmarks.training.rank"
@@ -57,13 +58,15 @@ SHARED = (
     Subject("accelerate, DDP", peer="accelerate"),
     Subject("distributed_replicated", {"variable_update": "distributed_replicated"}),
     Subject("replicated, staged_vars", {"staged_vars": True}, whole=False),
+    Subject(COMPACT, {"compact_gradient_transfer": True}),
     Subject("parameter_server", {"variable_update": "parameter_server"}),
 )
 CAPTURED = (
     Subject(REPLICATED + GRAPHS, {"cuda_graphs": True}),
+    Subject(COMPACT + GRAPHS, {"compact_gradient_transfer": True, "cuda_graphs": True}),
     Subject(INDEPENDENT + GRAPHS, {"variable_update": "independent", "cuda_graphs": True}, equal=False),
 )
-"""These are captured on GPUs only, and come last of the engine's own: the engine refuses the first one to users."""
+"""These are captured on GPUs only, and come last of the engine's own: the engine refuses `replicated` so to users."""
 
 
 @dataclass

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -67,6 +68,9 @@ class Mode:
         if settings.staged_vars:
             self.staged = StagedGradients(module)
             wrapper.register_comm_hook(self.staged, lambda staged, bucket: staged.swap(bucket))
+        if settings.compact_gradient_transfer:
+            # behind a function, since the wrapper takes the hook itself with NCCL only
+            wrapper.register_comm_hook(None, lambda group, bucket: bf16_compress_hook(group, bucket))
 
     def exchange(self, wanted: bool) -> AbstractContextManager[Any]:
         """The context of a backward computation; gradients are exchanged in it only if that is wanted."""

@@ -32,6 +32,7 @@ class Settings:
         cuda_graphs: Whether forward and backward are captured once and replayed.
         variable_update: How ranks share variables, one of ``VARIABLE_UPDATES``.
         staged_vars: Whether a step uses the gradients of the step before, so that their exchange overlaps a whole step.
+        compact_gradient_transfer: Whether gradients are exchanged as BF16, half as many bytes, and rounded to it.
         all_reduce_spec: The library, and for NCCL the algorithm, of exchanges.
         sync_bn: Whether batch norm uses the statistics of all ranks.
         accumulate: Parts into which a rank's batch is split; one update follows all of them.
@@ -44,6 +45,7 @@ class Settings:
     cuda_graphs: bool = False
     variable_update: str = "replicated"
     staged_vars: bool = False
+    compact_gradient_transfer: bool = False
     all_reduce_spec: str = "auto"
     sync_bn: bool = False
     accumulate: int = 1
@@ -98,15 +100,24 @@ class Settings:
                 f"--cuda_graphs in a process group of {world}: the exchange of gradients is not captured.\n"
                 "Do: leave it out, or use one GPU without --gpus and torchrun"
             )
-        if self.staged_vars and update not in HOOKED:
+        for option, given in (
+            ("--staged_vars", self.staged_vars),
+            ("--compact_gradient_transfer", self.compact_gradient_transfer),
+        ):
+            if given and update not in HOOKED:
+                yield (
+                    f"{option} with {mode}: a hook of DistributedDataParallel, which this mode does not use.\n"
+                    f"Do: give --variable_update {' or '.join(HOOKED)}"
+                )
+            if given and not joined:
+                yield (
+                    f"{option} in one process without torchrun: no gradients are exchanged.\n"
+                    "Do: give --gpus 1 or more, or leave it out"
+                )
+        if self.staged_vars and self.compact_gradient_transfer:
             yield (
-                f"--staged_vars with {mode}: a hook of DistributedDataParallel, which this mode does not use.\n"
-                f"Do: give --variable_update {' or '.join(HOOKED)}"
-            )
-        if self.staged_vars and not joined:
-            yield (
-                "--staged_vars in one process without torchrun: no gradients are exchanged, so none can be late.\n"
-                "Do: give --gpus 1 or more"
+                "--staged_vars with --compact_gradient_transfer: DistributedDataParallel takes one hook.\n"
+                "Do: leave one of the two out"
             )
         if self.staged_vars and self.precision == "fp16":
             yield (
@@ -137,6 +148,7 @@ def add_settings(parser: Any) -> None:
         help="how ranks share variables (%(default)s)",
     )
     add("--staged_vars", action="store_true", help="a step uses the gradients of the step before")
+    add("--compact_gradient_transfer", action="store_true", help="exchange gradients as BF16, half as many bytes")
     add("--all_reduce_spec", choices=ALL_REDUCES, default="auto", help="library and algorithm of exchanges")
     add("--sync_bn", action="store_true", help="batch norm uses the statistics of all ranks")
     add("--accumulate", type=Whole(1, 1024), default=1, help="parts of a rank's batch before one update (%(default)s)")

@@ -62,9 +62,9 @@ def measured(monkeypatch, *more, device="cpu", **findings):
 def test_rows_are_relative_to_one_rank(monkeypatch):
     rows, started = measured(monkeypatch, replicated={"rate": 190.0})
     assert started == [[modes.ONE], NAMES[:2] + NAMES[2:4] + NAMES[4:]]
-    assert [row.reason for row in rows.values()] == [""] * 8
+    assert [row.reason for row in rows.values()] == [""] * 9
     assert (rows["replicated"].scaling, rows["independent"].scaling) == (1.9, 2.0)
-    assert [row.own for row in rows.values()] == [True] * 3 + [False] * 2 + [True] * 3
+    assert [row.own for row in rows.values()] == [True] * 3 + [False] * 2 + [True] * 4
 
 
 def test_captured_rows_are_relative_to_a_captured_one(monkeypatch):

@@ -64,6 +64,22 @@ def test_staged_gradients_are_those_of_the_step_before(one_rank):
         torch.testing.assert_close(new.detach(), old - rate * gradient, rtol=0, atol=1e-12)
 
 
+def test_compact_gradients_are_rounded_to_bfloat16(one_rank):
+    loop = make(one_rank, (torch.optim.SGD, {}), compact_gradient_transfer=True)
+    before = [p.detach().clone() for p in loop.task.module.parameters()]
+    for group in loop.optimizer.param_groups:
+        group["weight_decay"] = 0.0
+    first = rows_of(0)
+    loss = loop.task.module(first[:, :5], first[:, 5:])[0]
+    wanted = torch.autograd.grad(loss, list(loop.task.module.parameters()))
+    rounded = [gradient.bfloat16().double() for gradient in wanted]
+    assert any((a != b).any() for a, b in zip(wanted, rounded, strict=True))
+    rate = loop.schedule.rate(0)
+    loop.advance()
+    for old, gradient, new in zip(before, rounded, loop.task.module.parameters(), strict=True):
+        torch.testing.assert_close(new.detach(), old - rate * gradient, rtol=0, atol=1e-12)
+
+
 def run_ranks(world: int, folder: Path, *more: str) -> dict[str, float]:
     """Run ``worker.py`` in several processes; the largest difference of each check."""
     surroundings = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
@@ -94,8 +110,9 @@ def test_ranks_compute_what_one_process_computes_and_continue_each_others_runs(t
             for mode in STAGED:
                 assert found[f"{name} {mode}"] < 1e-8, (world, name, mode)
             assert found[f"{name} independent"] > 1e-2, (world, name)
+            assert 1e-6 < found[f"{name} compact"] < 1e-2, (world, name)  # gradients of three digits
             assert found[f"{name} replicated and distributed_replicated"] == 0
-            for mode in (*SAME, *STAGED, "independent"):
+            for mode in (*SAME, *STAGED, "compact", "independent"):
                 assert found[f"{name} {mode} resumed"] == 0, (world, name, mode)
     for name in ("sgd", "adam"):
         for mode in SAME:
@@ -112,6 +129,9 @@ CONTRADICTIONS = [
     ("cuda", 2, True, {"staged_vars": True, "variable_update": "parameter_server"}, "parameter_server"),
     ("cuda", 2, True, {"staged_vars": True, "variable_update": "independent"}, "independent"),
     ("cuda", 1, False, {"staged_vars": True}, "without torchrun"),
+    ("cuda", 1, False, {"compact_gradient_transfer": True}, "without torchrun"),
+    ("cuda", 2, True, {"compact_gradient_transfer": True, "variable_update": "parameter_server"}, "parameter_server"),
+    ("cuda", 2, True, {"compact_gradient_transfer": True, "staged_vars": True}, "one hook"),
     ("cuda", 2, True, {"staged_vars": True, "precision": "fp16"}, "loss scale"),
     ("cpu", 2, True, {"sync_bn": True}, "GPUs only"),
     ("cuda", 2, True, {"sync_bn": True, "variable_update": "independent"}, "exchange nothing"),

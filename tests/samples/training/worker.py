@@ -27,6 +27,7 @@ MODES = {
     "staged": {"variable_update": "replicated", "staged_vars": True},
     "staged and sharded": {"variable_update": "distributed_replicated", "staged_vars": True},
     "staged accumulated": {"variable_update": "replicated", "staged_vars": True, "accumulate": 2},
+    "compact": {"variable_update": "replicated", "compact_gradient_transfer": True},
     "independent": {},
 }
 OPTIMIZERS = {"sgd": SGD, "adam": ADAM}
