@@ -213,6 +213,10 @@ class Loop:
             keys=tuple(keys),
         )
 
+    def release(self) -> None:
+        """Let go of captured graphs: NCCL ends a process group only when no graph has its exchanges any more."""
+        self._compute = self._gradients
+
     # --- what a checkpoint has ---------------------------------------------------------------------------------------------
 
     def save(self, checkpoints: Checkpoints, facts: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 FORMATS = ("NCHW", "NHWC")
 VARIABLE_UPDATES = ("independent", "replicated", "parameter_server", "distributed_replicated")
 ALL_REDUCES = ("auto", "nccl", "nccl/ring", "nccl/tree", "gloo")
+CAPTURED = ("independent", "replicated")  # modes of several ranks whose steps may be captured
 HOOKED = ("replicated", "distributed_replicated")  # modes of DistributedDataParallel, which takes a communication hook
 
 
@@ -96,10 +97,20 @@ class Settings:
         if self.cuda_graphs and cpu:
             yield "--cuda_graphs: there is nothing to capture without a GPU.\nDo: leave it out, or give --device cuda"
         if self.cuda_graphs and (world > 1 or joined):
-            yield (
-                f"--cuda_graphs in a process group of {world}: the exchange of gradients is not captured.\n"
-                "Do: leave it out, or use one GPU without --gpus and torchrun"
-            )
+            for option, given in (
+                (mode, update not in CAPTURED),
+                ("--staged_vars", self.staged_vars),
+                ("--compact_gradient_transfer", self.compact_gradient_transfer),
+                (f"--all_reduce_spec {reduce}", reduce == "gloo"),
+                ("--sync_bn", self.sync_bn),
+                (f"--accumulate {self.accumulate}", self.accumulate > 1),
+                ("--deterministic", self.deterministic),
+            ):
+                if given:
+                    yield (
+                        f"--cuda_graphs with {option} in a process group of {world}: what ranks exchange is not captured so.\n"
+                        "Do: leave one of the two out"
+                    )
         for option, given in (
             ("--staged_vars", self.staged_vars),
             ("--compact_gradient_transfer", self.compact_gradient_transfer),

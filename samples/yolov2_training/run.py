@@ -195,8 +195,11 @@ class Run:
 
     def finish(self, signals: Sequence[int] | None = None) -> None:
         """Run the loop to its end, and write the results; a signal ends the loop, and not the writing."""
-        with noted_signals() if signals is None else nullcontext(signals) as noted:
-            self._finish(noted)
+        try:
+            with noted_signals() if signals is None else nullcontext(signals) as noted:
+                self._finish(noted)
+        finally:
+            self.loop.release()
 
     def _finish(self, signals: Sequence[int]) -> None:
         steps = self.recipe.steps
