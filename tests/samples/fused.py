@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 from torch.nn import functional
 
+from benchmarks.training import step_rows
 from yolov2_training import fused
 from yolov2_training.fused import probe
 from yolov2_training.network import Yolov2, declare_layers
@@ -137,6 +138,16 @@ def test_a_joined_network_is_the_plain_one(device) -> None:
     for name, theirs in expected.items():  # a network of many layers amplifies rounding, in either form
         ours, other = ((found[name].double() - theirs).norm() for found in (of_joined, of_plain))
         assert ours <= 2 * other + (0.05 if half else 1e-4) * theirs.norm(), name
+
+
+def test_joined_layers_can_be_taken_apart_again(device) -> None:
+    network = Yolov2(declare_layers(*WIDTHS)).to(device)
+    names, kinds = list(network.state_dict()), [type(part) for part in network.parts]
+    fused.fuse(network, device)
+    assert [type(part) for part in network.parts] != kinds
+    step_rows.apart(network)
+    assert [type(part) for part in network.parts] == kinds
+    assert list(network.state_dict()) == names
 
 
 def _learned(network, x, half):
