@@ -22,6 +22,9 @@ from .staging import Copies, Slot
 __all__ = ["TorchLoader", "advice"]
 
 _AHEAD = 2  # batches of each worker process
+_START = (
+    "spawn"  # a forked process could wait forever for a lock that a thread of this one, such as a decoder, held then
+)
 _SHARED = "/dev/shm"  # where batches go from the worker processes to this one
 
 
@@ -88,6 +91,7 @@ class TorchLoader(Loader):
             batch_size=None,
             sampler=range(self.step, self.stop),
             num_workers=workers,
+            multiprocessing_context=_START if workers else None,
             collate_fn=_same,
             pin_memory=pinned,
             prefetch_factor=_AHEAD if workers else None,
