@@ -22,9 +22,7 @@ from .staging import Copies, Slot
 __all__ = ["TorchLoader", "advice"]
 
 _AHEAD = 2  # batches of each worker process
-_START = (
-    "spawn"  # a forked process could wait forever for a lock that a thread of this one, such as a decoder, held then
-)
+_START = "spawn"  # a forked process could wait for ever for a lock that a thread of this one held
 _SHARED = "/dev/shm"  # where batches go from the worker processes to this one
 
 

@@ -203,7 +203,7 @@ def _spread(weight: Tensor) -> Tensor:
     padded = max(16, triton.next_power_of_2(len(weight)))
     placed = [functional.pad(weight, (x, 1 - x, y, 1 - y)) for y in (0, 1) for x in (0, 1)]
     values = torch.stack([each.permute(0, 2, 3, 1).flatten(1) for each in placed])
-    return functional.pad(values, (0, VALUES - values.shape[2], 0, padded - len(weight)))
+    return functional.pad(values, (0, VALUES - values.shape[2], 0, padded - len(weight))).contiguous()
 
 
 def _gathered(values: Tensor, filters: int) -> Tensor:
@@ -213,14 +213,10 @@ def _gathered(values: Tensor, filters: int) -> Tensor:
     return sum(parts[1:], parts[0]).permute(0, 3, 1, 2)
 
 
-def _affine(
-    weight: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, deviation: Tensor, like: Tensor
-) -> list[Tensor]:
-    """The filters as the kernels take them, and what a batch norm multiplies by and adds."""
-    spread = _spread(weight.to(like.dtype)).contiguous()
-    more = (0, spread.shape[1] - len(weight))
+def _affine(scale: Tensor, shift: Tensor, mean: Tensor, deviation: Tensor, padded: int) -> list[Tensor]:
+    """What a batch norm multiplies by and adds, with zeros up to the filters that the kernels take."""
     times = scale / deviation
-    return [spread, functional.pad(times, more), functional.pad(shift - mean * times, more)]
+    return [functional.pad(each, (0, padded - len(scale))) for each in (times, shift - mean * times)]
 
 
 @torch.library.custom_op("yolov2_training::first_block", mutates_args=())
@@ -247,11 +243,12 @@ def first_block(
     how = {"PIXELS": PIXELS, "VALUES": VALUES, "num_warps": WARPS}
     _moments_kernel[(programs,)](x, partial, count, height, width, *strides, TILES=TILES, **how)
     moments = partial.sum(0, dtype=torch.float64)
-    spread = _spread(weight.to(x.dtype)).double()[:, : len(weight)]
+    filters = _spread(weight.to(x.dtype))
+    spread = filters[:, : len(weight)].double()
     mean = (spread @ moments[:, ONE]).sum(0) / (4 * count)
     variance = ((spread @ moments) * spread).sum((0, 2)) / (4 * count) - mean**2
     mean, variance = mean.float(), variance.clamp(min=0).float()
-    filters, times, plus = _affine(weight, scale, shift, mean, (variance + epsilon).sqrt(), x)
+    times, plus = _affine(scale, shift, mean, (variance + epsilon).sqrt(), filters.shape[1])
     out = _pooled(x, len(weight))
     _forward_kernel[(triton.cdiv(count, PIXELS),)](
         *(x, filters, times, plus, out, slope, count, height, width, *strides, *out.stride(), len(weight)),
@@ -291,7 +288,8 @@ def _gradients(
     """The gradients of weight, scale and shift."""
     count, height, width, *strides = _geometry(x)
     deviation = (variance + epsilon).sqrt()
-    filters, times, plus = _affine(weight, scale, shift, mean, deviation, x)
+    filters = _spread(weight.to(x.dtype))
+    times, plus = _affine(scale, shift, mean, deviation, filters.shape[1])
     programs = triton.cdiv(count, PIXELS * TILES)
     partial = x.new_empty((programs, *filters.shape), dtype=torch.float32)
     _backward_kernel[(programs,)](
