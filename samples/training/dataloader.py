@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from dataclasses import dataclass
+from multiprocessing import get_all_start_methods
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
@@ -22,7 +23,12 @@ from .staging import Copies, Slot
 __all__ = ["TorchLoader", "advice"]
 
 _AHEAD = 2  # batches of each worker process
-_START = "spawn"  # a forked process could wait for ever for a lock that a thread of this one held
+_START = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
+"""How worker processes begin.
+
+One that is forked from this process could wait for ever for a lock that a thread held then. One that is spawned ends Python's
+interpreter while PyTorch's threads run, and may abort.
+"""
 _SHARED = "/dev/shm"  # where batches go from the worker processes to this one
 
 
