@@ -1,22 +1,22 @@
 // A depthwise convolution, NHWC: behind nhwc.cu, whose epilogue it has, early.cu, and constants that fixed.py writes.
 //
 // A thread has LANES channels (16 bytes of floats, 8 of codes) at TILE_H rows and TILE_W columns of y, so that what it loads of a
-// row of x serves several columns, and weights several pixels. Threads side by side have neighbouring channels. Weights are
-// [tap][channel], padded to LANES; PACKED ones, of int8 without a dilation across, [row][four taps][channel][tap of the four].
-// Where there is little to do, SLICES threads of a block share the rows of a filter. Sums are float32, exact int32 of int8.
-// Along an axis with a dilation tiles are 1 wide.
+// row of x serves several columns, and weights several pixels. With a dilation these rows, or columns, are as far apart as the taps.
+// Threads side by side have neighbouring channels. Weights are [tap][channel], padded to LANES; PACKED ones, of int8, [row][four
+// taps][channel][tap of the four]. Where there is little to do, SLICES threads of a block share the rows of a filter. Sums are
+// float32, exact int32 of int8.
 
 typedef typename Sum<T>::type Total;
 constexpr int TAPS = KERNEL_H * KERNEL_W, PIECES = (FILTERS + LANES - 1) / LANES, READ = (K + LANES - 1) / LANES * LANES;
 constexpr int ROWS = (TILE_H - 1) * STRIDE_H + KERNEL_H, COLUMNS = (TILE_W - 1) * STRIDE_W + KERNEL_W;
-constexpr int DOWN = (OH + TILE_H - 1) / TILE_H, ACROSS = (OW + TILE_W - 1) / TILE_W;
+constexpr int SPAN_H = TILE_H * DILATION_H, SPAN_W = TILE_W * DILATION_W;  // of as many tiles side by side as the dilation says
+constexpr int DOWN = (OH + SPAN_H - 1) / SPAN_H * DILATION_H, ACROSS = (OW + SPAN_W - 1) / SPAN_W * DILATION_W;
 constexpr unsigned ITEMS = static_cast<unsigned>(N) * DOWN * ACROSS * PIECES;
 constexpr int SHARE = THREADS / SLICES, TURNS = (ROWS + SLICES - 1) / SLICES;
 constexpr int WORDS = (KERNEL_W + 3) / 4, GROUPS = (COLUMNS + 3) / 4;  // four taps of a filter's row, four columns of x
 constexpr int PRODUCTS = PACKED ? 2 * KERNEL_H * WORDS : TAPS;         // instructions for a value of y, about
 constexpr int UNROLLED = PRODUCTS * TILE_H * TILE_W * LANES <= 2048 ? TURNS : 1;  // rows: more code would not stay in the cache
 constexpr unsigned WEIGHT_BYTES = PIECES * LANES * (PACKED ? KERNEL_H * WORDS * 4 : TAPS * sizeof(T));
-static_assert((TILE_H == 1 || DILATION_H == 1) && (TILE_W == 1 || DILATION_W == 1), "a tile's rows and columns overlap");
 static_assert(THREADS % SLICES == 0 && (SLICES == 1 || TILE_H == 1), "slices share rows of filters");
 
 template <typename U> struct alignas(sizeof(U) * LANES < 16 ? sizeof(U) * LANES : 16) Lanes { U values[LANES]; };
@@ -155,7 +155,8 @@ depthwise(const void* x, const void* weights, const void* scale, const void* bia
     if (SLICES == 1 && index >= ITEMS) return;
     unsigned const tile = index / PIECES;
     int const image = static_cast<int>(tile / (ACROSS * DOWN));
-    int const left = static_cast<int>(tile % ACROSS) * TILE_W, top = static_cast<int>(tile / ACROSS % DOWN) * TILE_H;
+    int const place = static_cast<int>(tile % ACROSS), level = static_cast<int>(tile / ACROSS % DOWN);
+    int const left = place / DILATION_W * SPAN_W + place % DILATION_W, top = level / DILATION_H * SPAN_H + level % DILATION_H;
     const T* const channels = static_cast<const T*>(x) + static_cast<long long>(image) * H * W * X_PITCH + first;
     Total sums[TILE_H][TILE_W][LANES] = {};
 #pragma unroll UNROLLED
@@ -194,8 +195,9 @@ depthwise(const void* x, const void* weights, const void* scale, const void* bia
     for (int t = 0; t < TILE_H; ++t) {
 #pragma unroll
         for (int u = 0; u < TILE_W; ++u) {
-            if (top + t >= OH || left + u >= OW) continue;
-            long long const pixel = (static_cast<long long>(image) * OH + top + t) * OW + left + u;
+            int const row = top + t * DILATION_H, column = left + u * DILATION_W;
+            if (row >= OH || column >= OW) continue;
+            long long const pixel = (static_cast<long long>(image) * OH + row) * OW + column;
             finish_pixel(sums[t][u], pixel, first, scales.values, offsets.values, slopes.values, steps, residual, static_cast<Y*>(y));
         }
     }

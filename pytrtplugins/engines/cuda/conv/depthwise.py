@@ -36,8 +36,8 @@ class DepthwiseTile:
     """What a thread computes.
 
     Attributes:
-        h: Rows of y.
-        w: Columns of y.
+        h: Rows of y, as far apart as the taps.
+        w: Columns of y, likewise.
         threads: Of a block.
         slices: Threads that share the rows of a filter.
     """
@@ -66,8 +66,9 @@ class DepthwiseTile:
 
     def items(self, problem: ConvProblem) -> int:
         """Threads that have something to do."""
-        n, _, h, w = problem.y.dims
-        return n * -(-h // self.h) * -(-w // self.w) * _pieces(problem) * self.slices
+        (n, _, *sides), dilations = problem.y.dims, problem.dilations
+        down, across = map(_tiles, sides, (self.h, self.w), dilations)
+        return n * down * across * _pieces(problem) * self.slices
 
 
 class DepthwiseProvider(FixedProvider):
@@ -130,16 +131,16 @@ def depthwise_tiles(problem: ConvProblem, multiprocessors: int) -> list[Depthwis
         problem: A depthwise convolution.
         multiprocessors: Of the GPU.
     """
-    (_, _, oh, ow), (down, across) = problem.y.dims, problem.dilations
+    (_, _, *sides), dilations, rows = problem.y.dims, problem.dilations, problem.kernel[0]
+    down, across = (-(-side // apart) for side, apart in zip(sides, dilations, strict=True))  # that a tile can have
     found = [
         DepthwiseTile(h, w, threads)
         for h, w in _SHAPES
-        if h < 2 * oh and w < 2 * ow and (h == 1 or down == 1) and (w == 1 or across == 1)
+        if h < 2 * down and w < 2 * across
         for threads in (64, 128, 256)
     ]
-    rows = problem.kernel[0]
     if 1 < rows <= 7:
-        sliced = [(w, share) for w in (1, 2) for share in (32, 64) if w < 2 * ow and (w == 1 or across == 1)]
+        sliced = [(w, share) for w in (1, 2) for share in (32, 64) if w < 2 * across]
         found += [DepthwiseTile(1, w, share * rows, rows) for w, share in sliced]
 
     def cost(tile: DepthwiseTile) -> tuple[float, int]:
@@ -162,9 +163,14 @@ def _work(problem: ConvProblem, tile: DepthwiseTile) -> float:
     return shared / tile.slices + lanes * 8 * pixels + 60 + (40 if tile.slices > 1 else 0)
 
 
+def _tiles(side: int, tile: int, apart: int) -> int:
+    """Tiles along an axis of y, whose pixels are so far apart."""
+    return -(-side // (tile * apart)) * apart
+
+
 def _is_packed(problem: ConvProblem) -> bool:
     """Whether four taps of a filter's row are one word, which an instruction multiplies with four columns."""
-    return problem.x.dtype is DType.INT8 and problem.dilations[1] == 1
+    return problem.x.dtype is DType.INT8
 
 
 def _words(problem: ConvProblem) -> int:

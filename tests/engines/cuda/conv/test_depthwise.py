@@ -146,6 +146,23 @@ def test_odd_channels_borders_dilations_and_types(changes):
     assert_right(problem(**changes))
 
 
+@pytest.mark.parametrize("kind", [HALF, CODES])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dilation": 2},
+        {"dilation": 3, "kernel": (5, 5), "stride": 2},
+        {"dilation": 2, "kernel": (3, 5), "size": (3, 14)},
+    ],
+    ids=str,
+)
+def test_each_tile_with_a_dilation(changes, kind):
+    case = problem(kind, **changes)
+    tiles = {(tile.h, tile.w, tile.slices): tile.name for tile in depthwise_tiles(case, 132) if tile.threads < 300}
+    assert len({h * w for h, w, _ in tiles}) > 2
+    assert_right(case, *tiles.values())
+
+
 @pytest.mark.parametrize(
     ("activation", "bounds", "kind"),
     [
@@ -229,7 +246,7 @@ def test_threads_may_share_the_rows_of_a_filter(changes):
     assert_right(case, *(tile.name for tile in depthwise_tiles(case, 132) if tile.slices > 1 and tile.threads < 300))
 
 
-@pytest.mark.parametrize("tactic", ["h1w1t64s2", "h9w9t64", "h1w1t63", "fastest", "h2w2t64"])
+@pytest.mark.parametrize("tactic", ["h1w1t64s2", "h9w9t64", "h1w1t63", "fastest", "h4w8t64"])
 def test_a_tactic_that_a_file_names_is_checked(tactic):
     case = problem(dilation=2)
     operands = Operands(load=lambda: np.zeros(0), bias=np.zeros(24, np.float32))

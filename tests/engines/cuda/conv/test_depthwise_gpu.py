@@ -22,6 +22,8 @@ CASES = [
     ),
     problem(c=96, kernel=(7, 7), size=(20, 17)),
     problem(c=13, kernel=(5, 5), dilation=2, activation="clip", bounds=(0.0, 6.0)),
+    problem(CODES, kernel=(5, 5), dilation=2, activation="hard_swish"),
+    problem(CODES, c=13, dilation=3, stride=2, to=HALF),
     problem(CODES, c=24, residual=channels_last((2, 24, 9, 11), CODES), activation="gelu"),
     *(problem(kind, c=c, activation="prelu") for kind in (SINGLE, HALF, CODES) for c in (24, 13)),
     *(
