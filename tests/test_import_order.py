@@ -36,7 +36,7 @@ CUDA_ROOMS = (
     ("plan",),
     ("conv",),
     ("run",),
-    ("saved", "engine", "profile", "settings"),
+    ("saved", "engine", "float_groups", "profile", "settings"),
 )
 """Of engine ``cuda``."""
 SERVING_ROOMS = (

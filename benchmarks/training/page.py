@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import signal
 import sys
@@ -57,7 +58,9 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         default=1_000_000,
         help="begin no row after so many seconds; the row that was begun then is finished, with its compiling",
     )
-    add("-k", metavar="WORDS", action="append", help="only rows whose name has this; may be repeated")
+    add(
+        "-k", metavar="PATTERN", action="append", type=_pattern, help="only rows whose name has this regular expression"
+    )
     add("--name", default="this-machine", help="heading on the page (default: %(default)s)")
     add("--note", default="", metavar="TEXT", help="a sentence for the page, such as what else ran on the machine")
     add("--docs", type=Path, default=ROOT / "docs", help=f"folder of {PAGE} (default: %(default)s)")
@@ -73,7 +76,14 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 def is_chosen(given: argparse.Namespace, name: str) -> bool:
     """Whether ``-k`` chooses a row of this name; without it, all are."""
-    return not given.k or any(words.lower() in name.lower() for words in given.k)
+    return not given.k or any(pattern.search(name) for pattern in given.k)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
 
 
 def about(subject: str, device: Any, note: str, arguments: Sequence[str]) -> dict[str, Any]:

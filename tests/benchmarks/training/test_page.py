@@ -15,6 +15,7 @@ from benchmarks.training import page
         ([], ["replicated", "parameter_server", "staged, CUDA graphs"]),
         (["-k", "SERVER"], ["parameter_server"]),
         (["-k", "server", "-k", "cuda graphs"], ["parameter_server", "staged, CUDA graphs"]),
+        (["-k", "server$"], ["parameter_server"]),
         (["-k", "none such"], []),
     ],
 )
