@@ -113,7 +113,7 @@ def _add_engine(group: argparse._ArgumentGroup) -> None:
     add("--loader", choices=KINDS, default="resident", help="how photos get to the GPU (%(default)s)")
     add("--workers", type=Whole(0, 1024), default=4, help="processes of --loader dataloader (%(default)s)")
     add("--readers", type=Whole(1, 1024), default=8, help="threads of the SPDL loaders that read (%(default)s)")
-    add("--decoders", type=Whole(0, 1024), default=0, help="threads that decode; 0: one a core (%(default)s)")
+    add("--decoders", type=Whole(0, 1024), default=0, help="threads that decode; 0: one a core, beside steps 8 at most")
     add("--decoder", choices=("auto", "torchvision", "nvimgcodec"), default="auto", help="of spdl-gpu (%(default)s)")
     add("--skip-bad", action="store_true", help="replace photos that do not decode by the next ones")
     add("--trace", action="store_true", help="write OUT/trace.json for chrome://tracing, and a figure of the stages")

@@ -36,7 +36,7 @@ CUDA_ROOMS = (
     ("plan",),
     ("conv",),
     ("run",),
-    ("saved", "engine", "float_groups", "profile", "settings"),
+    ("saved", "engine", "profile", "settings"),
 )
 """Of engine ``cuda``."""
 SERVING_ROOMS = (

@@ -93,7 +93,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--batch", type=Whole(1, 4096), default=64, help="photos a step (default: %(default)s)")
     add("--input", type=Whole(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
     add("--workers", type=Several(Whole(0, 256)), default=(0, 4, 15), help="of the DataLoader, a row each (0,4,15)")
-    add("--decoders", type=Whole(0, 1024), default=0, help="decoding threads of SPDL (default: one a core)")
+    add("--decoders", type=Whole(0, 1024), default=0, help="decoding threads of SPDL (default: one a core, 8 at most)")
     add("--readers", type=Whole(1, 1024), default=8, help="reading threads of SPDL (default: %(default)s)")
     add("--ahead", type=Whole(1, 1024), default=6, help="batches in work or ready (default: %(default)s)")
     add("--step", type=_step, default="compact", metavar="compact|MS", help="the network, or a stand-in's milliseconds")

@@ -36,18 +36,18 @@ class DrawnPhotos:
     classes = tuple(f"class {number}" for number in range(_CLASSES))
 
     def __init__(self, count: int, width: int, height: int) -> None:
-        self._count = count
+        rng = np.random.default_rng(count)
+        classes, places = rng.integers(0, _CLASSES, (count, 3, 1)), rng.uniform(0.2, 0.8, (count, 3, 4))
+        self._boxes = np.concatenate([classes, places], 2).astype(np.float32)
         self._files = [_draw(np.random.default_rng(seed), width, height) for seed in range(min(_DRAWN, count))]
         self.title = f"{count:,} drawn photos of {width}x{height}, {np.mean([len(file) for file in self._files]) / 1e3:.0f} kB each"
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._boxes)
 
     def read(self, number: int) -> Drawn:
         """A record; its boxes differ from those of all others."""
-        rng = np.random.default_rng(number)
-        boxes = np.concatenate([rng.integers(0, _CLASSES, (3, 1)), rng.uniform(0.2, 0.8, (3, 4))], 1)
-        return Drawn(f"drawn{number}", self._files[number % len(self._files)], boxes.astype(np.float32))
+        return Drawn(f"drawn{number}", self._files[number % len(self._files)], self._boxes[number])
 
 
 def _draw(rng: np.random.Generator, width: int, height: int) -> bytes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from pytrtplugins.errors import MissingExtraError, UsageError
 from pytrtplugins.utils.optional import require
@@ -16,12 +16,13 @@ from pytrtplugins.vision.jpeg import read_header
 
 from .batch import GREY
 from .clock import Clock
-from .photos import Photos, fitted_size
+from .photos import Photos, shrink
 from .staging import Copies, Slot
 
-__all__ = ["DECODERS", "GpuDecoder", "GpuDecoding", "shrink"]
+__all__ = ["DECODERS", "GpuDecoder", "GpuDecoding"]
 
 _MOST_PIXELS = 1 << 26  # of a photo that is decoded on the GPU
+_MOST_BYTES = 1 << 26  # of photos that are shrunk together, which needs several times as much
 
 
 class GpuDecoder(Protocol):
@@ -116,16 +117,21 @@ class GpuDecoding:
         """
         side, device = self._photos.side, self._copies.device
         with self._clock.stage("decode", len(records)), self._copies.stream():
+            records = list(records)
             images = self._decode([record.image for record in records])
-            pixels = torch.full((len(records), side, side, 3), GREY, dtype=torch.uint8, device=device)
-            for row, (record, image) in enumerate(zip(records, images, strict=True)):
+            alike = defaultdict[torch.Size, list[int]](list)
+            for row, image in enumerate(images):
                 if image is None:
-                    record, found = self._photos.decode(step, row, record)
-                    image = torch.tensor(found, device=device)
-                image = shrink(image, side)
-                height, width = image.shape[:2]
-                pixels[row, :height, :width] = image
-                slot.put_boxes(row, record.key, (width, height), record.boxes)
+                    records[row], found = self._photos.decode(step, row, records[row])
+                    image = images[row] = torch.tensor(found, device=device)
+                alike[image.shape].append(row)
+            pixels = torch.full((len(records), side, side, 3), GREY, dtype=torch.uint8, device=device)
+            for rows in _together(alike):  # one call for photos of a size: each one is work for the host
+                small = shrink(torch.stack([images[row] for row in rows]), side)  # type: ignore[misc]
+                height, width = small.shape[1:3]
+                pixels[rows, :height, :width] = small
+                for row in rows:
+                    slot.put_boxes(row, records[row].key, (width, height), records[row].boxes)
             if device.type == "cuda":  # the images are freed outside of this stream's order
                 torch.cuda.current_stream(device).synchronize()
         return pixels
@@ -142,12 +148,9 @@ class GpuDecoding:
         return images
 
 
-def shrink(image: Tensor, side: int) -> Tensor:
-    """A photo of (height, width, 3) uint8 that fits into a square, filtered like a photo that the CPU shrinks, nearly."""
-    height, width = image.shape[:2]
-    if max(height, width) <= side:
-        return image
-    new_width, new_height = fitted_size(width, height, side)
-    planes = image.permute(2, 0, 1)[None].float()
-    small = functional.interpolate(planes, (new_height, new_width), mode="bicubic", antialias=True)
-    return small[0].round().clamp(0, 255).byte().permute(1, 2, 0)
+def _together(alike: Mapping[torch.Size, list[int]]) -> Iterator[list[int]]:
+    """The rows of photos of a size, in parts that do not need much memory."""
+    for dims, rows in alike.items():
+        count = max(1, _MOST_BYTES // dims.numel())
+        for begin in range(0, len(rows), count):
+            yield rows[begin : begin + count]

@@ -31,7 +31,7 @@ class Options:
 
     Fields:
         readers: Threads that read.
-        decoders: Threads that decode; 0: one for each core that this process may use.
+        decoders: Threads that decode; 0: one for each core that this process may use, beside steps 8 at most.
         workers: Processes of the DataLoader; 0: the process of the steps decodes.
         ahead: Batches that are in work or ready, together, at most.
         boxes: Boxes of a photo that are kept, the largest.
@@ -56,10 +56,9 @@ class Options:
         ):
             check_whole(name, getattr(self, name), least, most)
 
-    @property
-    def decoding_threads(self) -> int:
-        """How many there are."""
-        return self.decoders or threads_for_files()
+    def decoding_threads(self, most: int = 1024) -> int:
+        """How many there are; at most so many where nobody asked for a number."""
+        return self.decoders or min(threads_for_files(), most)
 
 
 class Loader(ABC):

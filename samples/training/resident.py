@@ -36,8 +36,8 @@ class Resident(Loader):
         count, side, clock = len(self.photos.data), self.photos.side, self.clock
         rows = count * (side**2 + (side // 2) ** 2)  # the augmentation writes copies of half the size behind the photos
         self._check_memory(3 * rows)
-        clock.declare("read", self.options.decoding_threads)
-        clock.declare("decode", self.options.decoding_threads)
+        clock.declare("read", self.options.decoding_threads())
+        clock.declare("decode", self.options.decoding_threads())
         clock.declare("staging")
         storage = torch.empty((rows, 3), dtype=torch.uint8, device=self.device)
         self._all = self._load(storage[: count * side**2].view(count, side, side, 3))
@@ -60,7 +60,7 @@ class Resident(Loader):
     def _load(self, pixels: Tensor) -> Batch:
         count, side, most = *pixels.shape[:2], self.options.boxes
         copies, slot = Copies(self.device), Slot(min(_PART, count), side, most, pinned=self.device.type == "cuda")
-        threads, parts, keys = self.options.decoding_threads, list[tuple[Tensor, ...]](), list[str]()
+        threads, parts, keys = self.options.decoding_threads(), list[tuple[Tensor, ...]](), list[str]()
         with closing(map_ahead(self._decode, range(count), threads=threads, ahead=2 * threads)) as decoded:
             for begin in range(0, count, _PART):
                 rows = min(_PART, count - begin)

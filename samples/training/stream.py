@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
@@ -21,26 +21,29 @@ from .staging import Copies, Slot, Staged
 __all__ = ["GpuStream", "Stream"]
 
 _PART = 8  # photos at most that a thread works on at a time
+_MOST_DECODERS = 8  # steps wait for Python's lock the longer the more threads share it
 
 
 @dataclass(eq=False)
-class _Part:
-    """Some rows of a step's batch on their way through the stages; or the error that ended it."""
+class _Work:
+    """A step's batch on its way through the stages; or the error that ended it."""
 
     step: int
     slot: Slot
-    rows: range
     numbers: list[int]
-    records: list[Any] = field(default_factory=list)
+    records: list[Any]
     error: Exception | None = None
 
 
 class Stream(Loader):
     """Read, decode, stage: all at once, for different photos. See `Loader`.
 
-    A slot of host memory is taken for each step; the stages fill it, photo by photo, and it is copied to the device on a stream of
-    its own. It is free again when a step has taken the batch: so there are ``ahead`` batches at most, in work and ready together,
-    however slow steps are. Queues keep the order. An error goes through them like a batch, and is raised at its step's turn.
+    A slot of host memory is taken for each step; the stages fill it, and it is copied to the device on a stream of its own. It is
+    free again when a step has taken the batch: so there are ``ahead`` batches at most, in work and ready together, however slow
+    steps are. SPDL's queues keep the order. An error goes through them like a batch, and is raised at its step's turn.
+
+    SPDL hands whole batches on, and the threads of a stage share the photos of those that it has: each handing over holds Python's
+    lock for about as long as it takes to decode a small photo.
     """
 
     on_gpu = False  # whether photos are decoded there
@@ -52,7 +55,6 @@ class Stream(Loader):
         self._decoding = None
         if self.on_gpu:
             self._decoding = GpuDecoding(options.decoder, self.photos, self._copies, self.clock)
-        self._part = max(1, min(_PART, -(-share // options.decoding_threads)))
         side, pinned = 0 if self.on_gpu else self.photos.side, self.device.type == "cuda"
         self._free = SimpleQueue[Slot | None]()  # slots that can be filled; None: the end
         for _ in range(options.ahead):
@@ -66,66 +68,79 @@ class Stream(Loader):
         spdl = require(
             "spdl.pipeline", extra="train", package="spdl-core", feature="this loader (Python 3.11 or newer)"
         )
-        builder = spdl.PipelineBuilder().add_source(self._parts(range(self.step, self.stop)))
-        self._add_stage(builder, "read", options.readers, self._guarded(self._read))
+        builder = spdl.PipelineBuilder().add_source(self._batches(range(self.step, self.stop)))
+        self._add_stage(builder, "read", options.ahead, self._shared("read", options.readers, self._read))
         if self._decoding is None:
-            self._add_stage(builder, "decode", options.decoding_threads, self._guarded(self._decode))
+            decode = self._shared("decode", options.decoding_threads(_MOST_DECODERS), self._decode)
+            self._add_stage(builder, "decode", options.ahead, decode)
         else:
             self.clock.declare("decode")
-        builder.aggregate(-(-self.photos.sampler.share // self._part))
+        self.clock.declare("staging")
         self._add_stage(builder, "staging", 1, self._stage)
         builder.add_sink(options.ahead)
         return builder.build(num_threads=1, use_thread_output_queue=True, task_hook_factory=lambda _: [])
 
-    def _add_stage(self, builder: Any, name: str, threads: int, work: Callable[[Any], Any]) -> None:
-        """A stage with threads of its own: SPDL alone would run some more at a time than it is told."""
-        self.clock.declare(name, threads)
+    def _add_stage(self, builder: Any, name: str, batches: int, work: Callable[[Any], Any]) -> None:
+        """A stage for so many batches at a time, with threads of its own: SPDL alone would run some more than it is told."""
+        builder.pipe(work, concurrency=batches, executor=self._executor(name, batches), output_order="input", name=name)
+
+    def _executor(self, name: str, threads: int) -> ThreadPoolExecutor:
         executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._executors.append(executor)
-        builder.pipe(work, concurrency=threads, executor=executor, output_order="input", name=name)
+        return executor
 
-    def _parts(self, steps: range) -> Iterator[_Part]:
+    def _batches(self, steps: range) -> Iterator[_Work]:
         self._begun.set()
         for step in steps:
             slot = self._free.get()
             if slot is None or self.closed.is_set():
                 return
             numbers = self.photos.numbers(step)
-            for begin in range(0, len(numbers), self._part):
-                some = numbers[begin : begin + self._part]
-                yield _Part(step, slot, range(begin, begin + len(some)), some)
+            yield _Work(step, slot, numbers, [None] * len(numbers))
 
-    def _guarded(self, work: Callable[[_Part], None]) -> Callable[[_Part], _Part]:
-        def run(part: _Part) -> _Part:
-            if part.error is None and not self.closed.is_set():
-                try:
-                    work(part)
-                except Exception as error:  # raised where the batch is asked for
-                    part.error = error
-            return part
+    def _shared(self, stage: str, threads: int, do: Callable[[_Work, range], None]) -> Callable[[_Work], _Work]:
+        """A stage's work on a batch: its threads take some rows each."""
+        self.clock.declare(stage, threads)
+        executor, most = self._executor(f"{stage}-rows", threads), self.photos.sampler.share
+        part = max(1, min(_PART, -(-most // threads)))
 
-        return run
+        def some(work: _Work, rows: range) -> None:
+            if work.error is None and not self.closed.is_set():
+                with self.clock.stage(stage, len(rows)):
+                    do(work, rows)
 
-    def _read(self, part: _Part) -> None:
-        with self.clock.stage("read", len(part.rows)):
-            part.records = [self.photos.data.read(number) for number in part.numbers]
+        def whole(work: _Work) -> _Work:
+            count = len(work.numbers)
+            try:
+                parts = [range(begin, min(begin + part, count)) for begin in range(0, count, part)]
+                running = [executor.submit(some, work, rows) for rows in parts]
+                errors = [error for each in running if (error := each.exception()) is not None]
+            except (RuntimeError, CancelledError) as error:  # the loader was closed
+                errors = [error]  # type: ignore[list-item]
+            if errors and work.error is None:
+                work.error = errors[0]  # raised where the batch is asked for
+            return work
 
-    def _decode(self, part: _Part) -> None:
-        with self.clock.stage("decode", len(part.rows)):
-            for row, record in zip(part.rows, part.records, strict=True):
-                good, pixels = self.photos.decode(part.step, row, record)
-                part.slot.put(row, good.key, pixels, good.boxes)
+        return whole
 
-    def _stage(self, parts: list[_Part]) -> tuple[Slot, Staged] | Exception:
-        slot, step = parts[0].slot, parts[0].step
+    def _read(self, work: _Work, rows: range) -> None:
+        for row in rows:
+            work.records[row] = self.photos.data.read(work.numbers[row])
+
+    def _decode(self, work: _Work, rows: range) -> None:
+        for row in rows:
+            good, pixels = self.photos.decode(work.step, row, work.records[row])
+            work.slot.put(row, good.key, pixels, good.boxes)
+
+    def _stage(self, work: _Work) -> tuple[Slot, Staged] | Exception:
+        if work.error is not None:
+            return work.error
+        pixels = None
         try:
-            if error := next((part.error for part in parts if part.error is not None), None):
-                return error
-            pixels = None
             if self._decoding is not None:
-                pixels = self._decoding.decode(step, [record for part in parts for record in part.records], slot)
-            with self.clock.stage("staging", self.photos.sampler.share):
-                return slot, self._copies.send(step, slot, pixels)
+                pixels = self._decoding.decode(work.step, work.records, work.slot)
+            with self.clock.stage("staging", len(work.numbers)):
+                return work.slot, self._copies.send(work.step, work.slot, pixels)
         except Exception as error:
             return error
 

@@ -38,7 +38,6 @@ from .device.attention import MATRIX_UNITS, AttentionMaker, attention
 from .device.cublaslt import cublaslt_version
 from .device.device import CudaDevice
 from .device.source import kernels_digest
-from .float_groups import faster, with_float_groups
 from .lower.pipeline import check_disable, lower
 from .plan.fallbacks import fallbacks
 from .plan.parts import parts_of
@@ -139,7 +138,8 @@ class CudaEngine(Engine):
 
     def _plan_ahead(self, options: BuildOptions, progress: bool) -> None:
         """Choose kernels for the batches that are named; with other free dims only look whether all operators are there."""
-        free, batches = self._free_dims()
+        free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
+        batches = {desc.dims[0].name for desc in self.inputs if desc.dims and isinstance(desc.dims[0], SymbolicDim)}
         if free - batches:
             try:
                 make_plan(
@@ -161,26 +161,6 @@ class CudaEngine(Engine):
                 if not free or "batch" in options.settings:
                     raise
                 # nobody asked for this batch, and a plugin refuses it: kernels are chosen in the first run
-
-    def _free_dims(self) -> tuple[set[str], set[str]]:
-        """Names of the free dims, and of those that are an input's batch."""
-        free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
-        return free, {desc.dims[0].name for desc in self.inputs if desc.dims and isinstance(desc.dims[0], SymbolicDim)}
-
-    def network_us(self) -> float | None:
-        """Microseconds of a run of the first batch; None if other dims are free, or one CUDA graph cannot hold the network."""
-        free, batches = self._free_dims()
-        if free - batches:
-            return None
-        clock, execution = NetworkClock(self.device), self.execution(dict.fromkeys(free, self.batches[0]))
-        try:
-            if not all(step.captured for step in execution.plan.steps):
-                return None
-            with self.capturing, self.device.xp.cuda.Device(self.device.number):
-                clock.prepare(execution)
-                return clock(execution)
-        finally:
-            execution.close()
 
     @functools.cached_property
     def _weights(self) -> dict[str, npt.NDArray[Any]]:
@@ -206,17 +186,6 @@ class CudaEngine(Engine):
     @override
     def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
         return cls(model, options, progress)
-
-    @classmethod
-    @override
-    def build_quantized(
-        cls, quantized: onnx.ModelProto, model: onnx.ModelProto, options: BuildOptions, progress: bool = False
-    ) -> Engine:
-        int8 = cls(quantized, options, progress)
-        mixed = with_float_groups(quantized) if options.precision == "int8" else None
-        if mixed is None or int8.disabled & {"tactics", "network-timing", "float-groups"}:
-            return int8
-        return faster(int8, cls(mixed, options, progress))
 
     @classmethod
     def availability(cls) -> Availability:

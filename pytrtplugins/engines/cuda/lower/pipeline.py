@@ -63,7 +63,6 @@ OptionalStep = Literal[
     "cublaslt-kernels",  # without these three: a plain kernel, slow to run, nothing to build
     "tactics",  # kernels chosen by timing
     "network-timing",  # and then by the time of the whole network
-    "float-groups",  # convolutions of groups stay in float in INT8, where the network is faster so
     "graph",  # one CUDA graph a run
 ]
 """What ``settings={"disable": [...]}`` may name: passes of `_PASSES`, properties of the plan, families of kernels, ways to run."""
