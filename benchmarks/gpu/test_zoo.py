@@ -142,7 +142,6 @@ def test_int8(name: str, batch: int, zoo: Zoo, clock: Clock, benchmark, request:
         engine, row["build_s"] = subject.build("int8", batch)
         int8 = stack.enter_context(contextlib.closing(network(engine, batch, clock)))
         row.update(kernels=int8.kernels, bytes=int8.bytes, **(int8.facts or {}))
-        row["choices"] = dict(getattr(engine, "choices", {}))
         row["error"] = checked(subject, int8, batch, "INT8")
         ours = stack.enter_context(contextlib.closing(network(subject.build("fp16", batch)[0], batch, clock)))
         assert int8.queue is not None
