@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import time
 from dataclasses import dataclass
-from multiprocessing import get_all_start_methods
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
@@ -23,12 +23,13 @@ from .staging import Copies, Slot
 __all__ = ["TorchLoader", "advice"]
 
 _AHEAD = 2  # batches of each worker process
-_START = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
+_START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 """How worker processes begin.
 
 One that is forked from this process could wait for ever for a lock that a thread held then. One that is spawned ends Python's
 interpreter while PyTorch's threads run, and may abort.
 """
+_IMPORTED = ["torch"]  # by the server before it forks: all worker processes share that memory
 _SHARED = "/dev/shm"  # where batches go from the worker processes to this one
 
 
@@ -90,12 +91,14 @@ class TorchLoader(Loader):
         self.clock.declare("staging")
         self.notes = advice(workers, pinned, batch_bytes=3 * photos.side**2 * photos.sampler.share)
         self._copies = Copies(self.device)
+        context = multiprocessing.get_context(_START)
+        context.set_forkserver_preload(_IMPORTED)
         loader = DataLoader(
             _Steps(photos, self.options.boxes),
             batch_size=None,
             sampler=range(self.step, self.stop),
             num_workers=workers,
-            multiprocessing_context=_START if workers else None,
+            multiprocessing_context=context if workers else None,
             collate_fn=_same,
             pin_memory=pinned,
             prefetch_factor=_AHEAD if workers else None,
