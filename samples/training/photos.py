@@ -74,7 +74,7 @@ def decode(image: bytes, key: str, side: int) -> Pixels:
 
 
 def _memory(size: int) -> Pixels:
-    """Memory of this thread. New memory for each photo would keep the system busy, which gives a process's threads one page at a time."""
+    """Memory of this thread. New memory for each photo would cost page faults, which the threads of a process wait for in turn."""
     if getattr(_kept, "memory", None) is None or len(_kept.memory) < size:
         _kept.memory = np.empty(size, np.uint8)
     return _kept.memory[:size]
@@ -92,9 +92,9 @@ def shrink(images: Tensor, side: int) -> Tensor:
         return images
     new_width, new_height = fitted_size(width, height, side)
     planes, on_cpu = images.permute(0, 3, 1, 2), images.device.type == "cpu"
-    small = functional.interpolate(
-        planes if on_cpu else planes.float(), (new_height, new_width), mode="bicubic", antialias=True
-    )  # other devices have no kernel for uint8
+    if not on_cpu:  # where there is no kernel for uint8
+        planes = planes.float()
+    small = functional.interpolate(planes, (new_height, new_width), mode="bicubic", antialias=True)
     return (small if on_cpu else small.round().clamp(0, 255).byte()).permute(0, 2, 3, 1)
 
 
