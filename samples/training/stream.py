@@ -42,8 +42,8 @@ class Stream(Loader):
     free again when a step has taken the batch: so there are ``ahead`` batches at most, in work and ready together, however slow
     steps are. SPDL's queues keep the order. An error goes through them like a batch, and is raised at its step's turn.
 
-    SPDL hands whole batches on, and the threads of a stage share the photos of those that it has: each handing over holds Python's
-    lock for about as long as it takes to decode a small photo.
+    SPDL hands whole batches on, and a stage's threads share the photos of those that it has: Python's lock is held whenever something
+    is handed over.
     """
 
     on_gpu = False  # whether photos are decoded there
