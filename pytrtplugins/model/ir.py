@@ -25,6 +25,7 @@ __all__ = [
     "add_constant",
     "array_of",
     "constant",
+    "depths",
     "dims_of",
     "dtype_of",
     "is_op",
@@ -168,6 +169,15 @@ def set_constant(value: ir.Value, array: npt.NDArray[Any]) -> None:
 def names_of(values: Iterable[ir.Value | None]) -> tuple[str, ...]:
     """Names of a node's inputs or outputs; empty texts for what is left out."""
     return tuple("" if value is None else str(value.name) for value in values)
+
+
+def depths(nodes: Iterable[ir.Node]) -> dict[ir.Node, int]:
+    """How many nodes lie on the longest way from an input to each node; the nodes are in topological order."""
+    found: dict[ir.Node, int] = {}
+    for node in nodes:
+        producers = (value.producer() for value in node.inputs if value is not None)
+        found[node] = 1 + max((found.get(each, 0) for each in producers if each is not None), default=0)
+    return found
 
 
 def dims_of(value: ir.Value | None) -> tuple[Any, ...] | None:

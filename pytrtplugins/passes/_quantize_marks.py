@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
-from ..model.ir import constant
+from ..model.ir import constant, depths
 from ..model.proto import node_name
 from ..plugin.onnx_node import hands_int8_on
 from .placement import Placement, absorbed
@@ -82,7 +82,7 @@ def mark(
         placement: What the engine's int8 kernels take and give.
         kept: Relu and Clip nodes that read int8 themselves, since the saturation of what they read does not do their work.
     """
-    marks = Marks()
+    marks, depth = Marks(), depths(nodes)
     for node in reversed(nodes):
         users = set(node.successors())
         if any(user in marks.followed or (user in marks.reads and user.op_type in WEIGHTED) for user in users):
@@ -96,7 +96,7 @@ def mark(
         elif node.domain == "" and (node.op_type in placement.kernels or node in kept):
             indices = _kernel_inputs(node, marks, placement, kept)
         elif node.domain == "" and node.op_type == "Add":
-            indices = _residual_inputs(node, marks, float_layers)
+            indices = _residual_inputs(node, marks, float_layers, depth)
         else:
             wanted = any(output in marks.wanted for output in node.outputs)
             indices = _copied_inputs(node) if wanted and not _gives_output(node) else ()
@@ -108,11 +108,14 @@ def mark(
     return marks
 
 
-def _residual_inputs(node: ir.Node, marks: Marks, float_layers: Mapping[str, str]) -> tuple[int, ...]:
+def _residual_inputs(
+    node: ir.Node, marks: Marks, float_layers: Mapping[str, str], depth: Mapping[ir.Node, int]
+) -> tuple[int, ...]:
     """Inputs of an addition of two activations that are read as int8; () if it is something else or stays in float.
 
     A convolution's own result is left as it is where nobody else reads it: convolution and addition then run as one
-    kernel, which rounds once. Everything else is quantized.
+    kernel, which rounds once. Of two such convolutions it is the one with more nodes before it: the other one, a projection
+    of the block's input, can run beside the block. Everything else is quantized.
     """
     first, second = node.inputs
     after = node.outputs[0]
@@ -125,12 +128,13 @@ def _residual_inputs(node: ir.Node, marks: Marks, float_layers: Mapping[str, str
         return ()
     if first.shape is None or second.shape is None or first.shape != second.shape:
         return ()
+    fused: dict[int, int] = {}  # depths, by the input's index
     for index, value in enumerate((first, second)):
         producer = value.producer()
-        fused = producer is not None and producer.op_type == "Conv" and node_name(producer) not in float_layers
-        if fused and len(value.uses()) == 1 and not value.is_graph_output():
-            return (1 - index,)
-    return (0, 1)
+        own = producer is not None and producer.op_type == "Conv" and node_name(producer) not in float_layers
+        if producer is not None and own and len(value.uses()) == 1 and not value.is_graph_output():
+            fused[index] = depth[producer]
+    return (1 - max(fused, key=fused.__getitem__),) if fused else (0, 1)
 
 
 def _want_result(value: ir.Value, marks: Marks, kept: Collection[ir.Node]) -> None:

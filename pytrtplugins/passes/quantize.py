@@ -145,7 +145,8 @@ class Quantize(Pass):
        before the first of the copying nodes, and again, with the same scale, behind each plugin: that second pair
        changes no value, and lets an engine run the plugin on int8.
     4. Residual additions whose result is wanted in int8 read int8, except for a convolution's own result that nobody
-       else reads: engines then add inside the convolution and round once.
+       else reads: engines then add inside the convolution and round once. Of two such convolutions the one with more nodes
+       before it adds.
     5. FP8 (E4M3) is the same with other codes: the scale of a tensor is amax/448, values are rounded to the nearest code, half to
        even, and saturate. The scale of an output channel is max|w|/448 or up to an octave more, and its weights are rounded
        together: see `pytrtplugins.passes.codes`. Steps are finer near 0 and coarser near amax than int8's.

@@ -13,6 +13,7 @@ from pytrtplugins.model.ir import (
     add_constant,
     array_of,
     constant,
+    depths,
     names_in,
     remove_unused,
     to_ir,
@@ -46,6 +47,17 @@ def model(*nodes):
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in "xy")
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("tests.ir", 1)]
     return helper.make_model(helper.make_graph(list(nodes), "g", [x], [y]), opset_imports=opsets, ir_version=10)
+
+
+def test_depths_count_the_longest_way():
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], "short"),
+        helper.make_node("Relu", ["x"], ["b"], "one"),
+        helper.make_node("Neg", ["b"], ["c"], "two"),
+        helper.make_node("Add", ["a", "c"], ["y"], "both"),
+    ]
+    found = {node.name: depth for node, depth in depths(to_ir(model(*nodes)).graph).items()}
+    assert found == {"short": 1, "one": 1, "two": 2, "both": 3}
 
 
 def test_a_plugin_is_read_from_a_node_in_either_form():

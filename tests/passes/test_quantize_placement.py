@@ -162,6 +162,19 @@ def test_a_residual_addition_reads_int8_and_adds_inside_a_convolution():
     assert list(made["sum2"].input) == ["d_leaky_dequantized", "sum_dequantized"]
 
 
+@pytest.mark.parametrize("projection_first", [False, True])
+def test_of_two_convolutions_the_one_with_more_before_it_adds(projection_first):
+    net = Net(channels=4)
+    a = net.conv("data", "a")
+    projection = net.conv(a, "projection", leaky=False)
+    deep = net.conv(net.conv(a, "b"), "c", leaky=False)
+    sides = [projection, deep] if projection_first else [deep, projection]
+    net.conv(net.conv(net.add("Add", sides, "sum"), "d"), "e")
+    model = net.model("e_leaky")
+    made = producers(quantize(model, ones(model)))
+    assert sorted(made["sum"].input) == ["c", "projection_dequantized"]
+
+
 def test_an_addition_that_nobody_wants_in_int8_stays_in_float():
     net = Net(channels=4)
     a = net.conv("data", "a")

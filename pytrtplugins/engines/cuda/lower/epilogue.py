@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ....model.ir import add_constant, array_of, constant, dims_of, is_op, only_read_by, operand, set_attributes, swap
+from ....model.ir import (
+    add_constant,
+    array_of,
+    constant,
+    depths,
+    dims_of,
+    is_op,
+    only_read_by,
+    operand,
+    set_attributes,
+    swap,
+)
 from ....utils.optional import require
 from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, has_rows, scale_of, weight_dims
 
@@ -111,7 +122,9 @@ class FuseActivations(Rewrite[_Acts]):
 
 
 class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
-    """Add behind a convolution → into the convolution; of two convolutions into the later one, or into that of floats beside codes.
+    """Add behind a convolution → into the convolution; of two into the one with more nodes before it, or into that of floats beside codes.
+
+    So what a block's input is projected with runs beside the rest of the block, and does not wait for it.
 
     What does not match: (1) a constant; (2) tensors whose dims differ or are unknown; (3) a tensor added to itself;
     (4) a convolution that something else reads too; (5) one that has a residual already; (6) tensors of two types;
@@ -122,8 +135,9 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
     needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
     def begin(self, graph: ir.Graph) -> None:
-        """Number the nodes."""
+        """Number the nodes, and count those on the longest way to each."""
         self._order = {node: index for index, node in enumerate(graph)}
+        self._depths = depths(graph)
 
     def match(self, node: ir.Node) -> tuple[ir.Node, ir.Value] | None:
         """The convolution, and what is added to its output."""
@@ -133,7 +147,8 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
             return None
         if sides[0].shape is None or sides[0].shape != sides[1].shape or sides[0] is sides[1]:  # cases 2 and 3
             return None
-        sides.sort(key=lambda value: self._place(value.producer()), reverse=True)
+        convolutions = all(is_op(value.producer(), "Conv", DOMAIN) for value in sides)
+        sides.sort(key=lambda value: self._place(value.producer(), convolutions), reverse=True)
         conv, residual = sides[0].producer(), sides[1]
         if conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):  # case 4
             return None
@@ -152,11 +167,12 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
         conv.replace_input_with(3, residual)
         swap(graph, [node], conv.outputs[0])
 
-    def _place(self, producer: ir.Node | None) -> tuple[bool, int]:
+    def _place(self, producer: ir.Node | None, deep: bool) -> tuple[bool, int, int]:
         """Where a node stands; before all others where its convolution has written codes, which can only be what is added."""
         if producer is None:
-            return False, -1
-        return not is_op(producer, "DequantizeLinear"), self._order[producer]
+            return False, -1, -1
+        depth = self._depths[producer] if deep else 0
+        return not is_op(producer, "DequantizeLinear"), depth, self._order[producer]
 
 
 def fused_convolution(graph: ir.Graph, node: ir.Node, operands: list[Any], **attributes: Any) -> ir.Node:

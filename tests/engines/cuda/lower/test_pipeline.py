@@ -109,6 +109,33 @@ def test_a_residual_and_what_stands_behind_it_go_into_the_convolution(behind):
     same_numbers(model, data(8))
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("order", [("projection", "main", "deep"), ("main", "deep", "projection")])
+@pytest.mark.parametrize("projection_first", [False, True])
+def test_a_projection_runs_beside_the_convolutions_that_it_is_added_to(order, projection_first, precision):
+    net = Net(channels=8)
+    first = net.conv("data", "first", 8)
+    for name in order:
+        net.conv({"main": first, "deep": "main_leaky", "projection": first}[name], name, 8, leaky=name == "main")
+    sides = ["projection", "deep"] if projection_first else ["deep", "projection"]
+    added = net.add("Relu", [net.add("Add", sides, "added")], "acted")
+    model, inputs = prepare(net.model(net.conv(net.conv(added, "next", 8), "last", 4, leaky=False))), data(8)
+    if precision == "int8":
+        table = calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False)
+        model = prepare(quantize(model, table))
+    (adding,) = (node for node in lower(model).graph if operand(node, 3) is not None)
+    assert adding.inputs[0].name.startswith("main")
+    assert adding.inputs[3].name.startswith("projection")
+    found, execution = run_on_host(model, inputs)
+    order_of = {name: index for index, step in enumerate(execution.plan.steps) for name in step.outputs}
+    projection, deep = order_of[adding.inputs[3].name], order_of[adding.inputs[0].name]
+    assert not execution.plan.schedule.ordered(projection, deep)
+    assert not execution.plan.schedule.ordered(deep, projection)
+    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
+        for name, wanted in context.run(inputs).items():
+            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("shortcut_first", [False, True])
 def test_codes_of_a_shortcut_are_added_by_the_convolution_beside_it(shortcut_first):
     net = Net(channels=8)
