@@ -66,7 +66,7 @@ CAPTURED = (
     Subject(COMPACT + GRAPHS, {"compact_gradient_transfer": True, "cuda_graphs": True}),
     Subject(INDEPENDENT + GRAPHS, {"variable_update": "independent", "cuda_graphs": True}, equal=False),
 )
-"""These are captured on GPUs only. The engine refuses the second one to users until it has been measured."""
+"""These are captured on GPUs only."""
 
 
 @dataclass

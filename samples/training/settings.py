@@ -100,7 +100,6 @@ class Settings:
             for option, given in (
                 (mode, update not in CAPTURED),
                 ("--staged_vars", self.staged_vars),
-                ("--compact_gradient_transfer", self.compact_gradient_transfer),
                 (f"--all_reduce_spec {reduce}", reduce == "gloo"),
                 ("--sync_bn", self.sync_bn),
                 (f"--accumulate {self.accumulate}", self.accumulate > 1),

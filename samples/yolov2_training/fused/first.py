@@ -35,6 +35,7 @@ VALUES = 64  # of a patch: 4 x 4 pixels of 3 channels, a one, and zeros
 ONE = 48  # the place of the one
 _PATCH = tl.constexpr(ONE)
 WARPS = 4
+ROWS, COLUMNS = 256, 16  # programs, and values of each, in a tile of what adds them up
 
 
 @triton.jit
@@ -75,6 +76,17 @@ def _moments_kernel(
         total += tl.dot(tl.trans(patches), patches, input_precision="ieee")
     inside = VALUES * tl.arange(0, VALUES)[:, None] + tl.arange(0, VALUES)[None, :]
     tl.store(out + program.to(tl.int64) * VALUES * VALUES + inside, total)
+
+
+@triton.jit
+def _total_kernel(partial, out, programs, size, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros((ROWS, COLUMNS), tl.float64)
+    for first in range(0, programs, ROWS):
+        row = first + tl.arange(0, ROWS)
+        place = row.to(tl.int64)[:, None] * size + column[None, :]
+        total += tl.load(partial + place, mask=(row < programs)[:, None], other=0.0).to(tl.float64)
+    tl.store(out + column, tl.sum(total, 0))
 
 
 @triton.jit
@@ -198,6 +210,14 @@ def _geometry(x: Tensor) -> tuple[int, ...]:
     return images * (height // 2) * (width // 2), height, width, *x.stride()
 
 
+def _total(partial: Tensor) -> Tensor:
+    """The sum over programs, float64: PyTorch's would first write all of them as float64."""
+    size = partial[0].numel()
+    out = partial.new_empty(partial.shape[1:], dtype=torch.float64)
+    _total_kernel[(size // COLUMNS,)](partial, out, len(partial), size, ROWS=ROWS, COLUMNS=COLUMNS, num_warps=8)
+    return out
+
+
 def _spread(weight: Tensor) -> Tensor:
     """Filters (F, 3, 3, 3) at the four places of a patch, (4, filters, values) with zeros elsewhere; filters up to a power of 2."""
     padded = max(16, triton.next_power_of_2(len(weight)))
@@ -242,7 +262,7 @@ def first_block(
     partial = x.new_empty((programs, VALUES, VALUES), dtype=torch.float32)
     how = {"PIXELS": PIXELS, "VALUES": VALUES, "num_warps": WARPS}
     _moments_kernel[(programs,)](x, partial, count, height, width, *strides, TILES=TILES, **how)
-    moments = partial.sum(0, dtype=torch.float64)
+    moments = _total(partial)
     filters = _spread(weight.to(x.dtype))
     spread = filters[:, : len(weight)].double()
     mean = (spread @ moments[:, ONE]).sum(0) / (4 * count)
@@ -302,7 +322,7 @@ def _gradients(
         num_warps=WARPS,
     )
     n = len(weight)
-    products = partial.sum(0, dtype=torch.float64)[:, :n]  # Σ g v
+    products = _total(partial)[:, :n]  # Σ g v
     spread, centre, deviation = filters[:, :n].double(), mean.double(), deviation.double()
     of_shift = products[:, :, ONE].sum(0)
     of_scale = ((products * spread).sum((0, 2)) - centre * of_shift) / deviation  # Σ g x̂

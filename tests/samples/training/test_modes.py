@@ -128,7 +128,6 @@ CONTRADICTIONS = [
     ("cuda", 1, True, {"cuda_graphs": True, "accumulate": 2}, "a process group of 1"),
     ("cuda", 2, True, {"cuda_graphs": True, "deterministic": True}, "--deterministic in a process group"),
     ("cuda", 2, True, {"cuda_graphs": True, "staged_vars": True}, "--staged_vars in a process group"),
-    ("cuda", 2, True, {"cuda_graphs": True, "compact_gradient_transfer": True}, "--compact_gradient_transfer in a"),
     ("cuda", 2, True, {"cuda_graphs": True, "sync_bn": True}, "--sync_bn in a process group"),
     ("cuda", 2, True, {"cuda_graphs": True, "all_reduce_spec": "gloo"}, "--all_reduce_spec gloo in a"),
     ("cuda", 2, True, {"staged_vars": True, "variable_update": "parameter_server"}, "parameter_server"),
@@ -163,5 +162,6 @@ def test_each_setting_alone_is_taken():
     Settings(precision="fp16", cuda_graphs=True, compile=True).check("cuda", 1, joined=False)
     for mode in ("independent", "replicated"):
         Settings(variable_update=mode, cuda_graphs=True, precision="fp16", compile=True).check("cuda", 2, joined=True)
+    Settings(compact_gradient_transfer=True, cuda_graphs=True).check("cuda", 2, joined=True)
     for mode in ("replicated", "distributed_replicated"):
         Settings(variable_update=mode, staged_vars=True, sync_bn=True).check("cuda", 2, joined=True)
