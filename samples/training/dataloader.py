@@ -67,13 +67,14 @@ class _Steps(Dataset):
         photos, spans = self._photos, []
         count = photos.sampler.share
         slot, error = Slot(count, photos.side, self._most), None
+        memory = slot.rows()
         try:
             begin = time.perf_counter()
             records = [photos.data.read(number) for number in photos.numbers(step)]
             between = time.perf_counter()
             for row, record in enumerate(records):
                 good, pixels = photos.decode(step, row, record)
-                slot.put(row, good.key, pixels, good.boxes)
+                memory.put(row, good.key, pixels, good.boxes)
             spans = [("read", begin, between), ("decode", between, time.perf_counter())]
         except PytrtpluginsError as caught:  # the DataLoader would make text of it
             error = caught

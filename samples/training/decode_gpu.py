@@ -117,7 +117,7 @@ class GpuDecoding:
         """
         side, device = self._photos.side, self._copies.device
         with self._clock.stage("decode", len(records)), self._copies.stream():
-            records = list(records)
+            records, memory = list(records), slot.rows()
             images = self._decode([record.image for record in records])
             alike = defaultdict[torch.Size, list[int]](list)
             for row, image in enumerate(images):
@@ -127,11 +127,12 @@ class GpuDecoding:
                 alike[image.shape].append(row)
             pixels = torch.full((len(records), side, side, 3), GREY, dtype=torch.uint8, device=device)
             for rows in _together(alike):  # one call for photos of a size: each one is work for the host
-                small = shrink(torch.stack([images[row] for row in rows]), side)  # type: ignore[misc]
+                planes = torch.stack([images[row] for row in rows]).permute(0, 3, 1, 2)  # type: ignore[misc]
+                small = shrink(planes, side).permute(0, 2, 3, 1)
                 height, width = small.shape[1:3]
                 pixels[rows, :height, :width] = small
                 for row in rows:
-                    slot.put_boxes(row, records[row].key, (width, height), records[row].boxes)
+                    memory.put_boxes(row, records[row].key, (width, height), records[row].boxes)
             if device.type == "cuda":  # the images are freed outside of this stream's order
                 torch.cuda.current_stream(device).synchronize()
         return pixels

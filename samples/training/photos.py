@@ -70,7 +70,11 @@ def decode(image: bytes, key: str, side: int) -> Pixels:
         return _memory(size) if 3 * side**2 < size <= _MOST_KEPT else np.empty(size, np.uint8)
 
     pixels = decode_image(image, key, exif=False, memory=memory)
-    return shrink(torch.from_numpy(pixels)[None], side)[0].numpy() if max(pixels.shape[:2]) > side else pixels
+    if max(pixels.shape[:2]) <= side:
+        return pixels
+    # turned by NumPy: PyTorch lets go of Python's lock in each call, and then waits for it
+    planes = torch.from_numpy(pixels.reshape(1, *pixels.shape).transpose(0, 3, 1, 2))
+    return shrink(planes, side).numpy()[0].transpose(1, 2, 0)
 
 
 def _memory(size: int) -> Pixels:
@@ -80,22 +84,22 @@ def _memory(size: int) -> Pixels:
     return _kept.memory[:size]
 
 
-def shrink(images: Tensor, side: int) -> Tensor:
+def shrink(planes: Tensor, side: int) -> Tensor:
     """Photos of one size that fit into a square; on the CPU by the filter of Pillow's BICUBIC, within 1.
 
     Args:
-        images: (N, height, width, 3) uint8, on any device.
+        planes: (N, 3, height, width) uint8, on any device.
         side: Of the square. What fits is given back as it is.
     """
-    height, width = images.shape[1:3]
+    height, width = planes.shape[2:]
     if max(height, width) <= side:
-        return images
+        return planes
     new_width, new_height = fitted_size(width, height, side)
-    planes, on_cpu = images.permute(0, 3, 1, 2), images.device.type == "cpu"
-    if not on_cpu:  # where there is no kernel for uint8
-        planes = planes.float()
-    small = functional.interpolate(planes, (new_height, new_width), mode="bicubic", antialias=True)
-    return (small if on_cpu else small.round().clamp(0, 255).byte()).permute(0, 2, 3, 1)
+    on_cpu = planes.device.type == "cpu"  # elsewhere there is no kernel for uint8
+    small = functional.interpolate(
+        planes if on_cpu else planes.float(), (new_height, new_width), mode="bicubic", antialias=True
+    )
+    return small if on_cpu else small.round().clamp(0, 255).byte()
 
 
 class Photos:

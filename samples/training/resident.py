@@ -60,12 +60,13 @@ class Resident(Loader):
     def _load(self, pixels: Tensor) -> Batch:
         count, side, most = *pixels.shape[:2], self.options.boxes
         copies, slot = Copies(self.device), Slot(min(_PART, count), side, most, pinned=self.device.type == "cuda")
+        memory = slot.rows()
         threads, parts, keys = self.options.decoding_threads(), list[tuple[Tensor, ...]](), list[str]()
         with closing(map_ahead(self._decode, range(count), threads=threads, ahead=2 * threads)) as decoded:
             for begin in range(0, count, _PART):
                 rows = min(_PART, count - begin)
                 for row, (record, photo) in zip(range(rows), decoded, strict=False):
-                    slot.put(row, record.key, photo, record.boxes)
+                    memory.put(row, record.key, photo, record.boxes)
                 with self.clock.stage("staging", rows):
                     part = copies.send(0, slot).arrive()
                     pixels[begin : begin + rows] = part.pixels[:rows].permute(0, 2, 3, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from torch import Tensor
 from .batch import GREY, Batch
 from .photos import Pixels
 
-__all__ = ["Copies", "Slot", "Staged"]
+__all__ = ["Copies", "Rows", "Slot", "Staged"]
 
 
 class Slot:
@@ -40,22 +40,38 @@ class Slot:
             t.pin_memory() for t in (self.pixels, self.size, self.boxes, self.valid)
         )
 
+    def rows(self) -> Rows:
+        """Its memory, to be written into from any thread."""
+        return Rows(self.pixels.numpy(), self.size.numpy(), self.boxes.numpy(), self.valid.numpy(), self.keys)
+
+
+class Rows(NamedTuple):
+    """The memory of a slot as arrays, into which photos are written row by row. PyTorch would let go of Python's lock in each call."""
+
+    pixels: Pixels
+    size: npt.NDArray[np.float32]
+    boxes: npt.NDArray[np.float32]
+    valid: npt.NDArray[np.bool_]
+    keys: list[str]
+
     def put(self, row: int, key: str, pixels: Pixels, boxes: npt.NDArray[np.float32]) -> None:
         """Write a photo and its boxes into a row; grey goes around it."""
-        memory, (height, width) = self.pixels.numpy(), pixels.shape[:2]
-        memory[row, :height, :width] = pixels
-        memory[row, height:] = GREY
-        memory[row, :height, width:] = GREY
+        memory, (height, width) = self.pixels[row], pixels.shape[:2]
+        memory[:height, :width] = pixels
+        if height < len(memory):
+            memory[height:] = GREY
+        if width < memory.shape[1]:
+            memory[:height, width:] = GREY
         self.put_boxes(row, key, (width, height), boxes)
 
     def put_boxes(self, row: int, key: str, size: tuple[int, int], boxes: npt.NDArray[np.float32]) -> None:
         """Write all but the pixels. Of too many boxes the largest stay, in their order."""
-        sizes, memory, valid = self.size.numpy(), self.boxes.numpy(), self.valid.numpy()
-        if len(boxes) > memory.shape[1]:
-            boxes = boxes[np.sort(np.argsort(-boxes[:, 3] * boxes[:, 4], kind="stable")[: memory.shape[1]])]
-        self.keys[row], sizes[row] = key, size
-        memory[row, : len(boxes)], memory[row, len(boxes) :] = boxes, 0
-        valid[row] = np.arange(memory.shape[1]) < len(boxes)
+        most = self.boxes.shape[1]
+        if len(boxes) > most:
+            boxes = boxes[np.sort(np.argsort(-boxes[:, 3] * boxes[:, 4], kind="stable")[:most])]
+        self.keys[row], self.size[row] = key, size
+        self.boxes[row, : len(boxes)], self.boxes[row, len(boxes) :] = boxes, 0
+        self.valid[row] = np.arange(most) < len(boxes)
 
 
 @dataclass(frozen=True)

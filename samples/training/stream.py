@@ -128,9 +128,10 @@ class Stream(Loader):
             work.records[row] = self.photos.data.read(work.numbers[row])
 
     def _decode(self, work: _Work, rows: range) -> None:
+        memory = work.slot.rows()
         for row in rows:
             good, pixels = self.photos.decode(work.step, row, work.records[row])
-            work.slot.put(row, good.key, pixels, good.boxes)
+            memory.put(row, good.key, pixels, good.boxes)
 
     def _stage(self, work: _Work) -> tuple[Slot, Staged] | Exception:
         if work.error is not None:

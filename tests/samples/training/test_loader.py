@@ -192,10 +192,10 @@ def test_a_slow_step_bounds_what_is_read_ahead() -> None:
 def test_the_largest_boxes_are_kept_in_their_order() -> None:
     slot = Slot(1, 8, 2)
     boxes = np.array([[0, 0.5, 0.5, 0.1, 0.1], [1, 0.5, 0.5, 0.9, 0.2], [2, 0.5, 0.5, 0.3, 0.3]], np.float32)
-    slot.put(0, "a", np.zeros((4, 6, 3), np.uint8), boxes)
+    slot.rows().put(0, "a", np.zeros((4, 6, 3), np.uint8), boxes)
     assert slot.boxes[0, :, 0].tolist() == [1, 2]
     assert slot.valid[0].tolist() == [True, True]
-    slot.put(0, "b", np.zeros((4, 6, 3), np.uint8), boxes[:1])
+    slot.rows().put(0, "b", np.zeros((4, 6, 3), np.uint8), boxes[:1])
     assert slot.valid[0].tolist() == [True, False]
     assert slot.boxes[0, 1].tolist() == [0] * 5
 
@@ -222,9 +222,16 @@ def test_photos_are_shrunk_as_by_pillow(device: str) -> None:
     (record,) = (r for r in PhotoSet(11).records if r.key == "photo4")
     full = decode(record.image, "", 10_000)
     for side in (20, 33, 50):
-        found = shrink(torch.tensor(full, device=device)[None], side)[0].cpu().numpy().astype(int)
+        planes = torch.tensor(full, device=device)[None].permute(0, 3, 1, 2)
+        found = shrink(planes, side)[0].permute(1, 2, 0).cpu().numpy().astype(int)
         wanted = Image.fromarray(full).resize(fitted_size(full.shape[1], full.shape[0], side), Image.Resampling.BICUBIC)
         assert np.abs(found - np.asarray(wanted)).max() <= (1 if device == "cpu" else 6)
+
+
+def test_shrunk_photos_have_channels_last() -> None:
+    """Else PyTorch did not see that those of its input are last, and took a slower kernel."""
+    (record,) = (r for r in PhotoSet(11).records if r.key == "photo4")
+    assert decode(record.image, "", 20).flags.c_contiguous
 
 
 def test_memory_to_decode_into_is_used_again_but_not_given_away() -> None:
