@@ -243,8 +243,9 @@ def _fill(row: Row, each: Subject, found: dict[str, Any], known: dict[tuple[str,
 def _difference(row: Row, each: Subject, found: list[float], known: dict[str, list[float] | None]) -> float:
     """How far first losses are from those of the same steps elsewhere.
 
-    Rank 0 of ranks that share nothing does what one rank does, and rank 0 of `replicated` in its first step. All others do what
-    `replicated` does; with late gradients, in the first step.
+    Rank 0 of ranks that share nothing does what one rank does. `replicated` normalizes its loss by the boxes of all ranks: of its first
+    step the parts of the loss have the same ratios as those of one rank. All others do what `replicated` does; with late gradients, in the
+    first step.
     """
     if row.name == ONE:
         return 0.0
@@ -256,9 +257,14 @@ def _difference(row: Row, each: Subject, found: list[float], known: dict[str, li
     if row.name == REPLICATED or not replicated:
         if not alone:
             raise LookupError(ONE)
-        return subject.largest_difference(found[:3], alone[:3])
+        return subject.largest_difference(_shares(found), _shares(alone))
     steps = slice(None) if each.whole else slice(0, 3)
     return subject.largest_difference(found[steps], replicated[steps])
+
+
+def _shares(losses: Sequence[float]) -> list[float]:
+    """The parts of the first step's loss as shares of their sum."""
+    return [each / sum(losses[:3]) for each in losses[:3]]
 
 
 def _line(row: Row) -> str:

@@ -34,7 +34,7 @@ class Task(Protocol):
     """What is trained: a network, its loss, and how a batch becomes its inputs."""
 
     module: nn.Module
-    """Takes the inputs, and gives the loss and the figures of ``parts``, all in one tensor; may have ``first_bytes``, see `Mode`."""
+    """Takes the inputs, and gives the loss and the figures of ``parts``, all in one tensor."""
     network: nn.Module
     """The part of the module that is clipped, averaged and exported."""
     parts: tuple[str, ...]

@@ -43,8 +43,7 @@ class Mode:
     """One way to share variables. Without a process group every way is the plain module.
 
     Args:
-        module: On its device; ``fully_shard`` changes it, the other ways wrap it. If it has ``first_bytes``, its gradients of so many bytes
-            come at once when it is compiled, before the others, and are exchanged together.
+        module: On its device; ``fully_shard`` changes it, the other ways wrap it.
         settings: Which way.
         ranks: The processes.
 
@@ -102,15 +101,12 @@ def _replicate(module: nn.Module, settings: Settings, device: torch.device) -> D
     its first step the wrapper changes its buckets, and with them the order of sums, unless it has to look for unused parameters: else a
     resumed run would not give the same bits.
     """
-    first = getattr(module, "first_bytes", 0) if settings.compile else 0
-    limit = {"bucket_cap_mb": first / (1 << 20)} if first else {}  # at which a bucket is full
     with _beside(device) if settings.cuda_graphs else nullcontext():
         return DistributedDataParallel(
             module,
             device_ids=[device] if device.type == "cuda" else None,
             find_unused_parameters=settings.deterministic,
             gradient_as_bucket_view=True,
-            **limit,
             **{_SYNC_BUFFERS: False},
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,22 +50,16 @@ class Ranks:
         distributed.all_reduce(largest, distributed.ReduceOp.MAX)
         return largest.tolist()
 
-    def share(self, count: Tensor) -> Callable[[], Tensor]:
-        """Begin to add up what each rank counted; all ranks must ask.
+    def per_rank(self, count: Tensor) -> Tensor:
+        """This rank's part of the count of all ranks, which is 1 at least; all ranks must ask.
 
-        Returns:
-            What waits for it, and gives this rank's count relative to the mean of all ranks'; a rank counts 1 at least, and so do all together.
-            If each rank divides the sum of its losses by its own count, their mean with these weights is the loss of the whole batch.
+        If each rank divides the sum of its losses by it, the mean over ranks is the loss of the whole batch.
         """
-        own, total = count.detach().clamp(min=1), count.detach().clone()
-        work = distributed.all_reduce(total, async_op=True) if self.joined else None
-
-        def weight() -> Tensor:
-            if work is not None:
-                work.wait()
-            return own * self.world / total.clamp(min=1)
-
-        return weight
+        if not self.joined:
+            return count.clamp(min=1)
+        total = count.detach().clone()
+        distributed.all_reduce(total)
+        return total.clamp(min=1) / self.world
 
     def leave(self) -> None:
         """End the process group."""

@@ -7,6 +7,7 @@ sigmoid(to) * softmax(class). Only the targets differ, and they exist in trainin
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -96,14 +97,19 @@ def _assign(found: Predictions, truth: Tensor, valid: Tensor) -> tuple[Tensor, T
     return best.indices, (fit / (fit.amax(1, keepdim=True) + 1e-30) * reach).amax(2)
 
 
+def _at_least_one(total: Tensor) -> Tensor:
+    return total.clamp(min=1)
+
+
 def region_loss(
     out: Tensor,
     truth: Tensor,
     valid: Tensor,
     anchors: Tensor,
     smoothing: float = 0.0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss of a batch, its parts (box, objectness, class), and the sum of the targets that it was divided by, if that is 1 at least.
+    per_rank: Callable[[Tensor], Tensor] = _at_least_one,
+) -> tuple[Tensor, Tensor]:
+    """The loss of a batch, and its parts (box, objectness, class) detached.
 
     Args:
         out: (B, anchors * (5 + classes), H, W), the network's raw output.
@@ -111,14 +117,12 @@ def region_loss(
         valid: (B, M) which of them count.
         anchors: (5, 2) in cells.
         smoothing: Label smoothing of the class loss.
-
-    Returns:
-        The loss; the parts and the targets' sum are detached.
+        per_rank: What the sums are divided by, as a function of the targets' sum: where several ranks share a batch, their part of all
+            ranks' sum.
     """
     found = decode(out, anchors)
     owner, target = _assign(found, truth, valid)
-    count = target.sum()
-    total = count.clamp(min=1)
+    total = per_rank(target.sum())
     own_box = truth[..., :4].gather(1, owner[..., None].expand(-1, -1, 4))
     own_label = truth[..., 4].clamp(min=0).long().gather(1, owner).flatten()
     box = ((1 - _complete_iou(found.boxes, own_box)) * target).sum() / total
@@ -126,4 +130,4 @@ def region_loss(
     logits = found.classes.flatten(0, 1)
     named = functional.cross_entropy(logits, own_label, reduction="none", label_smoothing=smoothing)
     kind = (named * target.flatten()).sum() / total
-    return BOX_WEIGHT * box + objectness + kind, torch.stack([box, objectness, kind]).detach(), count
+    return BOX_WEIGHT * box + objectness + kind, torch.stack([box, objectness, kind]).detach()

@@ -12,7 +12,6 @@ from torch.nn import functional
 __all__ = ["ANCHORS", "Convolution", "Layer", "Maxpool", "Reorg", "Route", "Yolov2", "declare_layers", "reorg"]
 
 ANCHORS = 5  # boxes that every cell predicts
-BEGUN = 4  # poolings in the first part of a network that is compiled
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,8 @@ class Yolov2(nn.Module):
         first = next(i for i, layer in enumerate(layers) if isinstance(layer, Route))
         self.feature_layers = (first - 1, first + layers[first].layers[0])
         self.feature_channels = tuple(channels[1 + i] for i in self.feature_layers)
-        self._half = 1 + [i for i, layer in enumerate(layers) if isinstance(layer, Maxpool)][BEGUN - 1]
+        before = range(min(self._needed.union(self.feature_layers)))
+        self._half = 1 + max(i for i in before if isinstance(layers[i], Maxpool))
 
     def forward(self, x: Tensor) -> Tensor:
         """The region layer's input for images ``x``."""
@@ -120,18 +120,13 @@ class Yolov2(nn.Module):
         """The same, with the features on the coarse and the fine grid that a teacher may shape."""
         return self.finish(self.begin(x))
 
-    @property
-    def beginning(self) -> nn.ModuleList:
-        """The modules of `begin`."""
-        return self.parts[: self._half]
-
     def begin(self, x: Tensor) -> Tensor:
-        """The layers up to a pooling: a large part of the computation, with few of the weights.
+        """The layers up to a pooling: the larger part of the computation, with few of the weights.
 
         Ranks exchange gradients of weights while the gradient of what is before them is computed. A compiler gives all gradients of a
         function at once, so it compiles this one and `finish` apart.
         """
-        for part in self.beginning:
+        for part in self.parts[: self._half]:
             x = part(x)
         return x
 

@@ -22,7 +22,6 @@ from .model import Model, build_network
 from .network import Yolov2
 from .recipe import Recipe
 from .teacher import Imitation, Teacher
-from .weighting import Weighting
 
 __all__ = ["PARTS", "Detection", "Shape", "Student"]
 
@@ -53,15 +52,9 @@ class Student(nn.Module):
         self.network = network
         self.imitation = None if teacher is None else Imitation(network.feature_channels, teacher.channels)
         self.register_buffer("anchors", anchors)
-        self._ranks = ranks if ranks is not None and ranks.joined else None
+        self._per_rank = (torch.compiler.disable(ranks.per_rank),) if ranks is not None and ranks.joined else ()
         self._recipe, self._teacher = recipe, (teacher,)  # in a tuple: it is no part of what is trained
         self.compile_parts(lambda function: function)
-
-    @property
-    def first_bytes(self) -> int:
-        """Bytes of the gradients that come first, where `begin` is compiled: those of all parameters but its own."""
-        later = {id(parameter) for part in self.network.beginning for parameter in part.parameters()}
-        return sum(p.numel() * p.element_size() for p in self.parameters() if p.requires_grad and id(p) not in later)
 
     def compile_parts(self, compiler: Compiler) -> None:
         """Compile the parts of a step that are worth it."""
@@ -75,14 +68,10 @@ class Student(nn.Module):
         }
 
     def forward(self, images: Tensor, truth: Tensor, valid: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of a rank's part of a batch; its gradient is weighted by the targets of all parts."""
+        """The loss of a batch."""
         out, features = self._run["finish"](self._run["begin"](images))
-        weighting = None if self._ranks is None else Weighting(self._ranks)
         with torch.autocast(images.device.type, enabled=False):
-            out = out if weighting is None else weighting.enter(out)
-            loss, parts, count = self._run["loss"](out, truth, valid, self.anchors, self._recipe.smoothing)
-        if weighting is not None:
-            weighting.begin(count)
+            loss, parts = self._run["loss"](out, truth, valid, self.anchors, self._recipe.smoothing, *self._per_rank)
         imitation = torch.zeros((), device=images.device)
         if self.imitation is not None:
             seen = max(1, int(len(images) * TAUGHT))
@@ -104,7 +93,7 @@ class Detection:
         device: Where.
         teacher: A network to imitate, if any.
         start: A trained model whose weights a new schedule begins with.
-        ranks: Those that share a batch, if any do: the gradient of its loss is normalized by the boxes of all of them.
+        ranks: Those that share a batch, if any do: its loss is normalized by the boxes of all of them.
     """
 
     parts = PARTS
@@ -134,7 +123,6 @@ class Detection:
         self._compiler: Compiler = lambda function: function
         if settings.compile:
             torch._dynamo.config.suppress_errors = True  # a part that cannot be compiled runs as it is
-            torch._dynamo.config.optimize_ddp = False  # it would split `finish` in the middle of its layers
             torch._dynamo.config.cache_size_limit = max(8, 2 * len(recipe.sizes))  # each part is compiled once a size
             self._compiler = lambda function: torch.compile(function, dynamic=False)
             self.module.compile_parts(self._compiler)

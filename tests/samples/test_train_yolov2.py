@@ -28,11 +28,9 @@ from tests.samples.rectangles import (
     load,
     make_loop,
 )
-from training import augment, ranks
+from training import augment
 from training.checkpoint import Checkpoints
-from training.ranks import Ranks
 from yolov2_training import data, evaluate, export, loss, network, recipe
-from yolov2_training.weighting import Weighting
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -103,51 +101,36 @@ def test_loss_gradient_is_the_difference_quotient(monkeypatch: pytest.MonkeyPatc
         assert (up - down) / 2e-2 == pytest.approx((leaf.grad * direction).sum().item(), rel=0.1)
 
 
-def test_ranks_with_unequal_numbers_of_boxes_have_the_gradient_of_the_whole_batch(monkeypatch) -> None:
+def test_ranks_with_unequal_numbers_of_boxes_have_the_loss_of_the_whole_batch() -> None:
     torch.manual_seed(1)
     out = torch.randn(2, 35, 4, 4) * 0.3
     truth = torch.tensor([[0.4, 0.6, 1.9, 2.4, 1.0], [2.1, 1.2, 3.8, 3.1, 0.0], [0.2, 2.1, 3.0, 3.6, 0.0]]).expand(
         2, -1, -1
     )
     valid = torch.tensor([[True, False, False], [True, True, True]])
+    counts: list = []
 
-    def gradient_of(rows: slice, together: bool = False):
+    def loss_of(rows: slice, **given):
         leaf = out.clone().requires_grad_()
-        weighting = Weighting(Ranks(0, 2, ALONE.device, together))
-        entered = weighting.enter(leaf) if together else leaf
-        found, _, count = loss.region_loss(entered[rows], truth[rows], valid[rows], ANCHORS, 0.05)
-        weighting.begin(count)
+        found = loss.region_loss(leaf[rows], truth[rows], valid[rows], ANCHORS, 0.05, **given)[0]
         found.backward()
-        return leaf.grad, count
+        return found.item(), leaf.grad
 
-    whole, count = gradient_of(slice(2))
-    monkeypatch.setattr(ranks.distributed, "all_reduce", lambda total, async_op: _Done(total.copy_(count)))
-    halves = [slice(1), slice(1, 2)]
-    alike = [gradient_of(rows, together=True)[0] for rows in halves]
-    apart = [gradient_of(rows)[0] for rows in halves]
-    torch.testing.assert_close((alike[0] + alike[1]) / 2, whole, rtol=1e-5, atol=1e-7)
-    assert ((apart[0] + apart[1]) / 2 - whole).norm() > 0.05 * whole.norm()
-
-
-class _Done:
-    """An exchange that is over."""
-
-    def __init__(self, total) -> None:
-        self.total = total
-
-    def wait(self) -> None:
-        pass
-
-
-def test_a_gradient_without_a_count_is_refused() -> None:
-    out = Weighting(ALONE).enter(torch.zeros(1, requires_grad=True))
-    with pytest.raises(RuntimeError, match="before the targets were counted"):
-        out.sum().backward()
+    whole = loss_of(slice(2))
+    ranks = [slice(1), slice(1, 2)]
+    for rows in ranks:
+        loss_of(rows, per_rank=lambda count: counts.append(count.detach()) or count)
+    alike = [loss_of(rows, per_rank=lambda _: sum(counts) / 2) for rows in ranks]
+    apart = [loss_of(rows) for rows in ranks]
+    for i in (0, 1):
+        mean = (torch.as_tensor(alike[0][i]) + torch.as_tensor(alike[1][i])) / 2
+        torch.testing.assert_close(mean, torch.as_tensor(whole[i]), rtol=1e-5, atol=1e-7)
+    assert abs((apart[0][0] + apart[1][0]) / 2 - whole[0]) > 0.01
 
 
 def test_images_without_boxes_teach_only_objectness() -> None:
     out = torch.zeros(2, 35, 4, 4, requires_grad=True)
-    total, parts, _ = loss.region_loss(out, torch.zeros(2, 3, 5), torch.zeros(2, 3, dtype=torch.bool), ANCHORS)
+    total, parts = loss.region_loss(out, torch.zeros(2, 3, 5), torch.zeros(2, 3, dtype=torch.bool), ANCHORS)
     total.backward()
     gradient = out.grad.view(2, 5, 7, 4, 4)
     assert parts[0] == parts[2] == 0

@@ -84,8 +84,8 @@ def main() -> None:
         found[f"{name} replicated and distributed_replicated"] = difference(
             ends["replicated"], ends["distributed_replicated"]
         )
-    found["weight"] = float(ranks.share(torch.tensor(rank + 1.0))() - (rank + 1) / ((world + 1) / 2))
-    found["weight, few"] = float(ranks.share(torch.tensor(0.1))() - world)  # 1 here, and 1 together
+    found["per rank"] = float(ranks.per_rank(torch.tensor(rank + 1.0)) - (world + 1) / 2)
+    found["per rank, few"] = float(ranks.per_rank(torch.tensor(0.1)) - 1 / world)
     worst = {key: ranks.agree([value])[0] for key, value in found.items()}
     if rank == 0:
         (folder / f"found-{world}.json").write_text(json.dumps(worst, indent=1))
