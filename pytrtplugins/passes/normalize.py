@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, infos_of, node_name, with_data, without_data
@@ -17,7 +18,7 @@ from ..validation.operators import standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["normalize", "with_opset"]
+__all__ = ["normalize", "normalized", "with_opset"]
 
 _log = logging.getLogger(__name__)
 _FEATURE = "working on ONNX models"
@@ -45,18 +46,33 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
         ModelError: its opset is newer than the installed ONNX; an input or output is not a tensor of numbers; a function cannot be
             written out; or it has plugins, and its opset cannot be converted.
     """
+    made = normalized(model)
+    return copy_of(made) if made is model else made
+
+
+def normalized(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same, but this very model where there is nothing to change: a copy of large weights takes its time.
+
+    Raises:
+        ModelError: as `normalize`.
+    """
     _check_opset(model)
     for info in (*model.graph.input, *model.graph.output):
         if info.type.WhichOneof("value"):  # else it is found out later
             info_dtype(info)
-    made = copy_of(model)
-    _free_dims(made.graph)
-    _constant_weights(made)
+    made = model
+    if _is_old(model) or _has_weights_as_inputs(model.graph) or next(_nameless_dims(model.graph), None) is not None:
+        made = copy_of(model)
+        for dim in _nameless_dims(made.graph):
+            dim.Clear()
+        _constant_weights(made)
     if any(not _is_plugins(function, made) for function in made.functions):
         made = _without_functions(made)
-    if 0 < standard_opset(made) < _OLDEST:
-        made = _converted(made)
-    return made
+    return _converted(made) if _is_old(made) else made
+
+
+def _is_old(model: onnx.ModelProto) -> bool:
+    return 0 < standard_opset(model) < _OLDEST
 
 
 def with_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
@@ -88,20 +104,24 @@ def _check_opset(model: onnx.ModelProto) -> None:
         )
 
 
-def _free_dims(graph: onnx.GraphProto) -> None:
-    """Let dims that are free say so, in a graph and in those inside it."""
+def _nameless_dims(graph: onnx.GraphProto) -> Iterator[Any]:
+    """Dims that are free and do not say so, in a graph and in those inside it."""
     for info in (*graph.input, *graph.output, *graph.value_info):
         for dim in info.type.tensor_type.shape.dim:
             if dim.dim_value < 0 or dim.dim_param in NAMELESS_DIMS:
-                dim.Clear()
+                yield dim
     for node in graph.node:
         for body in bodies(node):
-            _free_dims(body)
+            yield from _nameless_dims(body)
+
+
+def _has_weights_as_inputs(graph: onnx.GraphProto) -> bool:
+    return len(given_inputs(graph)) < len(graph.input)
 
 
 def _constant_weights(model: onnx.ModelProto) -> None:
-    inputs = [copy_of(info) for info in given_inputs(model.graph)]
-    if len(inputs) < len(model.graph.input):
+    if _has_weights_as_inputs(model.graph):
+        inputs = [copy_of(info) for info in given_inputs(model.graph)]
         del model.graph.input[:]
         model.graph.input.extend(inputs)
         model.ir_version = max(model.ir_version, _FIRST_IR)

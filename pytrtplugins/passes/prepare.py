@@ -13,7 +13,7 @@ from ..validation import check_slopes, validated
 from .codes import CODES
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
-from .normalize import normalize, with_opset
+from .normalize import normalized, with_opset
 
 if TYPE_CHECKING:
     import onnx
@@ -50,7 +50,7 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
 @no_collection()
 def prepare_loaded(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same for what `load_model` gave, which is not checked a second time."""
-    ir_model = to_ir(normalize(model), checked=True)
+    ir_model = to_ir(normalized(model), checked=True)
     for step in (FoldBatchNorm(), Eliminate()):
         step(ir_model)
     prepared = add_shapes(to_proto(ir_model))  # always: nodes lose what they leave out behind their last input

@@ -13,10 +13,12 @@ from onnx import helper
 from pytrtplugins.errors import ModelError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import normalize
-from pytrtplugins.passes.normalize import with_opset
+from pytrtplugins.passes.normalize import normalized, with_opset
+from pytrtplugins.passes.prepare import prepare_loaded
 from pytrtplugins.plugin.onnx_node import as_node
 from tests.engines.exported_models import MODELS
 from tests.engines.model_parts import F, body, info, model, node, values
+from tests.passes.nets import tiny_yolo
 
 
 def opset(found):
@@ -80,6 +82,28 @@ def test_large_weights_come_through_functions_and_conversions():
     assert opset(found) == 13
     assert [item.name for item in found.graph.input] == ["x"]
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(found.graph.initializer[0]), weight)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_model_is_copied_only_where_something_is_to_be_changed(name):
+    made, _ = MODELS[name]()
+    before = made.SerializeToString(deterministic=True)
+    whole = normalize(made)
+    assert whole is not made
+    found = normalized(made)
+    assert found.SerializeToString(deterministic=True) == whole.SerializeToString(deterministic=True)
+    unchanged = whole.SerializeToString(deterministic=True) == before and name != "old_branches"  # cannot be converted
+    assert (found is made) == unchanged
+    assert made.SerializeToString(deterministic=True) == before
+
+
+def test_what_is_not_copied_is_not_changed_either():
+    made = tiny_yolo()
+    before = made.SerializeToString(deterministic=True)
+    assert normalized(made) is made
+    prepared = prepare_loaded(made)
+    prepared.graph.initializer[0].raw_data = b""
+    assert made.SerializeToString(deterministic=True) == before
 
 
 def test_weights_are_no_inputs():
