@@ -131,8 +131,9 @@ def _residual_inputs(
     fused: dict[int, int] = {}  # depths, by the input's index
     for index, value in enumerate((first, second)):
         producer = value.producer()
-        own = producer is not None and producer.op_type == "Conv" and node_name(producer) not in float_layers
-        if producer is not None and own and len(value.uses()) == 1 and not value.is_graph_output():
+        if producer is None or producer.op_type != "Conv" or node_name(producer) in float_layers:
+            continue
+        if len(value.uses()) == 1 and not value.is_graph_output():
             fused[index] = depth[producer]
     return (1 - max(fused, key=fused.__getitem__),) if fused else (0, 1)
 

@@ -147,8 +147,9 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
             return None
         if sides[0].shape is None or sides[0].shape != sides[1].shape or sides[0] is sides[1]:  # cases 2 and 3
             return None
-        convolutions = all(is_op(value.producer(), "Conv", DOMAIN) for value in sides)
-        sides.sort(key=lambda value: self._place(value.producer(), convolutions), reverse=True)
+        sides.sort(key=lambda value: self._place(value.producer()), reverse=True)
+        if all(is_op(value.producer(), "Conv", DOMAIN) for value in sides):
+            sides.sort(key=lambda value: self._depths[value.producer()], reverse=True)  # type: ignore[index]
         conv, residual = sides[0].producer(), sides[1]
         if conv is None or not is_op(conv, "Conv", DOMAIN) or not only_read_by(conv, node):  # case 4
             return None
@@ -167,12 +168,11 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
         conv.replace_input_with(3, residual)
         swap(graph, [node], conv.outputs[0])
 
-    def _place(self, producer: ir.Node | None, deep: bool) -> tuple[bool, int, int]:
+    def _place(self, producer: ir.Node | None) -> tuple[bool, int]:
         """Where a node stands; before all others where its convolution has written codes, which can only be what is added."""
         if producer is None:
-            return False, -1, -1
-        depth = self._depths[producer] if deep else 0
-        return not is_op(producer, "DequantizeLinear"), depth, self._order[producer]
+            return False, -1
+        return not is_op(producer, "DequantizeLinear"), self._order[producer]
 
 
 def fused_convolution(graph: ir.Graph, node: ir.Node, operands: list[Any], **attributes: Any) -> ir.Node:
