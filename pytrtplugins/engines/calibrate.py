@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from ..calibration.table import MAX_CACHE_BYTES
 from ..errors import CalibrationTableError, UsageError
 from ..model.proto import copy_of, info_dims, infos_of
 from ..passes import prepare
+from ..tensor import Dims
 from ..utils.files import read_regular
 from ..utils.optional import require
 from ..utils.progress import progress_bar
@@ -40,7 +41,8 @@ def calibrate(
     """Make a calibration table, whatever cache there is; nothing is written.
 
     Every float tensor of the prepared network is observed, also those that our INT8 form does not need, so that the table
-    serves TensorRT too. Images run one at a time, so memory does not grow with the batch.
+    serves TensorRT too. Images run one at a time, so memory does not grow with the batch; in a network whose batch is fixed, as many as
+    that, and the last one is repeated where they do not fill it. Inputs that have no axis of images run as they are given.
 
     Args:
         model: Path or model without Q/DQ.
@@ -57,9 +59,9 @@ def calibrate(
     """
     prepared = prepare(model)
     calibrator.reset()
-    calibrator.bind({info.name: info_dims(info) for info in prepared.graph.input})
+    inputs = {info.name: info_dims(info) for info in prepared.graph.input}
+    calibrator.bind(inputs)
     tapped = _tapped(prepared)
-    names = [info.name for info in prepared.graph.input]
     cls = available_class(engine, never={*NEVER_AUTO, "cuda"})
     paths = getattr(calibrator.batches, "paths", None)
     options = BuildOptions("fp32", threads, settings=cls.fast_build, plugins=plugins or {})
@@ -68,12 +70,10 @@ def calibrate(
         progress_bar("calibrating", None if paths is None else len(paths), progress) as advance,
     ):
         for batch in calibrator.get_batches():
-            count = _batch_size(batch, names)
-            for index in range(count):
-                image = {name: np.ascontiguousarray(batch[name][index : index + 1]) for name in names}
-                for name, array in (*image.items(), *context.run(image).items()):
+            for run, images in _runs(batch, inputs):
+                for name, array in (*run.items(), *context.run(run).items()):
                     calibrator.observe(name, array)
-            advance(count, "")
+                advance(images, "")
     return calibrator.compute_table()
 
 
@@ -133,12 +133,31 @@ def _tapped(model: onnx.ModelProto) -> onnx.ModelProto:
     return tapped
 
 
-def _batch_size(batch: Mapping[str, npt.NDArray[Any]], names: list[str]) -> int:
-    missing = [name for name in names if name not in batch]
-    sizes = {len(batch[name]) for name in names if name in batch}
-    if missing or len(sizes) != 1:
+def _runs(
+    batch: Mapping[str, npt.ArrayLike], inputs: Mapping[str, Dims]
+) -> Iterator[tuple[dict[str, npt.NDArray[Any]], int]]:
+    """What a network runs of a batch, run by run, and how many images of the batch that is.
+
+    Raises:
+        UsageError: the batch lacks inputs, or its arrays neither have one length nor the dims of the inputs.
+    """
+    arrays = {name: np.asarray(batch[name]) for name in inputs if name in batch}
+    lengths = {array.shape[0] if array.ndim else None for array in arrays.values()}
+    fixed = {dims[0] for dims in inputs.values() if dims and isinstance(dims[0], int)}
+    if len(arrays) == len(inputs) and len(lengths) == 1 and len(fixed) < 2 and (count := lengths.pop()) is not None:
+        size = max([1, *fixed])
+        for begin in range(0, count, size):
+            places = np.minimum(np.arange(begin, begin + size), count - 1)
+            yield {name: array[places] for name, array in arrays.items()}, min(size, count - begin)
+    elif len(arrays) == len(inputs) and all(_fits(array.shape, inputs[name]) for name, array in arrays.items()):
+        yield {name: np.asarray(array, order="C") for name, array in arrays.items()}, 1
+    else:
         raise UsageError(
-            f"a calibration batch must hold arrays of one length for the inputs {names}; found "
+            f"a calibration batch must hold arrays of one length, or of the network's dims, for the inputs {list(inputs)}; found "
             + ", ".join(f"{name}: {np.shape(array)}" for name, array in batch.items())
         )
-    return sizes.pop()
+
+
+def _fits(shape: tuple[int, ...], dims: Dims) -> bool:
+    """Whether an array has these dims, as far as they are fixed."""
+    return len(shape) == len(dims) and all(a == b for a, b in zip(shape, dims, strict=True) if isinstance(b, int))

@@ -12,6 +12,7 @@ from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import Dims, is_concrete
 from ..utils.optional import require
 from ..validation.dataflow import downstream, reads
+from ..validation.pooling import rounded_down
 from .decompose import infer_shapes
 from .proto import copy_of, has_shape, info_dims, infos_of, node_name, without_data
 
@@ -168,6 +169,7 @@ def _refusal(
     if not onnx.defs.has(node.op_type, version, node.domain):
         return ""
     schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    node = rounded_down(node, types)
     try:
         found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=list(opsets))
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:  # of dims; of element types

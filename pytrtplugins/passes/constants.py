@@ -12,6 +12,7 @@ from ..errors import DimsError
 from ..model.ir import add_constant, array_of, constant, is_op, operand, remove_unused
 from ..tensor import SymbolicDim, evaluate_dims
 from ..utils.optional import require
+from ..validation.pooling import rounded_down
 from ._base import Pass, PassResult
 from .functions import definition, splice
 from .half import STAYS_FLOAT
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["PropagateConstants"]
 
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-_FLOATS = (1, 10, 16)  # TensorProto.FLOAT, FLOAT16, BFLOAT16
+_FLOAT = 1  # TensorProto.FLOAT
+_FLOATS = (_FLOAT, 10, 16)  # and FLOAT16, BFLOAT16
 _MAX_BYTES = 1 << 26
 """What a result may have that is larger than all it is computed from."""
 _BOUNDED = ("Compress", "NonZero", "Unique")
@@ -136,8 +138,8 @@ class PropagateConstants(Pass):
         alike = [] if node.op_type == "CastLike" else [kind for name, kind in types.items() if name not in apart]
         floats = [kind.tensor_type for kind in alike if kind.tensor_type.elem_type in _FLOATS]
         for kind in floats:  # engines may keep constants in float32 beside tensors in float16: dims do not hang on that
-            kind.elem_type = floats[0].elem_type
-        version = self._version
+            kind.elem_type = _FLOAT if node.op_type == "QuantizeLinear" else floats[0].elem_type  # before opset 19 it has no other
+        version, proto = self._version, rounded_down(proto, types)
         try:
             schema = onnx.defs.get_schema(node.op_type, version, "")
             found = onnx.shape_inference.infer_node_outputs(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ModelError
 from ..utils.optional import require
 from .dataflow import bodies
+from .pooling import without_claims, wrong_pool
 
 if TYPE_CHECKING:
     import onnx
@@ -29,8 +30,29 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises:
         ModelError: shapes contradict each other.
     """
+    found = _inferred(model)
+    exact: dict[int, onnx.NodeProto] = {}
+    while (wrong := wrong_pool(found, max(exact, default=-1) + 1)) is not None:
+        model = _copied(model) if not exact else model
+        index, replaced = wrong
+        exact[index] = found.graph.node[index]
+        model.graph.node[index].CopyFrom(replaced)
+        without_claims(model, replaced)
+        found = _inferred(model)
+    for index, node in exact.items():
+        found.graph.node[index].CopyFrom(node)
+    return found
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     plain = _infer(model, follow_values=False)
     return _infer(plain, follow_values=True) if _can_be_followed(plain) else plain
+
+
+def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = type(model)()
+    copy.CopyFrom(model)
+    return copy
 
 
 def _infer(model: onnx.ModelProto, *, follow_values: bool) -> onnx.ModelProto:

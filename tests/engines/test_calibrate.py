@@ -64,6 +64,32 @@ def test_each_image_runs_alone():
     assert table["p0"] == pytest.approx(2 * table["a1"], rel=1e-6)
 
 
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
+@pytest.mark.parametrize("batch", [2, 3, 4])
+def test_a_network_with_a_fixed_batch_runs_as_many_images(engine, batch):
+    """The last image is repeated where they do not fill the batch, which changes no largest value."""
+    given = batches()
+    table = calibrate(conv_net(batch=batch), MinMaxCalibrator(given), engine=engine, progress=False)
+    wanted = largest(conv_net(batch="N"), given)
+    for name, value in wanted.items():
+        assert table[name] == pytest.approx(value / 127, rel=1e-5), name
+
+
+def test_inputs_without_an_axis_of_images_run_as_they_are():
+    parts = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 18]> net (float[1, 3] data, float[4] row, float factor) => (float[4, 3] y)'
+        " { col = Constant <value_ints = [1]> () c = Unsqueeze(row, col) p = Mul(c, data) y = Mul(p, factor) }"
+    )
+    arrays = {"data": [[1, -2, 3]], "row": [1, 2, 3, -5], "factor": 2}
+    given = [{name: np.array(values, np.float32) for name, values in arrays.items()}]
+    table = calibrate(parts, MinMaxCalibrator(given), engine="reference", progress=False)
+    assert {name: round(table[name] * 127) for name in table} == {
+        "data": 3, "row": 5, "factor": 2, "c": 5, "p": 15, "y": 30,
+    }  # fmt: skip
+    with pytest.raises(UsageError, match=r"or of the network's dims"):
+        calibrate(parts, MinMaxCalibrator([given[0] | {"row": image()}]), engine="reference", progress=False)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

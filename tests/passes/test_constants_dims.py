@@ -23,6 +23,22 @@ def test_dims_are_told_where_constants_keep_another_float_type(half):
     assert (products.shape, products.dtype.name) == ((3, 8, 6, 5), half.name)
 
 
+def test_dims_of_codes_of_float16_are_told_where_the_opset_has_none():
+    scale, zero = np.float32(0.1), np.int8(0)
+    model = network(
+        "h = Neg(x) q = QuantizeLinear(h, scale, zero) y = DequantizeLinear(q, scale, zero)",
+        "float[P, Q, R, S] y",
+        scale=scale,
+        zero=zero,
+    )
+    halved = halve(propagated(model), DType.FLOAT16, lambda node: {1} if node.op_type == "DequantizeLinear" else ())
+    codes = next(node for node in halved.graph if node.op_type == "QuantizeLinear")
+    assert codes.inputs[0].dtype.name == "FLOAT16"
+    codes.outputs[0].shape = None
+    PropagateConstants({"N": 3})(halved)
+    assert (codes.outputs[0].shape, codes.outputs[0].dtype.name) == ((3, 8, 6, 4), "INT8")
+
+
 def test_a_result_whose_type_nobody_said_has_that_of_the_first_float():
     model = network("y = MatMul(x, w)", "float[N, 8, 6, 5] y", w=np.ones((4, 5), np.float32))
     ir_model = to_ir(model)

@@ -295,8 +295,9 @@ class _Rows:
         before = []
         for index, (value, result) in enumerate(zip(self.expression.results, self.outputs, strict=True)):
             name, tensor = C_TYPES[result.dtype], first + index
-            target = f"static_cast<{name}*>(y{index}) + ({self._offset(tensor, self.wide[value])})"
-            if not self.wide[value]:
+            each = any(axis.strides[tensor] for axis in self.loops.inner)  # also what is the same for a whole row
+            target = f"static_cast<{name}*>(y{index}) + ({self._offset(tensor, each)})"
+            if not each:
                 lines.append(f"if (live && me == 0) *({target}) = static_cast<{name}>(v{value});")
                 continue
             needed.append(value)

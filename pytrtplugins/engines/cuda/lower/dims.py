@@ -19,7 +19,7 @@ __all__ = ["fused_dims"]
 
 def fused_dims(node: ir.Node) -> list[Sequence[int]] | None:
     """Dims of a fused node's output; None for other nodes, and where those of its inputs are not known."""
-    known = [tuple(dims_of(value) or (None,)) for value in node.inputs]
+    known = [tuple(dims_of(value) or (None,)) for value in node.inputs if value is not None]
     dims = [tuple(dim for dim in each if isinstance(dim, int)) for each in known]
     if node.domain != DOMAIN or dims != known:
         return None

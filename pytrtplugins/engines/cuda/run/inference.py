@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import ExecutionError
 from ....model.proto import node_name
 from ....utils.optional import require
+from ....validation.pooling import rounded_down
 from ..operators import KNOWN
 from .values import Value
 
@@ -77,6 +78,7 @@ def infer(node: ir.Node, given: Sequence[Value | None], version: int) -> list[tu
             types[name] = onnx.helper.make_tensor_type_proto(kind, value.dims)
             if index in kept:
                 data[name] = onnx.numpy_helper.from_array(value.numbers(), name)
+    proto = rounded_down(proto, types)
     try:
         schema = onnx.defs.get_schema(node.op_type, version, "")
         opsets = [onnx.helper.make_opsetid("", version)]

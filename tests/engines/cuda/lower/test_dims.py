@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from pytrtplugins.cuda.backends import host as host_backend
+from pytrtplugins.engines import BuildOptions
 from pytrtplugins.engines.cuda.lower.dims import fused_dims
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
+from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.layers import Reorg
 from pytrtplugins.model.ir import dims_of
 from pytrtplugins.passes import PropagateConstants, prepare
@@ -78,3 +80,19 @@ def test_a_pool_a_reorg_and_blocks_within_a_convolution_count():
     PropagateConstants({"N": 3}, own_dims=fused_dims)(model)
     found = {value.name: dims_of(value) for node in model.graph for value in node.outputs}
     assert found == {name: (3, *dims) for name, dims in wanted.items()}
+
+
+@pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
+def test_operands_that_are_left_out_leave_no_dims_unknown():
+    """ONNX loses the name of the batch behind Resize; the slopes of PRelu are an operand behind one that is left out."""
+    net = Net(channels=4, opset=13)
+    scales = net.constant("scales", np.float32([1, 1, 2, 2]))
+    x = net.add("Resize", ["data", "", scales], "wide", mode="nearest")
+    total = net.add("Add", [net.conv(x, "a", leaky=False), net.conv(x, "b", kernel=1)], "total")
+    slopes = net.constant("slopes", np.float32([[[0.1]], [[0.2]], [[0.3]], [[0.4]]]))
+    model = prepare(net.model(net.add("PRelu", [total, slopes], "acted")))
+    x = np.random.default_rng(0).standard_normal((2, 4, 8, 8)).astype(np.float32)
+    found, execution = run_on_host(model, {"data": x})
+    assert [step.kind for step in execution.plan.steps].count("conv") == 2
+    with ReferenceEngine(model, BuildOptions("fp32")).create_context() as context:
+        np.testing.assert_allclose(found["acted"], context.run({"data": x})["acted"], rtol=1e-5, atol=1e-5)

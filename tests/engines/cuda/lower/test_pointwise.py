@@ -297,6 +297,15 @@ def test_a_sum_that_something_else_waits_for_is_an_output():
     graph.check(last, total)
 
 
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_what_is_the_same_for_a_whole_row_is_written_for_each_of_its_values(axis):
+    graph = Graph(x=random(2, 5, 8, 12))
+    flat = graph.add("Expand", graph.add("GlobalAveragePool", "x"), graph.constant([1, 1, 8, 12]))
+    acted = graph.add("Sigmoid", flat)  # which is an output of the kernel of a row, too
+    last = graph.add("Add", "x", graph.add("ReduceSum", acted, graph.constant([axis])))
+    graph.check(acted, last, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("channels", [8, 5])
 def test_images_stay_in_nhwc_between_convolutions(channels):
     graph = Graph(x=random(1, 4, 6, 6))

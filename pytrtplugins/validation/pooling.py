@@ -1,0 +1,127 @@
+"""Pools that round their size up, as ONNX's own shape inference does not know them before opset 22."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .dataflow import downstream
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["rounded_down", "wrong_pool", "without_claims"]
+
+_POOLS = ("AveragePool", "LpPool", "MaxPool")
+
+
+def rounded_down(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> onnx.NodeProto:
+    """A node with ``ceil_mode`` as one without, whose padding behind the image makes as many windows; any other as it is.
+
+    Before opset 22, ONNX's inference also counts windows that begin behind the image and the padding before it. The operators leave
+    them out (from opset 22 on, the specification says so), and so do onnxruntime, OpenVINO and PyTorch.
+
+    Args:
+        node: Any.
+        types: Those of tensors, by name, with their dims where they are known.
+    """
+    ends = _ends(node, _dims(types, node))
+    if ends is None:
+        return node
+    begins = _window(node)[1][: len(ends)]
+    made = type(node)()
+    made.CopyFrom(node)
+    kept = [attribute for attribute in node.attribute if attribute.name not in ("ceil_mode", "pads")]
+    del made.attribute[:]
+    made.attribute.extend(kept)
+    made.attribute.add(name="pads", type=7, ints=[*begins, *ends])  # AttributeProto.INTS
+    return made
+
+
+def wrong_pool(model: onnx.ModelProto, start: int = 0) -> tuple[int, onnx.NodeProto] | None:
+    """The first node, from a place on, whose size inference found too large: its place, and what `rounded_down` makes of it."""
+    if not any(map(_is_up, model.graph.node)):
+        return None
+    types = {info.name: info.type for info in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
+    for index, node in enumerate(model.graph.node):
+        if index < start or not _is_up(node):
+            continue
+        dims, found = _dims(types, node), _sizes_of(types.get(node.output[0]))
+        ends = _ends(node, dims)
+        if ends is not None and dims is not None and found is not None and found[2:] != _sizes(node, dims, ends):
+            return index, rounded_down(node, types)
+    return None
+
+
+def without_claims(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
+    """Take away what a model says of the dims of a node's outputs, and of all that is computed from them."""
+    names = downstream(model.graph.node, node.output)
+    infos = [info for info in model.graph.value_info if info.name not in names]
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(infos)
+    for info in model.graph.output:
+        if info.name in names:
+            info.type.tensor_type.ClearField("shape")
+
+
+# -- inside ----------------------------------------------------------------------------------------------------------------
+
+
+def _is_up(node: onnx.NodeProto) -> bool:
+    return (
+        node.op_type in _POOLS
+        and node.domain in ("", "ai.onnx")
+        and any(attribute.name == "ceil_mode" and attribute.i for attribute in node.attribute)
+    )
+
+
+def _ends(node: onnx.NodeProto, dims: Sequence[int] | None) -> list[int] | None:
+    """The padding behind the image on each axis with which rounding down gives as many windows; None where that is not known."""
+    padding = next((attribute.s for attribute in node.attribute if attribute.name == "auto_pad"), b"NOTSET")
+    if not _is_up(node) or padding not in (b"", b"NOTSET") or dims is None:
+        return None
+    rank, kernel, pads, strides = len(dims) - 2, *_window(node)
+    if rank < 1 or (len(kernel), len(strides), len(pads)) != (rank, rank, 2 * rank):
+        return None
+    if min(dims[2:]) < 0 or min(strides) < 1 or min(kernel) < 1:
+        return None
+    ends = []
+    for axis, (size, reach, stride) in enumerate(zip(dims[2:], kernel, strides, strict=True)):
+        size += pads[axis]
+        room = size + pads[rank + axis] - reach
+        if room < 0:
+            return None
+        last = -(-room // stride) * stride  # where the last window begins
+        last -= stride if last >= size else 0
+        ends.append(max(0, last + reach - size))
+    return ends
+
+
+def _sizes(node: onnx.NodeProto, dims: Sequence[int], ends: Sequence[int]) -> list[int]:
+    kernel, pads, strides = _window(node)
+    places = zip(dims[2:], kernel, strides, pads, ends, strict=False)
+    return [(size + before + behind - reach) // stride + 1 for size, reach, stride, before, behind in places]
+
+
+def _window(node: onnx.NodeProto) -> tuple[list[int], list[int], list[int]]:
+    """How far a window reaches on each axis; the padding before and behind; the strides."""
+    kernel = _ints(node, "kernel_shape", [])
+    rank = len(kernel)
+    dilations = _ints(node, "dilations", [1] * rank)
+    reach = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=False)]
+    return reach, _ints(node, "pads", [0] * 2 * rank), _ints(node, "strides", [1] * rank)
+
+
+def _ints(node: onnx.NodeProto, name: str, default: list[int]) -> list[int]:
+    return next(([*attribute.ints] for attribute in node.attribute if attribute.name == name), default)
+
+
+def _dims(types: Mapping[str, onnx.TypeProto], node: onnx.NodeProto) -> list[int] | None:
+    return _sizes_of(types.get(node.input[0])) if node.input else None
+
+
+def _sizes_of(kind: onnx.TypeProto | None) -> list[int] | None:
+    """The dims of a tensor, -1 where one is not known; None: unknown rank."""
+    if kind is None or not kind.tensor_type.HasField("shape"):
+        return None
+    return [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.tensor_type.shape.dim]

@@ -1,0 +1,111 @@
+"""The sizes of pools that round up: what onnxruntime gives, and not what ONNX's inference says before opset 22."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import pytrtplugins as ptp
+from pytrtplugins.model.decompose import infer_shapes
+from pytrtplugins.validation import infer
+
+POOLS = ("AveragePool", "LpPool", "MaxPool")
+
+
+def sizes(info):
+    return [dim.dim_value or dim.dim_param for dim in info.type.tensor_type.shape.dim]
+
+
+def pools(*nodes, opset=18, dims=(1, 2, 8, 9), outputs=1):
+    """A network of pools, one behind the other; of each what `helper.make_node` takes."""
+    made = [helper.make_node(op, [f"t{i}"], [f"t{i + 1}"], **attributes) for i, (op, attributes) in enumerate(nodes)]
+    inputs = [helper.make_tensor_value_info("t0", TensorProto.FLOAT, dims)]
+    results = [helper.make_empty_tensor_value_info(f"t{len(nodes) - index}") for index in range(outputs)]
+    graph = helper.make_graph(made, "pools", inputs, results)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def run(model, x):
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {"t0": x})
+
+
+def up(kernel, stride, pads, **attributes):
+    return {"ceil_mode": 1, "kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": pads, **attributes}
+
+
+@pytest.mark.parametrize("op", POOLS)
+@pytest.mark.parametrize("opset", [13, 18, 21, 22])
+def test_sizes_are_onnxruntimes(op, opset):
+    wrong = 0
+    for kernel, stride, pads in itertools.product((1, 2, 3), (1, 2, 3), ([0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 1, 0])):
+        if max(pads) >= kernel or (op == "LpPool" and opset < 18):
+            continue
+        for height in (7, 8, 9):
+            model = pools((op, up(kernel, stride, pads)), opset=opset, dims=(1, 2, height, 10))
+            x = np.random.default_rng(0).standard_normal((1, 2, height, 10)).astype(np.float32)
+            (wanted,) = run(model, x)
+            found = infer_shapes(model)
+            assert sizes(found.graph.output[0]) == list(wanted.shape), (kernel, stride, pads, height)
+            assert found.graph.node[0] == model.graph.node[0]
+            wrong += sizes(onnx.shape_inference.infer_shapes(model).graph.output[0]) != list(wanted.shape)
+    assert (wrong > 0) == (opset < 22 and not (op == "LpPool" and opset < 18))  # else nothing is tested
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_what_follows_has_the_right_sizes_too_whatever_the_model_says(claimed):
+    plain = {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}
+    model = pools(
+        ("MaxPool", up(2, 2, [1, 1, 1, 1])), ("AveragePool", plain), ("MaxPool", up(2, 2, [1] * 4)), outputs=2
+    )
+    if claimed:
+        model = onnx.shape_inference.infer_shapes(model)
+    x = np.random.default_rng(0).standard_normal((1, 2, 8, 9)).astype(np.float32)
+    last, middle = run(model if not claimed else pools(*((n.op_type, attributes(n)) for n in model.graph.node), outputs=2), x)
+    found = infer_shapes(model)
+    assert [sizes(info) for info in found.graph.output] == [list(last.shape), list(middle.shape)]
+    assert [sizes(info) for info in found.graph.value_info if info.name == "t1"] == [[1, 2, 5, 5]]
+
+
+def attributes(node):
+    return {each.name: helper.get_attribute_value(each) for each in node.attribute}
+
+
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
+def test_engines_declare_the_sizes_that_they_give(engine):
+    model = pools(("MaxPool", up(2, 2, [1] * 4)), dims=("N", 2, 8, 9))
+    x = np.random.default_rng(0).standard_normal((3, 2, 8, 9)).astype(np.float32)
+    with ptp.build(model, engine=engine).create_context() as context:
+        found = context.run({"t0": x})["t1"]
+        assert [desc.dims[1:] for desc in context.engine.outputs] == [found.shape[1:]] == [(2, 5, 5)]
+    np.testing.assert_array_equal(found, run(model, x)[0])
+
+
+def test_free_sizes_stay_free():
+    model = pools(("MaxPool", up(2, 2, [1] * 4)), dims=("N", 2, "H", 9))
+    assert sizes(infer_shapes(model).graph.output[0])[:2] == ["N", 2]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"ceil_mode": 1, "kernel_shape": [2, 2], "strides": [0, 0]},
+        {"ceil_mode": 1, "kernel_shape": [20, 20]},
+        {"ceil_mode": 1, "kernel_shape": [2, 2, 2]},
+        {"ceil_mode": 1, "kernel_shape": [2, 2], "pads": [1]},
+    ],
+)
+def test_attributes_that_make_no_sense_are_left_to_onnx(attributes):
+    model = pools(("MaxPool", attributes))
+    try:
+        wanted = onnx.shape_inference.infer_shapes(model)
+    except onnx.shape_inference.InferenceError:
+        with pytest.raises(ptp.ModelError):
+            infer(model)
+    else:
+        assert infer(model) == wanted
