@@ -53,7 +53,8 @@ def read_samples(
 ) -> list[Sample]:
     """Inputs from a folder of .npz files, of images, or from labelled images in the YOLO layout: ``limit`` of them, chosen by the seed.
 
-    Labelled data may be several folders and tars; ``split`` is the list of their images.
+    Labelled data may be several folders and tars; ``split`` is the list of their images. Where the network's batch is fixed, a sample
+    is one image, as often as that.
 
     Raises:
         NoDataError: there is nothing usable.
@@ -63,16 +64,14 @@ def read_samples(
     if arrays:
         chosen = _choose(arrays, limit, seed)
         return [_arrays(path, inputs) for path in chosen]
-    name, size = _image_input(inputs)
+    name, size, count = _image_input(inputs)
     if len(data) > 1 or data[0].is_file() or (data[0] / "classes.txt").is_file():
         labelled = YoloData(data)
         images = _choose(labelled.images(split), limit, seed)
-        return [
-            {name: np.asarray(letterbox(labelled.image(image), size, mode=mode).data, np.float32)[None]}
-            for image in images
-        ]
+        pixels = (np.asarray(letterbox(labelled.image(image), size, mode=mode).data, np.float32) for image in images)
+        return [{name: np.stack([image] * count)} for image in pixels]
     batches = ImageBatches(data[0], size, batch=1, mode=mode, input_name=name, limit=limit, shuffle_seed=seed)
-    return [dict(batch) for batch in batches]
+    return [{name: np.repeat(batch[name], count, axis=0)} for batch in batches]
 
 
 def _choose(items: Sequence[Item], limit: int, seed: int) -> list[Item]:
@@ -91,11 +90,12 @@ def _arrays(path: Path, inputs: Sequence[TensorDesc]) -> Sample:
     return {desc.name: np.asarray(found[desc.name], desc.dtype.numpy) for desc in inputs}
 
 
-def _image_input(inputs: Sequence[TensorDesc]) -> tuple[str, tuple[int, int]]:
+def _image_input(inputs: Sequence[TensorDesc]) -> tuple[str, tuple[int, int], int]:
+    """The input's name, the width and height of its images, and how many it always takes."""
     dims = inputs[0].dims if len(inputs) == 1 else ()
     if len(dims) != 4 or not isinstance(dims[2], int) or not isinstance(dims[3], int):
         raise UsageError(
             "images fit a network with one input of dims (N, 3, H, W); this one has "
             f"{', '.join(map(str, inputs))}.\nDo: give a folder of .npz files with an array for each input"
         )
-    return inputs[0].name, (dims[3], dims[2])
+    return inputs[0].name, (dims[3], dims[2]), dims[0] if isinstance(dims[0], int) else 1

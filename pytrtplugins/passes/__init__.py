@@ -20,6 +20,7 @@ from .quantize import Quantize, quantize, quantized_tensors
 from .repairs import REPAIRS, Finding, RepairedModel, repair
 from .repeated_pairs import DropRepeatedPairs
 from .rounding import AdaptiveRounding
+from .shared_results import SharedResults
 from .unsigned import UnsignedActivations
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "PropagateConstants",
     "Quantize",
     "RepairedModel",
+    "SharedResults",
     "UnsignedActivations",
     "layer_names",
     "load_model",

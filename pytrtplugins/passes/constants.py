@@ -125,20 +125,22 @@ class PropagateConstants(Pass):
             return
         if any(value is not None and value.type is None for value in node.inputs):
             return
-        proto, types, data = onnx_ir.serde.serialize_node(node), {}, {}
+        proto, types, data = onnx_ir.serde.serialize_node(node), dict[str, Any](), dict[str, Any]()
         for value in node.inputs:
             if value is not None:
-                types[value.name] = onnx_ir.serde.serialize_value(value).type
+                types[str(value.name)] = onnx_ir.serde.serialize_value(value).type
                 array = array_of(value) if _elements(value) <= _MAX_HINT else None
                 if array is not None:
-                    data[value.name] = onnx.numpy_helper.from_array(array, value.name)
+                    data[str(value.name)] = onnx.numpy_helper.from_array(array, value.name)
         apart = {
             value.name for place in STAYS_FLOAT.get(node.op_type, ()) if (value := operand(node, place)) is not None
         }
         alike = [] if node.op_type == "CastLike" else [kind for name, kind in types.items() if name not in apart]
         floats = [kind.tensor_type for kind in alike if kind.tensor_type.elem_type in _FLOATS]
         for kind in floats:  # engines may keep constants in float32 beside tensors in float16: dims do not hang on that
-            kind.elem_type = _FLOAT if node.op_type == "QuantizeLinear" else floats[0].elem_type  # before opset 19 it has no other
+            kind.elem_type = (
+                _FLOAT if node.op_type == "QuantizeLinear" else floats[0].elem_type
+            )  # before opset 19 it has no other
         version, proto = self._version, rounded_down(proto, types)
         try:
             schema = onnx.defs.get_schema(node.op_type, version, "")

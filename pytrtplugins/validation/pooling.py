@@ -10,7 +10,7 @@ from .dataflow import downstream
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["rounded_down", "wrong_pool", "without_claims"]
+__all__ = ["rounded_down", "without_claims", "wrong_pool"]
 
 _POOLS = ("AveragePool", "LpPool", "MaxPool")
 

@@ -66,7 +66,9 @@ def test_what_follows_has_the_right_sizes_too_whatever_the_model_says(claimed):
     if claimed:
         model = onnx.shape_inference.infer_shapes(model)
     x = np.random.default_rng(0).standard_normal((1, 2, 8, 9)).astype(np.float32)
-    last, middle = run(model if not claimed else pools(*((n.op_type, attributes(n)) for n in model.graph.node), outputs=2), x)
+    last, middle = run(
+        model if not claimed else pools(*((n.op_type, attributes(n)) for n in model.graph.node), outputs=2), x
+    )
     found = infer_shapes(model)
     assert [sizes(info) for info in found.graph.output] == [list(last.shape), list(middle.shape)]
     assert [sizes(info) for info in found.graph.value_info if info.name == "t1"] == [[1, 2, 5, 5]]

@@ -55,8 +55,12 @@ def test_a_search_writes_a_file_that_build_follows_and_a_page(pytrt, tmp_path):
     assert (code, out[:16]) == (0, "9 tensors agree;")
 
 
-def test_int8_is_searched_on_images(pytrt, tmp_path):
-    onnx.save(outlier_weights(), tmp_path / "net.onnx")
+@pytest.mark.parametrize("batch", [1, 3])
+def test_int8_is_searched_on_images(pytrt, tmp_path, batch):
+    model = outlier_weights()
+    for info in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        info.type.tensor_type.shape.dim[0].dim_value = batch
+    onnx.save(model, tmp_path / "net.onnx")
     (tmp_path / "photos").mkdir()
     rng = np.random.default_rng(0)
     for number in range(3):
@@ -67,7 +71,8 @@ def test_int8_is_searched_on_images(pytrt, tmp_path):
     )  # fmt: skip
     assert code == 0
     assert "conv3: int8, per-channel: own error" in out
-    assert ptp.build("net.onnx", engine="cpu", precision="p.yaml").precision == "int8"
+    engine = ptp.build("net.onnx", engine="cpu", precision="p.yaml")
+    assert (engine.precision, engine.inputs[0].dims[0]) == ("int8", batch)
 
 
 def test_the_seed_chooses_the_samples_and_a_journal_of_another_seed_is_not_used(pytrt, tmp_path):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...errors import BindingError, BuildError, EngineError, ExecutionError, UnavailableError
 from ...model.proto import arrays_of
-from ...passes import DropRepeatedPairs, FloatPads, Placement, UnsignedActivations, run_passes
+from ...passes import DropRepeatedPairs, FloatPads, Placement, SharedResults, UnsignedActivations, run_passes
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...tensor import DType, TensorDesc
 from ...utils.optional import require
@@ -189,7 +189,8 @@ class CpuEngine(HostEngine):
 
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left have a host each."""
-        model = run_passes(self._written_out(), DropRepeatedPairs(), UnsignedActivations(), FloatPads())
+        passes = DropRepeatedPairs(), UnsignedActivations(), FloatPads(), SharedResults()
+        model = run_passes(self._written_out(), *passes)
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in _plugin_nodes(model):
             from .plugin_op import PluginHost

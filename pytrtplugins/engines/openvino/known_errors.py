@@ -121,20 +121,38 @@ def _resizes_otherwise(usage: Usage) -> bool:
 
 def _ends_in_the_padding(usage: Usage) -> bool:
     """Whether a pool that rounds up has a window that begins behind the image, which ONNX leaves out."""
-    if not usage.attribute("ceil_mode", 0) or usage.attribute("auto_pad", "NOTSET") != "NOTSET":
+    windows = _last_windows(usage)
+    return windows is None or any(begin >= size + before for begin, _, size, before, _ in windows)
+
+
+def _counts_too_much(usage: Usage) -> bool:
+    """Whether an average that counts the padding has a window that ends behind it, since it rounds up."""
+    if not usage.attribute("count_include_pad", 0) or not any(usage.attribute("pads", [])):
         return False
+    windows = _last_windows(usage)
+    return windows is None or any(
+        begin + reach > size + before + behind for begin, reach, size, before, behind in windows
+    )
+
+
+def _last_windows(usage: Usage) -> list[tuple[int, int, int, int, int]] | None:
+    """Of each axis of a pool that rounds up: where the last window begins, its reach, the image's size, the padding before and behind.
+
+    None where the sizes are not known: it is found out when it runs.
+    """
+    if not usage.attribute("ceil_mode", 0) or usage.attribute("auto_pad", "NOTSET") != "NOTSET":
+        return []
     dims, kernel = usage.dims(), usage.attribute("kernel_shape")
     if dims is None or len(dims) != len(kernel) + 2 or not all(map(is_concrete, dims[2:])):
-        return True  # found out when it runs
-    count = len(kernel)
+        return None
+    count, found = len(kernel), []
     strides, pads = usage.attribute("strides", [1] * count), usage.attribute("pads", [0] * 2 * count)
     dilations = usage.attribute("dilations", [1] * count)
     for axis, size in enumerate(map(int, dims[2:])):
-        window = dilations[axis] * (kernel[axis] - 1) + 1
-        steps = -(-(size + pads[axis] + pads[axis + count] - window) // strides[axis])
-        if steps * strides[axis] >= size + pads[axis]:
-            return True
-    return False
+        reach, before, behind = dilations[axis] * (kernel[axis] - 1) + 1, pads[axis], pads[axis + count]
+        steps = -(-(size + before + behind - reach) // strides[axis])
+        found.append((steps * strides[axis], reach, size, before, behind))
+    return found
 
 
 def _has_one_slope_for_each_channel(usage: Usage) -> bool:
@@ -188,6 +206,12 @@ KNOWN_ERRORS = (
         "with ceil_mode, where a window may begin past the end of the image",
         "the output is too large by one",
         _ends_in_the_padding,
+    ),
+    KnownError(
+        ("AveragePool",),
+        "with ceil_mode, padding and count_include_pad, where a window may end behind the padding",
+        "what lies behind the padding is counted, too",
+        _counts_too_much,
     ),
     KnownError(("DFT",), "", "wrong dims with onesided, and the wrong axis"),
     KnownError(("DynamicQuantizeLinear",), "", "values are rounded differently"),

@@ -139,6 +139,28 @@ def test_pools_that_round_up_are_handed_over_only_where_a_window_begins_behind_t
     assert (BY in built.choices) == handed_over
 
 
+@pytest.mark.parametrize(
+    ("size", "pads", "counts", "handed_over"), [(6, 1, 1, True), (7, 1, 1, False), (6, 1, 0, False), (6, 0, 1, False)]
+)
+def test_averages_that_count_the_padding_are_handed_over_only_where_a_window_ends_behind_it(
+    size, pads, counts, handed_over
+):
+    attributes = {
+        "kernel_shape": [3, 3],
+        "strides": [2, 2],
+        "pads": [pads] * 4,
+        "ceil_mode": 1,
+        "count_include_pad": counts,
+    }
+    built = same(
+        model(
+            [node("AveragePool", ["x"], ["y"], **attributes)], [info("x", F, [1, 1, size, size])], [info("y", F, None)]
+        ),
+        {"x": np.arange(size * size, dtype=np.float32).reshape(1, 1, size, size)},
+    )
+    assert (BY in built.choices) == handed_over
+
+
 def test_a_branch_that_holds_one_is_handed_over_whole():
     then = body([node("ReduceMax", ["h"], ["t"], keepdims=0)], [info("t", F, None)])
     other = body([node("ReduceSum", ["h"], ["e"], keepdims=0)], [info("e", F, None)])
