@@ -12,6 +12,7 @@ from .float_pads import FloatPads
 from .fold import FoldBatchNorm
 from .half import to_half
 from .int8_forms import Int8Forms
+from .nonzero_biases import NonzeroBiases
 from .normalize import normalize
 from .placement import Placement
 from .precisions import LayerPrecision, Precisions, layer_names
@@ -20,7 +21,6 @@ from .quantize import Quantize, quantize, quantized_tensors
 from .repairs import REPAIRS, Finding, RepairedModel, repair
 from .repeated_pairs import DropRepeatedPairs
 from .rounding import AdaptiveRounding
-from .shared_results import SharedResults
 from .unsigned import UnsignedActivations
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "FoldBatchNorm",
     "Int8Forms",
     "LayerPrecision",
+    "NonzeroBiases",
     "Pass",
     "PassResult",
     "Placement",
@@ -43,7 +44,6 @@ __all__ = [
     "PropagateConstants",
     "Quantize",
     "RepairedModel",
-    "SharedResults",
     "UnsignedActivations",
     "layer_names",
     "load_model",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from ...errors import BindingError, BuildError, EngineError, ExecutionError, UnavailableError
 from ...model.proto import arrays_of
-from ...passes import DropRepeatedPairs, FloatPads, Placement, SharedResults, UnsignedActivations, run_passes
+from ...passes import DropRepeatedPairs, FloatPads, NonzeroBiases, Placement, UnsignedActivations, run_passes
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...tensor import DType, TensorDesc
 from ...utils.optional import require
@@ -50,6 +51,7 @@ _NATIVE_BF16 = {"bf16", "amx-bf16"}
 _WIDE = (DType.FLOAT64, DType.UINT32, DType.UINT64)  # kept by OpenVINO as float32 and int32
 _RUNTIME_FACTS = ("layerType", "originalLayersNames")
 _NO_KERNELS = ("Const", "Input", "Output")
+_INT8_STEP = re.compile(r"\[(\w+Transformation)\]")  # names the step of OpenVINO's int8 form that failed
 _BF16_GAIN = 0.95  # bf16 must take less than this part of float32's time to be chosen
 
 
@@ -139,16 +141,38 @@ class CpuEngine(HostEngine):
         signed = signed_activations(model)
         if signed and not self.float_reason:
             self.float_reason = f"{signed[0]!r} reaches the network as int8, which OpenVINO computes wrongly in places"
-        if self.float_reason:
-            self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
         wrong = wrong_nodes(model)
         try:
-            return self._built(model, wrong)
+            return self._built_in_int8(model, wrong)
         except BuildError as error:
             found = unreadable(model, wrong) if isinstance(error.__cause__, RuntimeError) else {}
             if not found:
+                self._whole = self._session("OpenVINO cannot build it")
+                if self._whole is None:
+                    raise
+                return None
+        return self._built_in_int8(model, {**wrong, **found})
+
+    def _built_in_int8(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
+        """What OpenVINO makes of the model; with float layers between Q and DQ where it must not or cannot make others."""
+        if not self.float_reason:
+            try:
+                return self._built(model, wrong)
+            except BuildError as error:
+                if not any(node.op_type == "DequantizeLinear" for node in model.graph.node):
+                    raise
+                step = _INT8_STEP.search(str(error))
+            self.float_reason = f"OpenVINO cannot build the int8 form{f' ({step[1]})' if step else ''}"
+            try:
+                built = self._built(model, wrong)
+            except BuildError:
+                self.float_reason = ""  # which was not the reason
                 raise
-        return self._built(model, {**wrong, **found})
+            _log.info("engine 'cpu': INT8 layers compute in float32: %s", self.float_reason)
+        else:
+            built = self._built(model, wrong)
+        self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
+        return built
 
     def _built(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
         with keeping_signal_stack(), self._explaining("OpenVINO cannot build the model", BuildError):
@@ -189,7 +213,7 @@ class CpuEngine(HostEngine):
 
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left have a host each."""
-        passes = DropRepeatedPairs(), UnsignedActivations(), FloatPads(), SharedResults()
+        passes = DropRepeatedPairs(), UnsignedActivations(), FloatPads(), NonzeroBiases()
         model = run_passes(self._written_out(), *passes)
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in _plugin_nodes(model):

@@ -1,4 +1,4 @@
-"""A convolution of quantized values whose result several nodes read has a bias: OpenVINO scales the result twice without one."""
+"""Every convolution of quantized values has a bias: without one, OpenVINO scales its result twice in places."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ._base import Pass, PassResult
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["SharedResults"]
+__all__ = ["NonzeroBiases"]
 
 _BIAS = 1e-30
 """Nothing beside any value, but not 0: OpenVINO removes zeros."""
 
 
-class SharedResults(Pass):
-    """Give each quantized Conv and ConvTranspose without a bias, or with one of zeros, a bias of 1e-30 if several nodes read its result.
+class NonzeroBiases(Pass):
+    """Give each quantized Conv and ConvTranspose without a bias, or with one of zeros, a bias of 1e-30.
 
-    In networks with free dims, OpenVINO lets such a convolution scale its result for one reader, and scales it again for another
-    (2026.4). It does not where something is added to the result first. An output of the model counts as a reader.
+    In networks with free dims, OpenVINO lets a convolution scale its result for one of several readers, and scales it again for another
+    (2026.4), also where they read what Neg or a product with a constant makes of it. It does not where something is added first.
     """
 
-    name: ClassVar[str] = "shared-results"
+    name: ClassVar[str] = "nonzero-biases"
 
     @override
     def call(self, model: ir.Model) -> PassResult:
-        found = [node for node in model.graph if _is_quantized(node) and _is_shared(node) and _lacks_bias(node)]
+        found = [node for node in model.graph if _is_quantized(node) and _lacks_bias(node)]
         for node in found:
             filters = _filters(node)
             bias = add_constant(model.graph, f"{node.outputs[0].name}.bias", np.full(filters, _BIAS, np.float32))
@@ -44,11 +44,6 @@ def _is_quantized(node: ir.Node) -> bool:
         return False
     weights = node.inputs[1]
     return weights is not None and is_op(weights.producer(), "DequantizeLinear") and _filters(node) > 0
-
-
-def _is_shared(node: ir.Node) -> bool:
-    result = node.outputs[0]
-    return len(result.uses()) + result.is_graph_output() > 1
 
 
 def _lacks_bias(node: ir.Node) -> bool:
