@@ -12,6 +12,7 @@ from .float_pads import FloatPads
 from .fold import FoldBatchNorm
 from .half import to_half
 from .int8_forms import Int8Forms
+from .negative_factors import NegativeFactors
 from .nonzero_biases import NonzeroBiases
 from .normalize import normalize
 from .placement import Placement
@@ -36,6 +37,7 @@ __all__ = [
     "FoldBatchNorm",
     "Int8Forms",
     "LayerPrecision",
+    "NegativeFactors",
     "NonzeroBiases",
     "Pass",
     "PassResult",

@@ -235,6 +235,12 @@ def classes_joined_with_larger_values():
     return net.finish(net.op("Concat", x, classes, channels=16, axis=1), classes)
 
 
+def negative_factors():
+    net = Chain()
+    factors = np.float32([[[1.5]], [[-0.5]], [[-2]]])
+    return net.finish(net.op("Mul", "data", factors))
+
+
 def shared_result():
     """A convolution without a bias whose result three nodes read, and which is an output too."""
     net = Chain()
@@ -262,7 +268,8 @@ NETWORKS = [
     transposed_convolution, normalized_transposed_convolution, fully_connected, matrix_product, locally_connected, slices,
     centre_crop, pads, pads_of_copied_values, averages_of_copied_values, split_and_concat, zeros_behind, gather, resizes, averages,
     squeeze_and_excitation, norms, unequal_shortcuts, activations, composed_activations, shuffled_channels, groups_of_classes,
-    joined_values, classes_joined_with_larger_values, shared_result, shared_result_of_a_transposed_convolution, moved_by_a_plugin,
+    joined_values, classes_joined_with_larger_values, negative_factors, shared_result,
+    shared_result_of_a_transposed_convolution, moved_by_a_plugin,
 ]  # fmt: skip
 networks = pytest.mark.parametrize("make", NETWORKS, ids=[make.__name__ for make in NETWORKS])
 
@@ -331,6 +338,7 @@ def test_every_engine_gives_the_quantized_models_numbers(engine_name, make):
     [
         (pads_of_copied_values, "makes them in float"),
         (averages_of_copied_values, "makes them in float"),
+        (negative_factors, "keeps them apart"),
         (shared_result, "gives them a bias"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -16,7 +16,15 @@ import numpy.typing as npt
 
 from ...errors import BindingError, BuildError, EngineError, ExecutionError, UnavailableError
 from ...model.proto import arrays_of
-from ...passes import DropRepeatedPairs, FloatPads, NonzeroBiases, Placement, UnsignedActivations, run_passes
+from ...passes import (
+    DropRepeatedPairs,
+    FloatPads,
+    NegativeFactors,
+    NonzeroBiases,
+    Placement,
+    UnsignedActivations,
+    run_passes,
+)
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...tensor import DType, TensorDesc
 from ...utils.optional import require
@@ -213,7 +221,7 @@ class CpuEngine(HostEngine):
 
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left have a host each."""
-        passes = DropRepeatedPairs(), UnsignedActivations(), FloatPads(), NonzeroBiases()
+        passes = DropRepeatedPairs(), UnsignedActivations(), FloatPads(), NegativeFactors(), NonzeroBiases()
         model = run_passes(self._written_out(), *passes)
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in _plugin_nodes(model):

@@ -1,0 +1,57 @@
+"""A product with negative factors stands apart from the quantization behind it: OpenVINO joins the two wrongly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from ..model.ir import array_of, is_op
+from ..utils.optional import require
+from ..utils.override import override
+from ._base import Pass, PassResult
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["NegativeFactors"]
+
+
+class NegativeFactors(Pass):
+    """Put Max between QuantizeLinear and products with constants, some of them negative and not all the same.
+
+    In networks with free dims, OpenVINO takes factors into the quantization behind them (2026.4), and forgets that a negative one exchanges
+    its lowest and highest value; with one factor for all values it does not. Max(x, x), which is x, keeps them apart.
+    """
+
+    name: ClassVar[str] = "negative-factors"
+
+    @override
+    def call(self, model: ir.Model) -> PassResult:
+        onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
+        found = [node for node in model.graph if is_op(node, "QuantizeLinear") and _is_mixed(node.inputs[0])]
+        for node in found:
+            value = node.inputs[0]
+            same = onnx_ir.Value(type=value.type, shape=value.shape)  # type: ignore[union-attr]
+            model.graph.insert_before(node, onnx_ir.node("Max", [value, value], outputs=[same]))
+            node.replace_input_with(0, same)
+        return PassResult(model, bool(found))
+
+
+def _is_mixed(value: ir.Value | None) -> bool:
+    """Whether a tensor is one times constants, of which some are negative, and some differ from others."""
+    negative = several = False
+    while value is not None and (node := value.producer()) is not None:
+        if is_op(node, "Neg") or is_op(node, "Identity"):
+            negative |= node.op_type == "Neg"
+            value = node.inputs[0]
+            continue
+        if not is_op(node, "Mul") and not is_op(node, "Div"):
+            break
+        factors = [array_of(operand) for operand in node.inputs]
+        place = next((index for index, array in enumerate(factors) if array is not None), None)
+        if place is None or (node.op_type == "Div" and place == 0):
+            break
+        array = factors[place]
+        negative |= bool((array < 0).any())
+        several |= array.size > 1
+        value = node.inputs[1 - place]
+    return negative and several
