@@ -8,11 +8,11 @@ from .codes import CODES, Codes
 from .constants import PropagateConstants
 from .eliminate import Eliminate
 from .equalization import CrossLayerEqualization
+from .factors_apart import FactorsApart
 from .float_pads import FloatPads
 from .fold import FoldBatchNorm
 from .half import to_half
 from .int8_forms import Int8Forms
-from .negative_factors import NegativeFactors
 from .nonzero_biases import NonzeroBiases
 from .normalize import normalize
 from .placement import Placement
@@ -32,12 +32,12 @@ __all__ = [
     "CrossLayerEqualization",
     "DropRepeatedPairs",
     "Eliminate",
+    "FactorsApart",
     "Finding",
     "FloatPads",
     "FoldBatchNorm",
     "Int8Forms",
     "LayerPrecision",
-    "NegativeFactors",
     "NonzeroBiases",
     "Pass",
     "PassResult",

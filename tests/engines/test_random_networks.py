@@ -31,7 +31,7 @@ EXACT = 1e-3
 HALF = 2e-2
 INT8 = 0.1
 """Beside onnxruntime on the same Q/DQ model: a code that is rounded to its neighbour changes those behind it."""
-SHOWN = (16, 31, 113, 1007, 2347)
+SHOWN = (16, 31, 113, 1007, 2347, 2553)
 """Networks that OpenVINO by itself computes wrongly in int8, or cannot build."""
 NUMBERS = [
     pytest.param(number, marks=[] if number < 16 or number in SHOWN else pytest.mark.slow)

@@ -18,8 +18,8 @@ from ...errors import BindingError, BuildError, EngineError, ExecutionError, Una
 from ...model.proto import arrays_of
 from ...passes import (
     DropRepeatedPairs,
+    FactorsApart,
     FloatPads,
-    NegativeFactors,
     NonzeroBiases,
     Placement,
     UnsignedActivations,
@@ -163,22 +163,28 @@ class CpuEngine(HostEngine):
 
     def _built_in_int8(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
         """What OpenVINO makes of the model; with float layers between Q and DQ where it must not or cannot make others."""
-        if not self.float_reason:
-            try:
-                return self._built(model, wrong)
-            except BuildError as error:
-                if not any(node.op_type == "DequantizeLinear" for node in model.graph.node):
-                    raise
-                step = _INT8_STEP.search(str(error))
-            self.float_reason = f"OpenVINO cannot build the int8 form{f' ({step[1]})' if step else ''}"
-            try:
-                built = self._built(model, wrong)
-            except BuildError:
-                self.float_reason = ""  # which was not the reason
+        if self.float_reason:
+            return self._built_in_float(model, wrong)
+        try:
+            return self._built(model, wrong)
+        except BuildError as error:
+            if not any(node.op_type == "DequantizeLinear" for node in model.graph.node):
                 raise
-            _log.info("engine 'cpu': INT8 layers compute in float32: %s", self.float_reason)
-        else:
-            built = self._built(model, wrong)
+            step = _INT8_STEP.search(str(error))
+        self.float_reason = f"OpenVINO cannot build the int8 form{f' ({step[1]})' if step else ''}"
+        try:
+            built = self._built_in_float(model, wrong)
+        except BuildError:
+            self.float_reason = ""  # which was not the reason
+            raise
+        _log.info("engine 'cpu': INT8 layers compute in float32: %s", self.float_reason)
+        return built
+
+    def _built_in_float(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
+        apart = run_passes(model, FactorsApart(every=True))
+        places = {tuple(node.output): index for index, node in enumerate(apart.graph.node)}
+        moved = {places[tuple(model.graph.node[index].output)]: reason for index, reason in wrong.items()}
+        built = self._built(apart, moved)
         self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
         return built
 
@@ -221,7 +227,7 @@ class CpuEngine(HostEngine):
 
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left have a host each."""
-        passes = DropRepeatedPairs(), UnsignedActivations(), FloatPads(), NegativeFactors(), NonzeroBiases()
+        passes = DropRepeatedPairs(), UnsignedActivations(), FloatPads(), FactorsApart(), NonzeroBiases()
         model = run_passes(self._written_out(), *passes)
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in _plugin_nodes(model):

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.passes import NegativeFactors, to_ir, to_proto
+from pytrtplugins.passes import FactorsApart, to_ir, to_proto
 from tests.passes.nets import Net, image, path_up, producers, run
 
 MIXED = np.float32([[[1]], [[-2]], [[3]]])
@@ -21,9 +21,9 @@ def quantized_net(*steps, domain=""):
     return net.model(net.add("Neg", [y], "y"))
 
 
-def kept_apart(model):
+def kept_apart(model, every=False):
     ir_model = to_ir(model)
-    result = NegativeFactors()(ir_model)
+    result = FactorsApart(every)(ir_model)
     return to_proto(ir_model), result.modified
 
 
@@ -64,3 +64,21 @@ def test_everything_else_stays(model):
     changed, modified = kept_apart(model)
     assert not modified
     assert changed == to_proto(to_ir(model))
+
+
+@pytest.mark.parametrize(
+    ("steps", "apart"),
+    [
+        ([("Add", MIXED, False)], True),
+        ([("Sub", MIXED, True)], True),
+        ([("Neg", False)], True),
+        ([("Relu", False)], False),
+        ([], False),
+    ],
+)
+def test_every_product_and_sum_is_kept_apart_if_that_is_asked(steps, apart):
+    model = quantized_net(*steps)
+    changed, modified = kept_apart(model, every=True)
+    assert modified == apart
+    x = image(model)
+    np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])

@@ -1,4 +1,4 @@
-"""A product with negative factors stands apart from the quantization behind it: OpenVINO joins the two wrongly."""
+"""Products and sums with constants stand apart from the quantization behind them: OpenVINO joins the two wrongly in places."""
 
 from __future__ import annotations
 
@@ -12,28 +12,44 @@ from ._base import Pass, PassResult
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["NegativeFactors"]
+__all__ = ["FactorsApart"]
+
+_SCALES = ("Add", "BatchNormalization", "Div", "Identity", "Mul", "Neg", "Sub")
 
 
-class NegativeFactors(Pass):
+class FactorsApart(Pass):
     """Put Max between QuantizeLinear and products with constants, some of them negative and not all the same.
 
     In networks with free dims, OpenVINO takes factors into the quantization behind them (2026.4), and forgets that a negative one exchanges
-    its lowest and highest value; with one factor for all values it does not. Max(x, x), which is x, keeps them apart.
+    its lowest and highest value; with one factor for all values it does not. Without its int8 form (``LP_TRANSFORMS_MODE`` off) it errs
+    with any factors and summands that are not all the same. Max(x, x), which is x, keeps them apart.
+
+    Args:
+        every: Put it before each QuantizeLinear behind a product, sum or batch norm.
     """
 
-    name: ClassVar[str] = "negative-factors"
+    name: ClassVar[str] = "factors-apart"
+
+    def __init__(self, every: bool = False) -> None:
+        self.every = every
 
     @override
     def call(self, model: ir.Model) -> PassResult:
         onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
-        found = [node for node in model.graph if is_op(node, "QuantizeLinear") and _is_mixed(node.inputs[0])]
+        found = [node for node in model.graph if is_op(node, "QuantizeLinear") and self._joins(node.inputs[0])]
         for node in found:
             value = node.inputs[0]
             same = onnx_ir.Value(type=value.type, shape=value.shape)  # type: ignore[union-attr]
             model.graph.insert_before(node, onnx_ir.node("Max", [value, value], outputs=[same]))
             node.replace_input_with(0, same)
         return PassResult(model, bool(found))
+
+    def _joins(self, value: ir.Value | None) -> bool:
+        """Whether OpenVINO would join what gives a tensor with the quantization behind it, and wrongly."""
+        if not self.every:
+            return _is_mixed(value)
+        producer = None if value is None else value.producer()
+        return producer is not None and producer.op_type in _SCALES and not producer.domain
 
 
 def _is_mixed(value: ir.Value | None) -> bool:
