@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ModelError
 from ..utils.optional import require
 from .dataflow import bodies
-from .pooling import without_claims, wrong_pool
+from .pooling import without_claims, wrong_pools
 
 if TYPE_CHECKING:
     import onnx
@@ -32,12 +32,12 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     found = _inferred(model)
     exact: dict[int, onnx.NodeProto] = {}
-    while (wrong := wrong_pool(found, max(exact, default=-1) + 1)) is not None:
+    while wrong := {index: node for index, node in wrong_pools(found).items() if index not in exact}:
         model = _copied(model) if not exact else model
-        index, replaced = wrong
-        exact[index] = found.graph.node[index]
-        model.graph.node[index].CopyFrom(replaced)
-        without_claims(model, replaced)
+        for index, replaced in wrong.items():
+            exact[index] = found.graph.node[index]
+            model.graph.node[index].CopyFrom(replaced)
+        without_claims(model, wrong.values())
         found = _inferred(model)
     for index, node in exact.items():
         found.graph.node[index].CopyFrom(node)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .dataflow import downstream
+from .dataflow import downstream, reads
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["rounded_down", "without_claims", "wrong_pool"]
+__all__ = ["rounded_down", "without_claims", "wrong_pools"]
 
 _POOLS = ("AveragePool", "LpPool", "MaxPool")
 
@@ -38,24 +38,31 @@ def rounded_down(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> o
     return made
 
 
-def wrong_pool(model: onnx.ModelProto, start: int = 0) -> tuple[int, onnx.NodeProto] | None:
-    """The first node, from a place on, whose size inference found too large: its place, and what `rounded_down` makes of it."""
+def wrong_pools(model: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
+    """The nodes whose size inference found too large, by their places, and what `rounded_down` makes of them.
+
+    Those whose own input hangs on another of them are left out: its size is not known yet.
+    """
+    found: dict[int, onnx.NodeProto] = {}
     if not any(map(_is_up, model.graph.node)):
-        return None
+        return found
     types = {info.name: info.type for info in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
+    unknown: set[str] = set()
     for index, node in enumerate(model.graph.node):
-        if index < start or not _is_up(node):
-            continue
-        dims, found = _dims(types, node), _sizes_of(types.get(node.output[0]))
-        ends = _ends(node, dims)
-        if ends is not None and dims is not None and found is not None and found[2:] != _sizes(node, dims, ends):
-            return index, rounded_down(node, types)
-    return None
+        if not unknown.isdisjoint(reads(node)):
+            unknown.update(node.output)
+        elif _is_up(node):
+            dims, sizes = _dims(types, node), _sizes_of(types.get(node.output[0]))
+            ends = _ends(node, dims)
+            if ends is not None and dims is not None and sizes is not None and sizes[2:] != _sizes(node, dims, ends):
+                found[index] = rounded_down(node, types)
+                unknown.update(node.output)
+    return found
 
 
-def without_claims(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
-    """Take away what a model says of the dims of a node's outputs, and of all that is computed from them."""
-    names = downstream(model.graph.node, node.output)
+def without_claims(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> None:
+    """Take away what a model says of the dims of these nodes' outputs, and of all that is computed from them."""
+    names = downstream(model.graph.node, (name for node in nodes for name in node.output))
     infos = [info for info in model.graph.value_info if info.name not in names]
     del model.graph.value_info[:]
     model.graph.value_info.extend(infos)

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.model.decompose import infer_shapes
-from pytrtplugins.validation import infer
+from pytrtplugins.validation import infer, inference
 
 POOLS = ("AveragePool", "LpPool", "MaxPool")
 
@@ -72,6 +72,25 @@ def test_what_follows_has_the_right_sizes_too_whatever_the_model_says(claimed):
     found = infer_shapes(model)
     assert [sizes(info) for info in found.graph.output] == [list(last.shape), list(middle.shape)]
     assert [sizes(info) for info in found.graph.value_info if info.name == "t1"] == [[1, 2, 5, 5]]
+
+
+def test_many_pools_take_few_rounds(monkeypatch):
+    """Each round makes all sizes right that are known: as many rounds as pools follow each other."""
+    rounds = []
+    monkeypatch.setattr(
+        inference, "_infer", lambda model, _infer=inference._infer, **how: rounds.append(1) or _infer(model, **how)
+    )
+    chain = [("MaxPool", up(2, 2, [1] * 4))] * 3
+    model = pools(*chain, dims=(1, 2, 33, 33))
+    for index in range(100):
+        node = model.graph.node.add()
+        node.CopyFrom(model.graph.node[0])
+        node.output[0] = f"other{index}"
+    x = np.zeros((1, 2, 33, 33), np.float32)
+    found = infer(model)
+    assert sizes(found.graph.output[0]) == list(run(pools(*chain, dims=(1, 2, 33, 33)), x)[0].shape)
+    assert list(found.graph.node) == list(model.graph.node)
+    assert len(rounds) <= 2 * (1 + len(chain))
 
 
 def attributes(node):
