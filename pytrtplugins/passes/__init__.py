@@ -18,6 +18,7 @@ from .normalize import normalize
 from .placement import Placement
 from .precisions import LayerPrecision, Precisions, layer_names
 from .prepare import load_model, prepare
+from .products_apart import ProductsApart
 from .quantize import Quantize, quantize, quantized_tensors
 from .repairs import REPAIRS, Finding, RepairedModel, repair
 from .repeated_pairs import DropRepeatedPairs
@@ -43,6 +44,7 @@ __all__ = [
     "PassResult",
     "Placement",
     "Precisions",
+    "ProductsApart",
     "PropagateConstants",
     "Quantize",
     "RepairedModel",

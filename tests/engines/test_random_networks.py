@@ -31,7 +31,7 @@ EXACT = 1e-3
 HALF = 2e-2
 INT8 = 0.1
 """Beside onnxruntime on the same Q/DQ model: a code that is rounded to its neighbour changes those behind it."""
-SHOWN = (16, 31, 113, 1007, 2347, 2553)
+SHOWN = (16, 31, 113, 1007, 2347, 2553, 2677)
 """Networks that OpenVINO by itself computes wrongly in int8, or cannot build."""
 NUMBERS = [
     pytest.param(number, marks=[] if number < 16 or number in SHOWN else pytest.mark.slow)
@@ -41,15 +41,15 @@ numbers = pytest.mark.parametrize("number", NUMBERS)
 on_host = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
 
 
-def error(found, wanted):
-    """The norm of the difference, relative to that of what was wanted, or to a ten thousandth for each value."""
-    assert found.shape == wanted.shape
-    difference = np.subtract(found, wanted, dtype=np.float64)
-    return np.linalg.norm(difference) / (np.linalg.norm(wanted.astype(np.float64)) + 1e-4 * np.sqrt(wanted.size))
+def largest_error(found, wanted, floor=1e-4):
+    """The norm of the difference, relative to that of what was wanted with ``floor`` added for each value: some are sums of 0."""
 
+    def error(name, value):
+        assert found[name].shape == value.shape
+        difference = np.subtract(found[name], value, dtype=np.float64)
+        return np.linalg.norm(difference) / (np.linalg.norm(value.astype(np.float64)) + floor * np.sqrt(value.size))
 
-def largest_error(found, wanted):
-    return max(error(found[name], value) for name, value in wanted.items())
+    return max(error(name, value) for name, value in wanted.items())
 
 
 def of(model, inputs):
@@ -91,7 +91,7 @@ def host_error(case: Case, precision: str) -> float:
         model = quantize(ready_for(model, "int8"), table_of(case), precision="int8", **options)
         model, wanted = prepare(model), of(model, case.inputs)
     float_type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
-    return largest_error(run_on_host(model, case.inputs, float_type)[0], wanted)
+    return largest_error(run_on_host(model, case.inputs, float_type)[0], wanted, 1e-4 if precision == "fp32" else 1e-2)
 
 
 @pytest.mark.parametrize("name", ENGINES)

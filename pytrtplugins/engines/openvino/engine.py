@@ -22,6 +22,7 @@ from ...passes import (
     FloatPads,
     NonzeroBiases,
     Placement,
+    ProductsApart,
     UnsignedActivations,
     run_passes,
 )
@@ -227,7 +228,14 @@ class CpuEngine(HostEngine):
 
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left have a host each."""
-        passes = DropRepeatedPairs(), UnsignedActivations(), FloatPads(), FactorsApart(), NonzeroBiases()
+        passes = (
+            DropRepeatedPairs(),
+            UnsignedActivations(),
+            FloatPads(),
+            FactorsApart(),
+            ProductsApart(),
+            NonzeroBiases(),
+        )
         model = run_passes(self._written_out(), *passes)
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in _plugin_nodes(model):

@@ -1,0 +1,64 @@
+"""A product with a quantized matrix stands apart from what differs from row to row behind it: OpenVINO joins the two wrongly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from ..model.ir import array_of, dims_of, is_op
+from ..utils.optional import require
+from ..utils.override import override
+from ._base import Pass, PassResult
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["ProductsApart"]
+
+_JOINED = ("Add", "BatchNormalization", "Div", "Mul", "PRelu", "Sub")
+_PLAIN = 2
+"""Axes of a product whose columns are its channels."""
+
+
+class ProductsApart(Pass):
+    """Put Max between a MatMul of three axes or more with a quantized matrix, or its bias, and products and sums along other axes.
+
+    In networks with free dims, OpenVINO takes such constants, which belong to channels, for those of the matrix's columns (2026.4).
+    Max(x, x), which is x, keeps them apart.
+    """
+
+    name: ClassVar[str] = "products-apart"
+
+    @override
+    def call(self, model: ir.Model) -> PassResult:
+        onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
+        modified = False
+        for node in [node for node in model.graph if is_op(node, "MatMul")]:
+            matrix, result = node.inputs[1], node.outputs[0]
+            if matrix is None or not is_op(matrix.producer(), "DequantizeLinear") or _rank(result) <= _PLAIN:
+                continue
+            values = [result, *(use.node.outputs[0] for use in result.uses() if is_op(use.node, "Add"))]
+            for value in values:
+                readers = [(use.node, use.idx) for use in value.uses() if _is_of_rows(use.node)]
+                if readers:
+                    same = onnx_ir.Value(type=value.type, shape=value.shape)
+                    model.graph.insert_before(readers[0][0], onnx_ir.node("Max", [value, value], outputs=[same]))
+                    modified = True
+                for reader, place in readers:
+                    reader.replace_input_with(place, same)
+        if modified:
+            model.graph.sort()
+        return PassResult(model, modified)
+
+
+def _is_of_rows(node: ir.Node) -> bool:
+    """Whether a node scales or moves values by constants that differ along other axes than the last."""
+    if node.op_type not in _JOINED or node.domain:
+        return False
+    if node.op_type == "BatchNormalization":
+        return True
+    constants = [array for value in node.inputs if (array := array_of(value)) is not None]
+    return any(array.size > array.shape[-1] for array in constants if array.ndim)
+
+
+def _rank(value: ir.Value) -> int:
+    return len(dims_of(value) or ())
