@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -60,7 +59,6 @@ _NATIVE_BF16 = {"bf16", "amx-bf16"}
 _WIDE = (DType.FLOAT64, DType.UINT32, DType.UINT64)  # kept by OpenVINO as float32 and int32
 _RUNTIME_FACTS = ("layerType", "originalLayersNames")
 _NO_KERNELS = ("Const", "Input", "Output")
-_INT8_STEP = re.compile(r"\[(\w+Transformation)\]")  # names the step of OpenVINO's int8 form that failed
 _BF16_GAIN = 0.95  # bf16 must take less than this part of float32's time to be chosen
 
 
@@ -150,9 +148,12 @@ class CpuEngine(HostEngine):
         signed = signed_activations(model)
         if signed and not self.float_reason:
             self.float_reason = f"{signed[0]!r} reaches the network as int8, which OpenVINO computes wrongly in places"
+        if self.float_reason:
+            self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
+            model = run_passes(model, FactorsApart(every=True))
         wrong = wrong_nodes(model)
         try:
-            return self._built_in_int8(model, wrong)
+            return self._built(model, wrong)
         except BuildError as error:
             found = unreadable(model, wrong) if isinstance(error.__cause__, RuntimeError) else {}
             if not found:
@@ -160,34 +161,7 @@ class CpuEngine(HostEngine):
                 if self._whole is None:
                     raise
                 return None
-        return self._built_in_int8(model, {**wrong, **found})
-
-    def _built_in_int8(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
-        """What OpenVINO makes of the model; with float layers between Q and DQ where it must not or cannot make others."""
-        if self.float_reason:
-            return self._built_in_float(model, wrong)
-        try:
-            return self._built(model, wrong)
-        except BuildError as error:
-            if not any(node.op_type == "DequantizeLinear" for node in model.graph.node):
-                raise
-            step = _INT8_STEP.search(str(error))
-        self.float_reason = f"OpenVINO cannot build the int8 form{f' ({step[1]})' if step else ''}"
-        try:
-            built = self._built_in_float(model, wrong)
-        except BuildError:
-            self.float_reason = ""  # which was not the reason
-            raise
-        _log.info("engine 'cpu': INT8 layers compute in float32: %s", self.float_reason)
-        return built
-
-    def _built_in_float(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
-        apart = run_passes(model, FactorsApart(every=True))
-        places = {tuple(node.output): index for index, node in enumerate(apart.graph.node)}
-        moved = {places[tuple(model.graph.node[index].output)]: reason for index, reason in wrong.items()}
-        built = self._built(apart, moved)
-        self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
-        return built
+        return self._built(model, {**wrong, **found})
 
     def _built(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
         with keeping_signal_stack(), self._explaining("OpenVINO cannot build the model", BuildError):
