@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ..model.ir import array_of, is_op
-from ..utils.optional import require
 from ..utils.override import override
+from ._barrier import kept_apart
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -35,20 +35,17 @@ class FactorsApart(Pass):
 
     @override
     def call(self, model: ir.Model) -> PassResult:
-        onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
-        found = [node for node in model.graph if is_op(node, "QuantizeLinear") and self._joins(node.inputs[0])]
-        for node in found:
-            value = node.inputs[0]
-            same = onnx_ir.Value(type=value.type, shape=value.shape)  # type: ignore[union-attr]
-            model.graph.insert_before(node, onnx_ir.node("Max", [value, value], outputs=[same]))
-            node.replace_input_with(0, same)
+        quantizing = [(node, node.inputs[0]) for node in model.graph if is_op(node, "QuantizeLinear")]
+        found = [(node, value) for node, value in quantizing if value is not None and self._joins(value)]
+        for node, value in found:
+            node.replace_input_with(0, kept_apart(model.graph, value, node))
         return PassResult(model, bool(found))
 
-    def _joins(self, value: ir.Value | None) -> bool:
+    def _joins(self, value: ir.Value) -> bool:
         """Whether OpenVINO would join what gives a tensor with the quantization behind it, and wrongly."""
         if not self.every:
             return _is_mixed(value)
-        producer = None if value is None else value.producer()
+        producer = value.producer()
         return producer is not None and producer.op_type in _SCALES and not producer.domain
 
 

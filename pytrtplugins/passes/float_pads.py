@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ..utils.optional import require
 from ..utils.override import override
+from ._barrier import kept_apart
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -26,15 +26,12 @@ class FloatPads(Pass):
 
     @override
     def call(self, model: ir.Model) -> PassResult:
-        onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
         nodes = [node for node in model.graph if node.domain == ""]
         if not any(node.op_type == "DequantizeLinear" for node in nodes):
             return PassResult(model, False)
         padding = [(node, value) for node in nodes if _has_border(node) and (value := node.inputs[0]) is not None]
         for node, value in padding:
-            same = onnx_ir.Value(type=value.type, shape=value.shape)
-            model.graph.insert_before(node, onnx_ir.node("Max", [value, value], outputs=[same]))
-            node.replace_input_with(0, same)
+            node.replace_input_with(0, kept_apart(model.graph, value, node))
         return PassResult(model, bool(padding))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ..model.ir import array_of, dims_of, is_op
-from ..utils.optional import require
 from ..utils.override import override
+from ._barrier import kept_apart
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ class ProductsApart(Pass):
 
     @override
     def call(self, model: ir.Model) -> PassResult:
-        onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
         modified = False
         for node in [node for node in model.graph if is_op(node, "MatMul")]:
             matrix, result = node.inputs[1], node.outputs[0]
@@ -39,14 +38,9 @@ class ProductsApart(Pass):
             values = [result, *(use.node.outputs[0] for use in result.uses() if is_op(use.node, "Add"))]
             for value in values:
                 readers = [(use.node, use.idx) for use in value.uses() if _is_of_rows(use.node)]
-                if readers:
-                    same = onnx_ir.Value(type=value.type, shape=value.shape)
-                    model.graph.insert_before(readers[0][0], onnx_ir.node("Max", [value, value], outputs=[same]))
-                    modified = True
                 for reader, place in readers:
-                    reader.replace_input_with(place, same)
-        if modified:
-            model.graph.sort()
+                    reader.replace_input_with(place, kept_apart(model.graph, value, reader))
+                    modified = True
         return PassResult(model, modified)
 
 

@@ -32,7 +32,7 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     found = _inferred(model)
     exact: dict[int, onnx.NodeProto] = {}
-    while wrong := {index: node for index, node in wrong_pools(found).items() if index not in exact}:
+    while wrong := wrong_pools(found):
         model = _copied(model) if not exact else model
         for index, replaced in wrong.items():
             exact[index] = found.graph.node[index]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .dataflow import downstream, reads
@@ -10,31 +11,110 @@ from .dataflow import downstream, reads
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["rounded_down", "without_claims", "wrong_pools"]
+__all__ = ["LastWindow", "last_windows", "rounded_down", "rounds_up", "without_claims", "wrong_pools"]
 
 _POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 
+@dataclass(frozen=True)
+class LastWindow:
+    """The last window of a pool on one axis, where its number is rounded up and none is left out yet.
+
+    Fields:
+        begin: Where it begins, in the padded image.
+        reach: How far it reaches.
+        stride: From the window before.
+        size: Of the image.
+        before: Padding before the image.
+        behind: Padding behind it.
+    """
+
+    begin: int
+    reach: int
+    stride: int
+    size: int
+    before: int
+    behind: int
+
+    @property
+    def begins_behind(self) -> bool:
+        """Whether it begins behind the image, and is left out."""
+        return self.begin >= self.before + self.size
+
+    @property
+    def ends_behind(self) -> bool:
+        """Whether it ends behind the padding."""
+        return self.begin + self.reach > self.before + self.size + self.behind
+
+    @property
+    def count(self) -> int:
+        """How many windows there are."""
+        return self.begin // self.stride + 1 - self.begins_behind
+
+
+def rounds_up(node: onnx.NodeProto) -> bool:
+    """Whether a node is a pool that rounds the number of its windows up."""
+    padding = next((attribute.s for attribute in node.attribute if attribute.name == "auto_pad"), b"NOTSET")
+    return (
+        node.op_type in _POOLS
+        and node.domain in ("", "ai.onnx")
+        and padding in (b"", b"NOTSET")
+        and any(attribute.name == "ceil_mode" and attribute.i for attribute in node.attribute)
+    )
+
+
+def last_windows(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> list[LastWindow] | None:
+    """Of each axis of such a pool; None where its sizes are not known, or its attributes make no sense.
+
+    Args:
+        node: For which `rounds_up` is True.
+        types: Those of tensors, by name, with their dims where they are known.
+    """
+    dims, kernel = _dims(types.get(node.input[0])), _ints(node, "kernel_shape", [])
+    rank = len(kernel)
+    pads, strides = _ints(node, "pads", [0] * 2 * rank), _ints(node, "strides", [1] * rank)
+    dilations = _ints(node, "dilations", [1] * rank)
+    if (
+        dims is None
+        or not rank
+        or (len(dims) - 2, len(strides), len(dilations), len(pads)) != (rank, rank, rank, 2 * rank)
+    ):
+        return None
+    if min(dims[2:]) < 0 or min(*strides, *kernel) < 1:
+        return None
+    found = []
+    for size, width, step, stride, before, behind in zip(
+        dims[2:], kernel, dilations, strides, pads, pads[rank:], strict=False
+    ):
+        reach = step * (width - 1) + 1
+        room = before + size + behind - reach
+        if room < 0:
+            return None
+        found.append(LastWindow(-(-room // stride) * stride, reach, stride, size, before, behind))
+    return found
+
+
 def rounded_down(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> onnx.NodeProto:
-    """A node with ``ceil_mode`` as one without, whose padding behind the image makes as many windows; any other as it is.
+    """A pool that rounds up as one that rounds down, whose padding behind the image makes as many windows; any other node as it is.
 
     Before opset 22, ONNX's inference also counts windows that begin behind the image and the padding before it. The operators leave
     them out (from opset 22 on, the specification says so), and so do onnxruntime, OpenVINO and PyTorch.
 
     Args:
         node: Any.
-        types: Those of tensors, by name, with their dims where they are known.
+        types: As for `last_windows`.
     """
-    ends = _ends(node, _dims(types, node))
-    if ends is None:
+    windows = last_windows(node, types) if rounds_up(node) else None
+    if windows is None:
         return node
-    begins = _window(node)[1][: len(ends)]
+    ends = [max(0, (each.count - 1) * each.stride + each.reach - each.before - each.size) for each in windows]
     made = type(node)()
     made.CopyFrom(node)
     kept = [attribute for attribute in node.attribute if attribute.name not in ("ceil_mode", "pads")]
     del made.attribute[:]
     made.attribute.extend(kept)
-    made.attribute.add(name="pads", type=7, ints=[*begins, *ends])  # AttributeProto.INTS
+    pads = [*(each.before for each in windows), *ends]
+    made.attribute.add(name="pads", type=7, ints=pads)  # AttributeProto.INTS
     return made
 
 
@@ -44,17 +124,16 @@ def wrong_pools(model: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
     Those whose own input hangs on another of them are left out: its size is not known yet.
     """
     found: dict[int, onnx.NodeProto] = {}
-    if not any(map(_is_up, model.graph.node)):
+    if not any(map(rounds_up, model.graph.node)):
         return found
     types = {info.name: info.type for info in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
     unknown: set[str] = set()
     for index, node in enumerate(model.graph.node):
         if not unknown.isdisjoint(reads(node)):
             unknown.update(node.output)
-        elif _is_up(node):
-            dims, sizes = _dims(types, node), _sizes_of(types.get(node.output[0]))
-            ends = _ends(node, dims)
-            if ends is not None and dims is not None and sizes is not None and sizes[2:] != _sizes(node, dims, ends):
+        elif rounds_up(node) and (windows := last_windows(node, types)) is not None:
+            dims = _dims(types.get(node.output[0]))
+            if dims is not None and dims[2:] != [each.count for each in windows]:
                 found[index] = rounded_down(node, types)
                 unknown.update(node.output)
     return found
@@ -74,60 +153,11 @@ def without_claims(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> N
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _is_up(node: onnx.NodeProto) -> bool:
-    return (
-        node.op_type in _POOLS
-        and node.domain in ("", "ai.onnx")
-        and any(attribute.name == "ceil_mode" and attribute.i for attribute in node.attribute)
-    )
-
-
-def _ends(node: onnx.NodeProto, dims: Sequence[int] | None) -> list[int] | None:
-    """The padding behind the image on each axis with which rounding down gives as many windows; None where that is not known."""
-    padding = next((attribute.s for attribute in node.attribute if attribute.name == "auto_pad"), b"NOTSET")
-    if not _is_up(node) or padding not in (b"", b"NOTSET") or dims is None:
-        return None
-    rank, kernel, pads, strides = len(dims) - 2, *_window(node)
-    if rank < 1 or (len(kernel), len(strides), len(pads)) != (rank, rank, 2 * rank):
-        return None
-    if min(dims[2:]) < 0 or min(strides) < 1 or min(kernel) < 1:
-        return None
-    ends = []
-    for axis, (size, reach, stride) in enumerate(zip(dims[2:], kernel, strides, strict=True)):
-        size += pads[axis]
-        room = size + pads[rank + axis] - reach
-        if room < 0:
-            return None
-        last = -(-room // stride) * stride  # where the last window begins
-        last -= stride if last >= size else 0
-        ends.append(max(0, last + reach - size))
-    return ends
-
-
-def _sizes(node: onnx.NodeProto, dims: Sequence[int], ends: Sequence[int]) -> list[int]:
-    kernel, pads, strides = _window(node)
-    places = zip(dims[2:], kernel, strides, pads, ends, strict=False)
-    return [(size + before + behind - reach) // stride + 1 for size, reach, stride, before, behind in places]
-
-
-def _window(node: onnx.NodeProto) -> tuple[list[int], list[int], list[int]]:
-    """How far a window reaches on each axis; the padding before and behind; the strides."""
-    kernel = _ints(node, "kernel_shape", [])
-    rank = len(kernel)
-    dilations = _ints(node, "dilations", [1] * rank)
-    reach = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=False)]
-    return reach, _ints(node, "pads", [0] * 2 * rank), _ints(node, "strides", [1] * rank)
-
-
 def _ints(node: onnx.NodeProto, name: str, default: list[int]) -> list[int]:
     return next(([*attribute.ints] for attribute in node.attribute if attribute.name == name), default)
 
 
-def _dims(types: Mapping[str, onnx.TypeProto], node: onnx.NodeProto) -> list[int] | None:
-    return _sizes_of(types.get(node.input[0])) if node.input else None
-
-
-def _sizes_of(kind: onnx.TypeProto | None) -> list[int] | None:
+def _dims(kind: onnx.TypeProto | None) -> list[int] | None:
     """The dims of a tensor, -1 where one is not known; None: unknown rank."""
     if kind is None or not kind.tensor_type.HasField("shape"):
         return None

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
+from pytrtplugins.passes import to_ir, to_proto
 
 
 @ptp.plugin(namespace="quantize_test")
@@ -80,6 +81,13 @@ class Net:
         opsets += [helper.make_opsetid(domain, 1) for domain in sorted({n.domain for n in self.nodes} - {""})]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         return onnx.shape_inference.infer_shapes(model)
+
+
+def passed(model, step):
+    """The model behind a pass, and whether the pass changed it."""
+    ir_model = to_ir(model)
+    result = step(ir_model)
+    return to_proto(ir_model), result.modified
 
 
 def run(model, x, outputs=None):

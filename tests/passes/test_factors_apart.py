@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from pytrtplugins.passes import FactorsApart, to_ir, to_proto
-from tests.passes.nets import Net, image, path_up, producers, run
+from tests.passes.nets import Net, image, passed, path_up, producers, run
 
 MIXED = np.float32([[[1]], [[-2]], [[3]]])
 
@@ -21,12 +21,6 @@ def quantized_net(*steps, domain=""):
     return net.model(net.add("Neg", [y], "y"))
 
 
-def kept_apart(model, every=False):
-    ir_model = to_ir(model)
-    result = FactorsApart(every)(ir_model)
-    return to_proto(ir_model), result.modified
-
-
 @pytest.mark.parametrize(
     "steps",
     [
@@ -39,7 +33,7 @@ def kept_apart(model, every=False):
 )
 def test_max_stands_before_the_quantization_and_changes_no_value(steps):
     model = quantized_net(*steps)
-    changed, modified = kept_apart(model)
+    changed, modified = passed(model, FactorsApart())
     onnx.checker.check_model(changed, full_check=True)
     assert modified
     assert path_up(changed, "codes", 3)[:3] == ["QuantizeLinear", "Max", steps[-1][0]]
@@ -61,7 +55,7 @@ def test_max_stands_before_the_quantization_and_changes_no_value(steps):
     ],
 )
 def test_everything_else_stays(model):
-    changed, modified = kept_apart(model)
+    changed, modified = passed(model, FactorsApart())
     assert not modified
     assert changed == to_proto(to_ir(model))
 
@@ -78,7 +72,7 @@ def test_everything_else_stays(model):
 )
 def test_every_product_and_sum_is_kept_apart_if_that_is_asked(steps, apart):
     model = quantized_net(*steps)
-    changed, modified = kept_apart(model, every=True)
+    changed, modified = passed(model, FactorsApart(every=True))
     assert modified == apart
     x = image(model)
     np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])

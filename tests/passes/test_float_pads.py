@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from pytrtplugins.passes import FloatPads, quantize, to_ir, to_proto
-from tests.passes.nets import Net, calibrated, image, path_up, producers, run
+from tests.passes.nets import Net, calibrated, image, passed, path_up, producers, run
 
 
 def padded_net(op="Pad", **attributes):
@@ -19,12 +19,6 @@ def padded_net(op="Pad", **attributes):
     return net.model("d_leaky", "f_leaky")
 
 
-def with_float_pads(model):
-    ir_model = to_ir(model)
-    result = FloatPads()(ir_model)
-    return to_proto(ir_model), result.modified
-
-
 @pytest.mark.parametrize(
     ("op", "attributes"),
     [("Pad", {}), ("AveragePool", {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1})],
@@ -32,7 +26,7 @@ def with_float_pads(model):
 def test_max_stands_before_a_border_and_changes_no_value(op, attributes):
     model = padded_net(op, **attributes)
     quantized = quantize(model, calibrated(model))
-    changed, modified = with_float_pads(quantized)
+    changed, modified = passed(quantized, FloatPads())
     onnx.checker.check_model(changed, full_check=True)
     assert modified
     assert path_up(changed, "border", 3) == [op, "Max", "MaxPool"]
@@ -45,12 +39,12 @@ def test_max_stands_before_a_border_and_changes_no_value(op, attributes):
 def test_averages_that_do_not_count_their_border_stay():
     model = padded_net("AveragePool", kernel_shape=[3, 3], pads=[1] * 4)
     quantized = quantize(model, calibrated(model))
-    assert with_float_pads(quantized) == (quantized, False)
+    assert passed(quantized, FloatPads()) == (quantized, False)
 
 
 def test_float_models_stay():
     model = padded_net()
-    assert with_float_pads(model) == (to_proto(to_ir(model)), False)
+    assert passed(model, FloatPads()) == (to_proto(to_ir(model)), False)
 
 
 def border_net(op="Pad", domain="", quantized="", **attributes):
@@ -75,14 +69,14 @@ def border_net(op="Pad", domain="", quantized="", **attributes):
     ],
 )
 def test_everything_else_stays(model):
-    changed, modified = with_float_pads(model)
+    changed, modified = passed(model, FloatPads())
     assert not modified
     assert changed.graph == to_proto(to_ir(model)).graph
 
 
 def test_the_inserted_tensor_has_the_shape_and_type_of_what_it_copies():
     model = border_net()
-    changed, modified = with_float_pads(model)
+    changed, modified = passed(model, FloatPads())
     assert modified
     made = producers(changed)["border"].input[0]
     infos = {info.name: info.type for info in changed.graph.value_info}

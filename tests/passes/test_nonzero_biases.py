@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from pytrtplugins.passes import NonzeroBiases, quantize, to_ir, to_proto
-from tests.passes.nets import Net, calibrated, constants, image, producers, run
+from tests.passes.nets import Net, calibrated, constants, image, passed, producers, run
 
 
 def quantized_net(bias=None, op="Conv", readers=("Neg", "Relu"), outputs=()):
@@ -22,19 +22,13 @@ def quantized_net(bias=None, op="Conv", readers=("Neg", "Relu"), outputs=()):
     )  # without a layer behind it, x stays in float
 
 
-def with_biases(model):
-    ir_model = to_ir(model)
-    result = NonzeroBiases()(ir_model)
-    return to_proto(ir_model), result.modified
-
-
 @pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
 @pytest.mark.parametrize("bias", [None, [0] * 4])
 @pytest.mark.parametrize(("readers", "outputs"), [(("Neg", "Relu"), ()), (("Neg",), ("x",)), (("Neg",), ())])
 def test_a_convolution_gets_a_bias_that_changes_no_value(op, bias, readers, outputs):
     model = quantized_net(bias, op, readers, outputs)
     quantized = quantize(model, calibrated(model))
-    changed, modified = with_biases(quantized)
+    changed, modified = passed(quantized, NonzeroBiases())
     onnx.checker.check_model(changed, full_check=True)
     assert modified
     given = constants(changed)[producers(changed)["x"].input[2]]
@@ -53,4 +47,4 @@ def test_others_stay():
         (quantized_net(), False),
     ):  # one has a bias, one is float
         given = quantize(model, calibrated(model)) if is_quantized else model
-        assert with_biases(given) == (to_proto(to_ir(given)), False)
+        assert passed(given, NonzeroBiases()) == (to_proto(to_ir(given)), False)

@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from pytrtplugins.passes import ProductsApart, to_ir, to_proto
-from tests.passes.nets import Net, image, path_up, run
+from tests.passes.nets import Net, image, passed, path_up, run
 
 ROWS = np.float32([[[1]], [[-2]], [[3]]])
 COLUMNS = np.arange(1, 6, dtype=np.float32)
@@ -30,12 +30,6 @@ def product_net(*steps, quantized=True, flat=False):
     return net.model(net.add("Neg", [x], "y"))
 
 
-def kept_apart(model):
-    ir_model = to_ir(model)
-    result = ProductsApart()(ir_model)
-    return to_proto(ir_model), result.modified
-
-
 @pytest.mark.parametrize(
     ("steps", "path"),
     [
@@ -47,7 +41,7 @@ def kept_apart(model):
 )
 def test_max_stands_behind_the_product_and_changes_no_value(steps, path):
     model = product_net(*steps)
-    changed, modified = kept_apart(model)
+    changed, modified = passed(model, ProductsApart())
     onnx.checker.check_model(changed, full_check=True)
     assert modified
     assert path_up(changed, f"t{len(steps) - 1}", len(path)) == path
@@ -66,6 +60,6 @@ def test_max_stands_behind_the_product_and_changes_no_value(steps, path):
     ],
 )
 def test_everything_else_stays(model):
-    changed, modified = kept_apart(model)
+    changed, modified = passed(model, ProductsApart())
     assert not modified
     assert changed == to_proto(to_ir(model))

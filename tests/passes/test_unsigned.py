@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto
 
 from pytrtplugins.passes import UnsignedActivations, to_ir, to_proto
-from tests.passes.nets import Net, constants, image, producers, run
+from tests.passes.nets import Net, constants, image, passed, producers, run
 
 
 def pair(net, x, number, zero, *, domain="", axis=None):
@@ -21,9 +21,7 @@ def pair(net, x, number, zero, *, domain="", axis=None):
 
 
 def shifted(model):
-    ir_model = to_ir(model)
-    result = UnsignedActivations()(ir_model)
-    return to_proto(ir_model), result.modified
+    return passed(model, UnsignedActivations())
 
 
 def same_values(model, changed, outputs=("y",)):

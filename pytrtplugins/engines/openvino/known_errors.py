@@ -10,6 +10,7 @@ from ...model.proto import info_dims, numpy_type
 from ...plugin.onnx_node import node_attributes
 from ...tensor import Dims, is_concrete
 from ...validation.broadcasting import BROADCAST_SLOPES
+from ...validation.pooling import LastWindow, last_windows, rounds_up
 
 if TYPE_CHECKING:
     import onnx
@@ -121,38 +122,21 @@ def _resizes_otherwise(usage: Usage) -> bool:
 
 def _ends_in_the_padding(usage: Usage) -> bool:
     """Whether a pool that rounds up has a window that begins behind the image, which ONNX leaves out."""
-    windows = _last_windows(usage)
-    return windows is None or any(begin >= size + before for begin, _, size, before, _ in windows)
+    return _may_have(usage, lambda window: window.begins_behind)
 
 
 def _counts_too_much(usage: Usage) -> bool:
     """Whether an average that counts the padding has a window that ends behind it, since it rounds up."""
-    if not usage.attribute("count_include_pad", 0) or not any(usage.attribute("pads", [])):
+    counted = usage.attribute("count_include_pad", 0) and any(usage.attribute("pads", []))
+    return bool(counted) and _may_have(usage, lambda window: window.ends_behind)
+
+
+def _may_have(usage: Usage, kind: Callable[[LastWindow], bool]) -> bool:
+    """Whether a pool that rounds up has such a last window on an axis, or its sizes are found out when it runs."""
+    if not rounds_up(usage.node):
         return False
-    windows = _last_windows(usage)
-    return windows is None or any(
-        begin + reach > size + before + behind for begin, reach, size, before, behind in windows
-    )
-
-
-def _last_windows(usage: Usage) -> list[tuple[int, int, int, int, int]] | None:
-    """Of each axis of a pool that rounds up: where the last window begins, its reach, the image's size, the padding before and behind.
-
-    None where the sizes are not known: it is found out when it runs.
-    """
-    if not usage.attribute("ceil_mode", 0) or usage.attribute("auto_pad", "NOTSET") != "NOTSET":
-        return []
-    dims, kernel = usage.dims(), usage.attribute("kernel_shape")
-    if dims is None or len(dims) != len(kernel) + 2 or not all(map(is_concrete, dims[2:])):
-        return None
-    count, found = len(kernel), []
-    strides, pads = usage.attribute("strides", [1] * count), usage.attribute("pads", [0] * 2 * count)
-    dilations = usage.attribute("dilations", [1] * count)
-    for axis, size in enumerate(map(int, dims[2:])):
-        reach, before, behind = dilations[axis] * (kernel[axis] - 1) + 1, pads[axis], pads[axis + count]
-        steps = -(-(size + before + behind - reach) // strides[axis])
-        found.append((steps * strides[axis], reach, size, before, behind))
-    return found
+    windows = last_windows(usage.node, usage.facts.types)
+    return windows is None or any(map(kind, windows))
 
 
 def _has_one_slope_for_each_channel(usage: Usage) -> bool:
