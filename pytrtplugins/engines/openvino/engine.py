@@ -277,7 +277,24 @@ class CpuContext(ExecutionContext):
         given = {name: _writable(inputs[name]) for name in self.engine._input_names}
         with self.engine._explaining("OpenVINO failed in the run", ExecutionError), none_dropped():
             results = self._request.infer(given, share_inputs=True)
-        return {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
+        found = {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
+        if not all(array.size for array in found.values()):
+            self._check_empty(inputs, found)
+        return found
+
+    def _check_empty(self, inputs: Arrays, found: Arrays) -> None:
+        """Require that what has no values has a size of 0 which is not that of an input: OpenVINO ends some failed runs so."""
+        described = [(desc, inputs[desc.name].shape) for desc in self.engine.inputs]
+        sizes = {dim: size for desc, shape in described for dim, size in zip(desc.dims, shape, strict=True)}
+        for desc in self.engine.outputs:
+            shape, wanted = found[desc.name].shape, [sizes.get(dim, dim) for dim in desc.dims]
+            if any(size == 0 and isinstance(dim, int) and dim for dim, size in zip(wanted, shape, strict=False)):
+                raise ExecutionError(
+                    f"engine 'cpu': OpenVINO failed in the run: output {desc.name!r} has dims {shape} and no values; expected "
+                    f'({", ".join(map(str, wanted))}).\nDo: build with engine="onnxruntime"',
+                    expected=desc.dims,
+                    found=shape,
+                )
 
     def _close(self) -> None:
         del self._request
