@@ -6,12 +6,15 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy.typing as npt
+
 from ...errors import MissingExtraError, UnavailableError, UsageError
 from ...model.decompose import add_shapes
 from ...passes import Placement
 from ...utils.optional import require
 from ...utils.override import override
 from ..base.engine import Engine
+from ..base.failures import shortened
 from ..base.plugins import forms_run, write_decompositions
 from ..base.types import Availability, BuildOptions
 from .cpu_features import describe_cpu
@@ -101,6 +104,11 @@ class HostEngine(Engine):
         float32 = cls.build(model, options, progress)
         times = _times(int8, float32)
         if isinstance(times, str):
+            failure = _only_failure(int8, float32)
+            if failure:
+                float32.choices["int8"] = f"float32: a run in INT8 failed: {failure}"
+                _log.warning("engine %r falls back from INT8 to float32: a run in INT8 failed: %s", cls.name, failure)
+                return float32
             int8.choices["int8"] = f"int8, not timed: {times}"
             return int8
         figures = f"INT8 takes {1e3 * times['int8']:.3g} ms, float32 {1e3 * times['float32']:.3g} ms"
@@ -151,3 +159,20 @@ def _times(int8: Engine, float32: Engine) -> dict[str, float] | str:
             return run_seconds({"int8": lambda: first.run(inputs), "float32": lambda: second.run(inputs)})
     except Exception as error:  # a plugin, or a network that does not take made-up inputs
         return f"a run on made-up inputs failed: {error}"
+
+
+def _only_failure(int8: Engine, float32: Engine) -> str:
+    """Why a run on made-up inputs fails in INT8; empty where it does not, or where one in float32 fails, too."""
+    inputs = sample_inputs(int8)
+    if inputs is None or _failure(float32, inputs):
+        return ""
+    return _failure(int8, inputs)
+
+
+def _failure(engine: Engine, inputs: Mapping[str, npt.NDArray[Any]]) -> str:
+    try:
+        with engine.create_context() as context:
+            context.run(inputs)
+    except Exception as error:  # a plugin's, too
+        return shortened(error)
+    return ""

@@ -10,9 +10,10 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines.base.context import ExecutionContext
 from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.engines.host import host_engine, timing
-from pytrtplugins.errors import UsageError
+from pytrtplugins.errors import ExecutionError, UsageError
 from pytrtplugins.passes import Precisions, layer_names, prepare, quantize
 from tests.engines.networks import conv_net, image
 
@@ -137,6 +138,23 @@ def test_a_network_that_cannot_run_on_made_up_inputs_is_built_in_int8(monkeypatc
     engine = ptp.build(model, engine="cpu", precision="int8", calibration=table)
     assert has_int8(engine)
     assert engine.choices["int8"] == "int8, not timed: a run on made-up inputs failed: not such an input"
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_network_that_cannot_run_in_int8_alone_is_built_in_float32(name, monkeypatch, caplog):
+    def run(context, inputs, _run=ExecutionContext.run):
+        if has_int8(context.engine):
+            raise ExecutionError("no kernel here")
+        return _run(context, inputs)
+
+    monkeypatch.setattr(host_engine, "run_seconds", timing.run_seconds)
+    monkeypatch.setattr(ExecutionContext, "run", run)
+    with caplog.at_level(logging.WARNING):
+        engine = build(name)
+    assert not has_int8(engine)
+    assert engine.choices["int8"] == "float32: a run in INT8 failed: no kernel here"
+    assert "falls back from INT8 to float32: a run in INT8 failed: no kernel here" in caplog.text
+    assert np.isfinite(results(engine)).all()
 
 
 def test_a_free_batch_is_one_and_other_free_dims_are_not_timed():
