@@ -54,7 +54,8 @@ def parse() -> argparse.Namespace:
         prog="python -m benchmarks",
         description=__doc__,
         epilog="BENCHMARK_THREADS sets the number of threads; DARKNET_LIBRARY the darknet to race; BENCHMARK_CFG the network; "
-        "BENCHMARK_ZOO, with --gpu -k zoo, some of the zoo's networks, and BENCHMARK_ZOO_PEERS more peers: compile, onnxruntime.",
+        "BENCHMARK_ZOO, with --gpu -k zoo, some of the zoo's networks, and BENCHMARK_ZOO_PEERS more peers: compile, max-autotune, "
+        "onnxruntime.",
     )
     add = parser.add_argument
     add("--gpu", action="store_true", help="time engine cuda and its peers on this machine's GPU")

@@ -14,13 +14,13 @@ from typing import Any
 from benchmarks.report import MARKERS
 
 from .rows import row_of
-from .runners import NAME, ONNXRUNTIME, TORCH_GRAPH, TORCH_TUNED
+from .runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_GRAPH, TORCH_TUNED
 from .zoo_report import MOST
 
 __all__ = ["EARLIER", "page_record"]
 
 EARLIER = "Rows of earlier days:"
-_WORDS = {TORCH_TUNED: "compile", ONNXRUNTIME: "onnxruntime"}
+_WORDS = {TORCH_COMPILED: "compile", TORCH_TUNED: "max-autotune", ONNXRUNTIME: "onnxruntime"}
 """How the zoo's rows call a peer."""
 _FILES = 2048
 """Of `test_files`; the page shows how many of them are read in a second."""

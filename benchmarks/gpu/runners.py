@@ -8,7 +8,8 @@ from .ours import ours, ours_pinned
 from .running import COMPILED, MORE, STEPS, Runner
 from .torch_peer import pytorch, pytorch_pinned
 
-NAME, TORCH_GRAPH, TORCH_TUNED = "pytrtplugins", "PyTorch, CUDA graph", "PyTorch, max-autotune"
+NAME, TORCH_GRAPH = "pytrtplugins", "PyTorch, CUDA graph"
+TORCH_COMPILED, TORCH_TUNED = "PyTorch, torch.compile", "PyTorch, max-autotune"
 ONNXRUNTIME, DARKNET = "onnxruntime, CUDA graph", "darknet"
 BASELINE = Runner(NAME, "FP16", ours("fp16"))
 RUNNERS = (
@@ -31,6 +32,6 @@ SINGLES = (
     Runner(NAME, "FP32", ours("fp32")),
     Runner(TORCH_GRAPH, "FP32", pytorch("FP32", "graph")),
     Runner(ONNXRUNTIME, "FP32", onnxruntime("FP32"), stage=STEPS),
-    Runner(TORCH_TUNED, "FP16", pytorch("FP16", "compile"), stage=COMPILED),
+    Runner(TORCH_TUNED, "FP16", pytorch("FP16", "max-autotune"), stage=COMPILED),
 )
 """Raced with batch 1 only."""

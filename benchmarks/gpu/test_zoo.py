@@ -1,6 +1,6 @@
 """Networks that others made, in FP16 beside PyTorch's CUDA graph; INT8 and other peers beside our FP16.
 
-BENCHMARK_ZOO names some of the networks, BENCHMARK_ZOO_PEERS more peers (compile, onnxruntime); a list of rows may name any.
+BENCHMARK_ZOO names some of the networks, BENCHMARK_ZOO_PEERS more peers (compile, max-autotune, onnxruntime); a list of rows may name any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 from .clock import Clock
 from .ours import network
-from .runners import NAME, ONNXRUNTIME, TORCH_GRAPH, TORCH_TUNED
+from .runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_GRAPH, TORCH_TUNED
 from .running import ZOO, Running
 from .subject import BATCHES
 from .zoo import NETWORKS, chosen
@@ -28,7 +28,8 @@ LIMIT = {"FP32": 1e-4, "FP16": 1e-2, "INT8": 1.0}
 """Of the output, relative L2; INT8 of random weights, so no more than a check that the right network ran."""
 PEERS: dict[str, tuple[str, Callable[[ZooSubject, int, Clock], Running]]] = {
     "onnxruntime": (ONNXRUNTIME, lambda subject, batch, clock: subject.onnxruntime(batch, clock)),
-    "compile": (TORCH_TUNED, lambda subject, batch, clock: subject.pytorch("compile", batch, clock)),
+    "compile": (TORCH_COMPILED, lambda subject, batch, clock: subject.pytorch("compile", batch, clock)),
+    "max-autotune": (TORCH_TUNED, lambda subject, batch, clock: subject.pytorch("max-autotune", batch, clock)),
 }
 HOST_ROUNDS = 10
 Zoo = Callable[[str], ZooSubject]

@@ -16,7 +16,7 @@ from .subject import Subject
 
 
 def pytorch(precision: str, how: str) -> Callable[[Subject, Clock, int], Running]:
-    """PyTorch: ``eager``, one CUDA ``graph``, or ``compile`` with max-autotune in one CUDA graph."""
+    """PyTorch: ``eager``, one CUDA ``graph``, or ``max-autotune`` by torch.compile in one CUDA graph."""
 
     def make(subject: Subject, clock: Clock, batch: int) -> Running:
         return _Network(precision, how, subject, clock, batch).running()
@@ -48,7 +48,7 @@ class _Network:
         self._torch: Any = torch
         self._kind = torch.float16 if precision == "FP16" else torch.float32
         net = TorchNet(subject.one).eval().cuda().to(self._kind, memory_format=torch.channels_last)
-        self._net = torch.compile(net, mode="max-autotune-no-cudagraphs") if how == "compile" else net
+        self._net = torch.compile(net, mode="max-autotune-no-cudagraphs") if how == "max-autotune" else net
         self._images = torch.empty(subject.images[:batch].shape).pin_memory()
         self.place(subject.images[:batch])
         self._given, self._stream = self._images.cuda(), torch.cuda.ExternalStream(clock.stream.ptr)

@@ -4,8 +4,8 @@
 
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the subjects, which are
 groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, by themselves those with halos, for float32, of groups,
-depthwise ones and those with PReLU, generated kernels and means, attention, products with few rows, copies, from images to
-boxes, and whole networks.
+depthwise ones, of which those with a dilation, and those with PReLU, generated kernels and means, attention, products with few rows,
+copies, from images to boxes, and whole networks.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.
 """
@@ -47,6 +47,7 @@ SUBJECTS = {
     "float32": [f"{_ENGINE}/conv/test_kernels_gpu.py", "-k", "simt or float32"],
     "groups": [f"{_ENGINE}/conv/test_groups_gpu.py", "-k", "not float8"],
     "depthwise": [f"{_ENGINE}/conv/test_depthwise_gpu.py", "-k", "every_tile"],
+    "dilated": [f"{_ENGINE}/conv/test_depthwise_gpu.py", "-k", "every_tile and dilation"],
     "generated": [
         f"{_ENGINE}/device/test_generated_gpu.py",
         "-k",

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.gpu import report
 from benchmarks.gpu.page_rows import EARLIER, page_record
 from benchmarks.gpu.rows import row_of
-from benchmarks.gpu.runners import NAME, ONNXRUNTIME, TORCH_TUNED
+from benchmarks.gpu.runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_TUNED
 
 from . import test_report as race_rows
 from . import test_zoo_report as zoo_rows
@@ -65,7 +65,8 @@ def test_a_zoo_that_was_read_from_its_page_makes_the_same_tables(zoo_record, tmp
     report.write([saved(tmp_path, again)], "gpu", tmp_path)
     assert (tmp_path / "benchmarks-zoo.md").read_text() == before
     names = {row_of(bench["fullname"]): bench["extra_info"] for bench in read["benchmarks"]}
-    assert names["zoo compile, resnet18, batch-1"]["runner"] == TORCH_TUNED
+    assert names["zoo max-autotune, resnet18, batch-1"]["runner"] == TORCH_TUNED
+    assert names["zoo compile, resnet18, batch-1"]["runner"] == TORCH_COMPILED
     assert names["zoo onnxruntime, vit_b_16, batch-1"] == {
         "kind": "zoo", "network": "vit_b_16", "batch": 1, "runner": ONNXRUNTIME, "precision": "FP16", "failure": "Fail: no graph",
     }  # fmt: skip
@@ -120,7 +121,7 @@ def test_new_rows_take_the_place_of_old_ones_and_the_others_stay_with_their_day(
         text = (tmp_path / "benchmarks-zoo.md").read_text()
         assert f"; {day}. Clocks" in text
         assert "| vit_b_16 | 80.0 | 120.0 | 1.50 |" in text
-        assert "| resnet18 | 100.0 | 200.0 | 2.00 | 180.0 | 1.80 | 50.0 |" in text
+        assert "| resnet18 | 100.0 | 200.0 | 2.00 | 140.0 | 1.40 | 180.0 | 1.80 | 50.0 |" in text
         assert [line for line in text.splitlines() if line.startswith("### ")] == [
             "### Batch 1",
             "### Batch 8",

@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 import pytrtplugins as ptp
 from benchmarks.gpu import zoo, zoo_darknet
 from benchmarks.gpu.zoo import NETWORKS, Network, chosen, exported
+from benchmarks.gpu.zoo_subject import compiled
 from pytrtplugins.model.decompose import inline_plugins
 from tests.darknet2caffe.networks import CFGS
 
@@ -103,6 +104,23 @@ def test_results_of_darknets_convolutions_stay_in_float16s_range():
     assert found.std() == pytest.approx(1, rel=1e-3)
     with ptp.build(module.as_onnx(), engine="reference").create_context() as context:
         np.testing.assert_allclose(context.run({"x": images.numpy()})["z"], found, rtol=1e-3, atol=1e-3)
+
+
+def test_many_modules_of_one_class_are_compiled_with_any_batch(monkeypatch):
+    """PyTorch leaves a class alone that it has compiled often, without an error."""
+    graphs: list[int] = []
+    real = torch.compile
+
+    def compiler(graph, examples):
+        graphs.append(len(examples[-1]))
+        return graph
+
+    monkeypatch.setattr(torch, "compile", lambda module, mode, dynamic: real(module, backend=compiler, dynamic=dynamic))
+    limit = torch._dynamo.config.recompile_limit
+    for count in range(limit + 2):
+        module, x = torch.nn.Sequential(torch.nn.ReLU()), torch.randn(2 + count, 3)
+        assert torch.equal(compiled(module, "default")(x), module(x))
+    assert graphs == [2 + count for count in range(limit + 2)]
 
 
 def test_a_network_without_a_cfg_is_left_out(monkeypatch):

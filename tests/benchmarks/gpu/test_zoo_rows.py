@@ -70,7 +70,7 @@ def test_a_network_that_fails_is_a_row_with_its_error_and_the_others_are_measure
     (tmp_path / "test_rows.py").write_text("from benchmarks.gpu.test_zoo import test_int8, test_network, test_peer\n")
     path = tmp_path / "record.json"
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment = {**alone, "BENCHMARK_ZOO": "", "BENCHMARK_ZOO_PEERS": "compile"}
+    environment = {**alone, "BENCHMARK_ZOO": "", "BENCHMARK_ZOO_PEERS": "compile,max-autotune"}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "test_rows.py"), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     record = json.loads(path.read_text())
@@ -80,7 +80,7 @@ def test_a_network_that_fails_is_a_row_with_its_error_and_the_others_are_measure
     order = [row["name"].partition("[")[2] for row in record["benchmarks"]]
     assert order[0] == "zoo FP16, small, batch-1]", done.stdout
     assert order[4] == "zoo INT8, small, batch-1]"  # all networks in FP16 come first
-    assert len(order) == 10
+    assert len(order) == 14
     assert "error_fp32" in rows["FP16", "small", "pytrtplugins"]
     assert "error_fp32" not in large  # what FP32 shows, it shows with batch 1
     assert (large["speed"], large["error"]) == (1.5, 0.0)
@@ -94,7 +94,8 @@ def test_a_network_that_fails_is_a_row_with_its_error_and_the_others_are_measure
     )
     assert (small["build_s"], small["again_s"], small["error"], small["arrays"]) == (2.0, 2.0, 0.0, {"Where": 1})
     assert rows["INT8", "small", "pytrtplugins"]["speed"] == pytest.approx(1 / 1.5)
-    assert rows["FP16", "small", "PyTorch, max-autotune"]["speed"] == 1.5
+    for peer in ("PyTorch, torch.compile", "PyTorch, max-autotune"):
+        assert rows["FP16", "small", peer]["speed"] == 1.5
     broken = rows["FP16", "broken", "pytrtplugins"]
     assert broken["failure"] == "ValueError: no kernel takes it"
     assert broken["error_fp32"] == 0.0  # what was known before

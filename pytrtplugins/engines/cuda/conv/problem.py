@@ -122,6 +122,7 @@ class ConvProblem:
         (n, c, h, w), k, (r, s) = self.x.dims, self.unfused.y.dims[1], self.kernel
         words = [f"{r}x{s}, {c} → {k} channels, {n} x {h}x{w}, {self.element or self.x.dtype} → {self.y.dtype}"]
         words += [f"stride {self.strides[0]}"] if self.strides != (1, 1) else []
+        words += ["dilation {}x{}".format(*self.dilations)] if self.dilations != (1, 1) else []
         words += [f"{self.groups} groups"] if self.groups > 1 else []
         words += ["image"] if self.element is not None else []
         words += ["residual"] if self.residual is not None else []
