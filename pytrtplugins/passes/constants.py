@@ -157,7 +157,8 @@ class PropagateConstants(Pass):
                 if shape is not None and not _is_static(value):
                     value.shape = _completed(shape, value.shape)
         if (told := self._partial.shape_of(node)) is not None and not _is_static(node.outputs[0]):
-            node.outputs[0].shape = onnx_ir.Shape([dim if isinstance(dim, int) else str(dim) for dim in told])
+            shape = onnx_ir.Shape([str(dim) if isinstance(dim, SymbolicDim) else dim for dim in told])
+            node.outputs[0].shape = _completed(shape, node.outputs[0].shape)
 
     def _fold(self, graph: ir.Graph, node: ir.Node) -> bool:
         """The node's outputs as constants, where they can be known."""

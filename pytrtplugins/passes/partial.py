@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..model.ir import constant, dims_of, operand
+from ..model.ir import array_of, constant, dims_of, operand
 from ..tensor import Dim, SymbolicDim
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ __all__ = ["PartialValues"]
 
 _MAX_ELEMENTS = 64
 _BOOL = 9  # TensorProto.BOOL
-_SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1, "Resize": 3}
+_SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
 """Operator → its input that says the dims of what it gives."""
 Numbers = np.ndarray[Any, np.dtype[np.object_]]
 """Of int and SymbolicDim."""
@@ -64,8 +64,10 @@ class PartialValues:
             return None
         return np.array(found.tolist(), value.dtype.numpy())
 
-    def shape_of(self, node: ir.Node) -> list[Dim] | None:
-        """The output's dims of a node that takes them from a tensor; None where they are not known."""
+    def shape_of(self, node: ir.Node) -> Sequence[Dim | None] | None:
+        """The output's dims of a node that takes them from a tensor, None for each that is not known; None where none is."""
+        if node.op_type == "Resize" and not node.domain:
+            return self._resized(node)
         place = _SHAPE_INPUTS.get(node.op_type)
         value = operand(node, place) if place is not None and not node.domain else None
         wanted = None if value is None else self._of(value)
@@ -80,6 +82,28 @@ class PartialValues:
             return _expanded(dims, list(wanted)) if node.op_type == "Expand" else _reshaped(node, dims, list(wanted))
         except (ArithmeticError, IndexError):
             return None
+
+    def _resized(self, node: ir.Node) -> list[Dim | None] | None:
+        """Each axis has its size, or its factor; the others, where the node names its axes, stay as they are."""
+        given = dims_of(node.inputs[0])
+        if given is None:
+            return None
+        dims = [_expression(dim.name) if isinstance(dim, SymbolicDim) else dim for dim in given]
+        axes = node.attributes.get_ints("axes", None) or range(len(dims))
+        found: Sequence[Dim | None] = [None] * len(axes)
+        if (sizes := operand(node, 3)) is not None:
+            if node.attributes.get_string("keep_aspect_ratio_policy", "stretch") == "stretch":
+                known = self._of(sizes)
+                found = found if known is None else list(known)
+        elif node.attributes.get_string("coordinate_transformation_mode", "") != "tf_crop_and_resize":
+            factors = array_of(operand(node, 2 if len(node.inputs) > 2 else 1))  # before opset 11 there is no region
+            if factors is not None and len(factors) == len(axes):
+                found = [_scaled(dims[axis], float(factor)) for axis, factor in zip(axes, factors, strict=True)]
+        if len(found) != len(axes):
+            return None
+        for axis, dim in zip(axes, found, strict=True):
+            dims[axis] = dim
+        return dims
 
     def _of(self, value: ir.Value) -> Numbers | None:
         if value in self._known:
@@ -175,6 +199,22 @@ def _expanded(dims: list[Dim], wanted: list[Dim]) -> list[Dim] | None:
         else:
             return None
     return result
+
+
+def _scaled(dim: Dim | None, factor: float) -> Dim | None:
+    """A dim times a factor, rounded down; None where float32 could round a free one otherwise than whole numbers do."""
+    if dim is None or factor == 1:
+        return dim
+    if not isinstance(dim, SymbolicDim):
+        return int(np.floor(np.float32(dim) * np.float32(factor)).item())
+    if factor.is_integer():
+        times: Dim = dim * int(factor)
+        return times
+    parts = 1 / factor if factor > 0 else 0.0
+    if not parts.is_integer() or math.frexp(parts)[0] != 0.5:
+        return None
+    part: Dim = dim // int(parts)
+    return part
 
 
 def _elementwise(operation: Callable[[Any, Any], Any]) -> Callable[[ir.Node, Sequence[Any]], Numbers]:

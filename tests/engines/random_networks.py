@@ -31,7 +31,7 @@ class Case(NamedTuple):
 
 def draw(number: int) -> Case:
     """The network of a number: 3 to 13 steps of images and sequences, batch 2, which is free in every other network."""
-    draft = Draft(np.random.default_rng(number))
+    draft = Draft(np.random.default_rng(number), np.random.default_rng([number, 1]))
     for _ in range(draft.rng.integers(3, 14)):
         step = draft.one(*_STEPS)
         made = step(draft, draft.recent())
@@ -48,10 +48,15 @@ def draw(number: int) -> Case:
 
 
 class Draft:
-    """A network in the making: tensors of three and four axes, whose dims are known."""
+    """A network in the making: tensors of three and four axes, whose dims are known.
 
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng, self.tensors = rng, ["x"]
+    Args:
+        rng: Draws it.
+        forms: Draws how it is written, where that changes no value.
+    """
+
+    def __init__(self, rng: np.random.Generator, forms: np.random.Generator) -> None:
+        self.rng, self.forms, self.tensors = rng, forms, ["x"]
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.opset = self.one(13, 15, 17, 18, 19)
@@ -100,8 +105,12 @@ class Draft:
     def model(self, outputs: list[str]) -> onnx.ModelProto:
         batch = [self.one("N", 2)]
         values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [*batch, *self.dims["x"][1:]])]
+        said = [lambda dims: [*batch, *dims[1:]], lambda dims: [f"d{i}" for i in range(len(dims))], lambda dims: None]
         results = [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, [*batch, *self.dims[name][1:]]) for name in outputs
+            helper.make_tensor_value_info(
+                name, TensorProto.FLOAT, said[self.forms.integers(len(said))](self.dims[name])
+            )
+            for name in outputs
         ]
         graph = helper.make_graph(self.nodes, "random", values, results, self.constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
@@ -342,8 +351,12 @@ def _larger(draft: Draft, x: str) -> str | None:
         "coordinate_transformation_mode": draft.one("asymmetric", "half_pixel"),
     }
     how |= {"nearest_mode": draft.one("floor", "round_prefer_floor")} if how["mode"] == "nearest" else {}
-    scales = draft.constant(np.float32([1, 1, 2, 2]))
-    return draft.op("Resize", x, "", scales, dims=(n, channels, 2 * height, 2 * width), **how)
+    dims = (n, channels, 2 * height, 2 * width)
+    axes = [2, -1] if draft.opset >= 18 and draft.forms.integers(2) else []
+    if axes and draft.forms.integers(2):
+        return draft.op("Resize", x, "", "", draft.constant(np.int64(dims[2:])), dims=dims, axes=axes, **how)
+    factors = draft.constant(np.float32([2, 2] if axes else [1, 1, 2, 2]))
+    return draft.op("Resize", x, "", factors, dims=dims, **how, **({"axes": axes} if axes else {}))
 
 
 @_step(2)

@@ -44,6 +44,8 @@ class Delegated:
         self._widens = node.op_type not in _READS_BITS
         copy = copy_of(node)
         copy.input[:], copy.output[:] = self._inputs, self._outputs
+        if node.op_type == "Resize" and node.input[0] in types:
+            _count_axes_from_the_front(copy, len(types[node.input[0]].tensor_type.shape.dim))
         graph = onnx.helper.make_graph(
             [copy],
             "one",
@@ -108,6 +110,13 @@ class Delegated:
         wide = copy_of(kind)
         wide.tensor_type.elem_type = onnx.TensorProto.FLOAT
         return wide
+
+
+def _count_axes_from_the_front(resize: onnx.NodeProto, rank: int) -> None:
+    """onnx.reference, as of ONNX 1.23, does not know negative axes of Resize."""
+    for attribute in resize.attribute:
+        if attribute.name == "axes":
+            attribute.ints[:] = [axis + rank if axis < 0 and rank else axis for axis in attribute.ints]
 
 
 def _dtype(kind: onnx.TypeProto | None) -> np.dtype[Any] | None:

@@ -21,6 +21,8 @@ CASES = [
     ("Celu", [IMAGE], {"alpha": 0.7}, 1), ("ThresholdedRelu", [IMAGE], {"alpha": 0.3}, 1), ("Sin", [IMAGE], {}, 1),
     ("Resize", [IMAGE, None, TWICE], {"mode": "linear"}, 1), ("Resize", [IMAGE, None, TWICE], {"mode": "cubic"}, 1),
     ("Resize", [IMAGE, None, np.array([1, 1, 3, 3], np.float32)], {"mode": "linear", "coordinate_transformation_mode": "align_corners"}, 1),
+    ("Resize", [IMAGE, None, np.array([2, 1.5], np.float32)], {"mode": "linear", "axes": [-2, -1]}, 1),
+    ("Resize", [IMAGE, None, None, ints(9, 5)], {"mode": "cubic", "axes": [-1, 2]}, 1),
     ("Pad", [IMAGE, ints(0, 0, 1, 2, 0, 0, 2, 1)], {"mode": "reflect"}, 1), ("Pad", [IMAGE, ints(*[1] * 8)], {"mode": "edge"}, 1),
     ("ConvTranspose", [IMAGE, f(4, 4, 3, 3)], {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, 1),
     ("ConvTranspose", [IMAGE, f(4, 4, 3, 3)], {"output_shape": [14, 18], "strides": [2, 2]}, 1),

@@ -1,0 +1,71 @@
+"""Names of the dims that a prepared model's outputs have, and what engines show of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.passes import prepare
+from pytrtplugins.tensor import SymbolicDim
+
+TWICE = numpy_helper.from_array(np.float32([1, 1, 2, 2]), "twice")
+
+
+def model(nodes, given, said, constants=(TWICE,), more=()):
+    """Nodes from x to y, with the dims that the file says of both, and further inputs."""
+    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, given)]
+    ends += [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in more]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, said)
+    graph = helper.make_graph(
+        [helper.make_node(*node[:3], **node[3]) for node in nodes], "g", ends, [result], constants
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+RESIZE = [("Relu", ["x"], ["a"], {}), ("Resize", ["a", "", "twice"], ["y"], {"mode": "linear"})]
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "name"),
+    [
+        ("N", "Resize8_dim_0", "N"),  # as PyTorch's exporter calls it
+        ("N", None, "N"),
+        ("N", "N", "N"),
+        ("unk__3", "unk__4", "unk__3"),
+        ("batch-size", "(2 * a)", "batch-size"),
+        (None, None, "x.0"),
+        ("?", "?", "x.0"),
+    ],
+)
+def test_free_dims_of_outputs_are_called_as_those_of_inputs(given, said, name):
+    made = model(RESIZE, [given, 3, 8, 8], [said, 3, 16, 16])
+    (x,), (y,) = ptp.build(made, engine="reference", progress=False).inputs, prepare(made).graph.output
+    assert (x.dims, x.name) == ((SymbolicDim(name), 3, 8, 8), "x")
+    assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == [name, 3, 16, 16]
+    with ptp.build(made, engine="onnxruntime", progress=False).create_context() as context:
+        assert context.run({"x": np.zeros((2, 3, 8, 8), np.float32)})["y"].shape == (2, 3, 16, 16)
+
+
+def test_a_dim_that_follows_from_another_is_an_expression_of_it():
+    (y,) = prepare(model(RESIZE, ["N", 3, 8, "W"], ["P", "Q", "R", "S"])).graph.output
+    assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == ["N", 3, 16, "(W * 2)"]
+
+
+def test_a_dim_that_a_run_decides_keeps_its_name():
+    nodes = [("NonZero", ["x"], ["places"], {}), ("Cast", ["places"], ["y"], {"to": TensorProto.FLOAT})]
+    (y,) = prepare(model(nodes, ["N", 3, 8, 8], [4, "found"])).graph.output
+    assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == [4, "found"]
+
+
+def test_free_dims_of_two_inputs_have_two_names():
+    made = model([("MatMul", ["x", "z"], ["y"], {})], [None, 3], [None, None], (), [("z", [3, None])])
+    engine = ptp.build(made, engine="reference", progress=False)
+    assert [each.dims for each in engine.inputs] == [(SymbolicDim("x.0"), 3), (3, SymbolicDim("z.1"))]
+    assert engine.outputs[0].dims == (SymbolicDim("x.0"), SymbolicDim("z.1"))
+
+
+def test_an_output_whose_claimed_rank_is_wrong_is_left_alone():
+    (y,) = prepare(model(RESIZE, ["N", 3, 8, 8], ["P", "Q"])).graph.output
+    assert [dim.dim_param for dim in y.type.tensor_type.shape.dim] == ["P", "Q"]
