@@ -130,6 +130,7 @@ class PropagateConstants(Pass):
             if value is not None:
                 types[str(value.name)] = onnx_ir.serde.serialize_value(value).type
                 array = array_of(value) if _elements(value) <= _MAX_HINT else None
+                array = self._partial.constant(value) if array is None else array
                 if array is not None:
                     data[str(value.name)] = onnx.numpy_helper.from_array(array, value.name)
         apart = {

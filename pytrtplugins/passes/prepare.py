@@ -87,8 +87,8 @@ def _name_outputs(model: onnx.ModelProto) -> None:
     strange = [info for info in model.graph.output if any(not _is_named(dim, names) for dim in _dims(info))]
     if not names or not strange:
         return
-    known = to_ir(model, checked=True)
-    PropagateConstants(computes=lambda node: False)(known)
+    known = to_ir(model, checked=True)  # whose dims alone are wanted
+    PropagateConstants()(known)
     found = {value.name: value.shape for value in known.graph.outputs}
     for info in strange:
         shape = found[info.name]

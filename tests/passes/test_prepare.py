@@ -53,6 +53,22 @@ def test_a_dim_that_follows_from_another_is_an_expression_of_it():
     assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == ["N", 3, 16, "(W * 2)"]
 
 
+def test_computed_bounds_and_pads_hide_no_name():
+    """As in torchvision's ShuffleNet and Swin Transformer."""
+    nodes = [
+        ("Shape", ["x"], ["s"], {}),
+        ("Gather", ["s", "one"], ["c"], {"axis": 0}),
+        ("Div", ["c", "two"], ["half"], {}),
+        ("Slice", ["x", "zero", "half", "one"], ["part"], {}),
+        ("ConstantOfShape", ["eight"], ["pads"], {"value": numpy_helper.from_array(np.int64([0]))}),
+        ("Pad", ["part", "pads"], ["y"], {}),
+    ]
+    numbers = {"zero": 0, "one": 1, "two": 2, "eight": 8}
+    constants = [numpy_helper.from_array(np.int64([number]), name) for name, number in numbers.items()]
+    (y,) = prepare(model(nodes, ["N", 4, 8, 8], ["Pad6_dim_0", "b", "c2", "d"], constants)).graph.output
+    assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == ["N", 2, 8, 8]
+
+
 def test_a_dim_that_a_run_decides_keeps_its_name():
     nodes = [("NonZero", ["x"], ["places"], {}), ("Cast", ["places"], ["y"], {"to": TensorProto.FLOAT})]
     (y,) = prepare(model(nodes, ["N", 3, 8, 8], [4, "found"])).graph.output
