@@ -85,11 +85,13 @@ class PartialValues:
 
     def _resized(self, node: ir.Node) -> list[Dim | None] | None:
         """Each axis has its size, or its factor; the others, where the node names its axes, stay as they are."""
-        given = dims_of(node.inputs[0])
+        given = dims_of(operand(node, 0))
         if given is None:
             return None
-        dims = [_expression(dim.name) if isinstance(dim, SymbolicDim) else dim for dim in given]
+        dims: list[Dim | None] = [_expression(dim.name) if isinstance(dim, SymbolicDim) else dim for dim in given]
         axes = node.attributes.get_ints("axes", None) or range(len(dims))
+        if not all(-len(dims) <= axis < len(dims) for axis in axes):
+            return None
         found: Sequence[Dim | None] = [None] * len(axes)
         if (sizes := operand(node, 3)) is not None:
             if node.attributes.get_string("keep_aspect_ratio_policy", "stretch") == "stretch":
@@ -97,7 +99,7 @@ class PartialValues:
                 found = found if known is None else list(known)
         elif node.attributes.get_string("coordinate_transformation_mode", "") != "tf_crop_and_resize":
             factors = array_of(operand(node, 2 if len(node.inputs) > 2 else 1))  # before opset 11 there is no region
-            if factors is not None and len(factors) == len(axes):
+            if factors is not None and factors.shape == (len(axes),):
                 found = [_scaled(dims[axis], float(factor)) for axis, factor in zip(axes, factors, strict=True)]
         if len(found) != len(axes):
             return None
@@ -205,12 +207,14 @@ def _scaled(dim: Dim | None, factor: float) -> Dim | None:
     """A dim times a factor, rounded down; None where float32 could round a free one otherwise than whole numbers do."""
     if dim is None or factor == 1:
         return dim
+    if not 0 < factor < math.inf:
+        return None
     if not isinstance(dim, SymbolicDim):
         return int(np.floor(np.float32(dim) * np.float32(factor)).item())
     if factor.is_integer():
         times: Dim = dim * int(factor)
         return times
-    parts = 1 / factor if factor > 0 else 0.0
+    parts = 1 / factor
     if not parts.is_integer() or math.frexp(parts)[0] != 0.5:
         return None
     part: Dim = dim // int(parts)

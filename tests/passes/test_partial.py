@@ -33,7 +33,7 @@ CONSTANTS = {
     "image": np.ones((1, 8, 1, 1), np.float32), "maps": np.ones((2, 1, 8, 1, 4), np.float32),
     "scale": np.float32([1]), "four1": np.int64([1, 0, -5, 7]), "odd": np.int64([-1, 5]), "none": np.ones((2, 0), np.float32),
     "halves": np.float32([1, 1, 2, 2]), "factor": np.float32([2.6]), "thirds": np.float32([3, 1 / 3]),
-    "quarters": np.float32([0.25, 0.3]), "fractions": np.float32([1.5, 2]), "region": np.float32([0, 0, 0, 0, 1, 1, 0.5, 1]),
+    "quarters": np.float32([0.25, 0.3]), "fractions": np.float32([1.5, 2]), "no_factors": np.float32([np.nan, -1]), "region": np.float32([0, 0, 0, 0, 1, 1, 0.5, 1]),
     "two0": np.int64([0, 2]),
 }  # fmt: skip
 
@@ -254,6 +254,7 @@ OPEN = {
     "dims that nobody knows": "q = acme.Any(x) y = Reshape(q, flat)",
     "dims without names": "y = Expand(v, s)",
     "sizes that are not known": "q = Cast <to = 7> (z) t = ReduceMax <keepdims = 0> (q) y = Reshape(x, t)",
+    "an axis of an image that there is not": "y = Resize <axes = [4]> (x, , factor)",
     "as many sizes as there are no axes": "y = Resize(x, , , wide)",
     "dims of an unknown rank": "q = acme.Any(x) y = Resize(q, , , wide)",
     "two free dims": "t = Concat <axis = 0> (n1, threes) y = Expand(z, t)",
@@ -279,6 +280,8 @@ PARTLY = {
     "y = Resize <axes = [0, 2]> (x, , q)": [None, 8, None, 4],
     'y = Resize <coordinate_transformation_mode = "tf_crop_and_resize"> (x, region, halves)': [None, None, None, None],
     "y = Resize(x, , factor)": [None] * 4,
+    "y = Resize <axes = [0, 2]> (x, , no_factors)": [None, 8, None, 4],
+    "y = Resize <axes = [3]> (x, , float3)": ["N", 8, 6, None],
     "y = Resize <axes = [1]> (v, , factor)": [None, 5],
 }
 
