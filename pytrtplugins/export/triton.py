@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..passes import load_model
+from ..passes.dim_names import name_inputs, name_outputs
 from ..plugin.policy import requested_forms
 from ..utils.files import write_atomic
 from ..utils.numbers import check_whole
@@ -93,6 +94,8 @@ def export_triton(
         EngineFileError: the engine file is damaged.
     """
     source = _source(model, plan, libraries, requested_forms(plugins or {}))
+    name_inputs(source.model)
+    name_outputs(source.model)
     version = check_whole("version", version, 1, LARGEST_VERSION)
     instances = check_whole("instances", instances, 1, MAX_INSTANCES)
     queue_delay = check_whole("queue_delay", queue_delay, 0, LONGEST_DELAY)

@@ -99,6 +99,19 @@ def test_a_number_without_a_batch_is_not_reshaped(tmp_path):
     assert not config.output[0].HasField("reshape")
 
 
+@pytest.mark.parametrize("batch", ["N", None])
+def test_a_batch_that_an_exporter_called_otherwise_is_one(tmp_path, batch):
+    """As PyTorch's calls it behind Resize."""
+    resize = helper.make_node("Resize", ["x", "", "twice"], ["y"], mode="linear")
+    model = network([resize], (batch, 3, 4, 4), twice=np.float32([1, 1, 2, 2]))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["Resize1_dim_0", 3, 8, 8]))
+    export_triton(model, tmp_path, name="net")
+    config, session = serve(tmp_path / "net")
+    assert (config.max_batch_size, list(config.output[0].dims)) == (8, [3, 8, 8])
+    assert session.run(None, {"x": np.zeros((5, 3, 4, 4), np.float32)})[0].shape == (5, 3, 8, 8)
+    assert model.graph.output[0].type.tensor_type.shape.dim[0].dim_param == "Resize1_dim_0"
+
+
 def test_an_output_whose_first_axis_is_another_is_no_batch_unless_the_caller_says_so(tmp_path):
     model = network([node("NonZero", "x", "i"), node("Transpose", "i", "t"), node("Cast", "t", "y", to=1)], ("N", 3))
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["found", 2]))

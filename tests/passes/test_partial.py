@@ -33,7 +33,8 @@ CONSTANTS = {
     "image": np.ones((1, 8, 1, 1), np.float32), "maps": np.ones((2, 1, 8, 1, 4), np.float32),
     "scale": np.float32([1]), "four1": np.int64([1, 0, -5, 7]), "odd": np.int64([-1, 5]), "none": np.ones((2, 0), np.float32),
     "halves": np.float32([1, 1, 2, 2]), "factor": np.float32([2.6]), "thirds": np.float32([3, 1 / 3]),
-    "quarters": np.float32([0.25, 0.3]), "fractions": np.float32([1.5, 2]), "no_factors": np.float32([np.nan, -1]), "region": np.float32([0, 0, 0, 0, 1, 1, 0.5, 1]),
+    "quarters": np.float32([0.25, 0.3]), "fractions": np.float32([1.5, 2]), "no_factors": np.float32([np.nan, -1]),
+    "region": np.float32([0, 0, 0, 0, 1, 1, 0.5, 1]),
     "two0": np.int64([0, 2]),
 }  # fmt: skip
 

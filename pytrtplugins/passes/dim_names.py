@@ -1,0 +1,64 @@
+"""Names of free dims: what is as large as a dim of an input is called as that dim."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..model.ir import to_ir
+from ..model.proto import info_dims
+from ..tensor import SymbolicDim
+from ..validation.dataflow import given_inputs
+from .constants import PropagateConstants
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["name_inputs", "name_outputs"]
+
+_WORD = re.compile(r"[^\s()+*/%-]+")
+
+
+def name_inputs(model: onnx.ModelProto) -> None:
+    """Give free dims of inputs that have no name the one that engines show, in place."""
+    for info in given_inputs(model.graph):
+        for dim, shown in zip(_dims(info), info_dims(info), strict=True):
+            if isinstance(shown, SymbolicDim):
+                dim.dim_param = shown.name
+
+
+def name_outputs(model: onnx.ModelProto) -> None:
+    """Give free dims of outputs the names that inputs have, in place, where they follow from these.
+
+    ONNX's rules lose a name where a shape is computed, and behind Resize; PyTorch's exporter then makes up another one.
+    """
+    names = {dim.dim_param for info in given_inputs(model.graph) for dim in _dims(info)} - {""}
+    strange = [info for info in model.graph.output if any(not _is_named(dim, names) for dim in _dims(info))]
+    if not names or not strange:
+        return
+    known = to_ir(model, checked=True)  # whose dims alone are wanted
+    PropagateConstants()(known)
+    found = {value.name: value.shape for value in known.graph.outputs}
+    for info in strange:
+        shape = found[info.name]
+        if shape is None or len(shape) != len(_dims(info)):
+            continue
+        for dim, told in zip(_dims(info), shape, strict=True):
+            if isinstance(told, int):
+                dim.dim_value = told
+            elif told.value is not None and _is_of(told.value, names):
+                dim.dim_param = told.value
+
+
+def _dims(info: onnx.ValueInfoProto) -> Any:
+    return info.type.tensor_type.shape.dim
+
+
+def _is_named(dim: Any, names: set[str]) -> bool:
+    return dim.HasField("dim_value") or _is_of(dim.dim_param, names)
+
+
+def _is_of(text: str, names: set[str]) -> bool:
+    """Whether a text is one of the names, or an expression of them."""
+    words = [word for word in _WORD.findall(text) if not word.isdecimal()]
+    return text in names or (bool(words) and names.issuperset(words))
