@@ -16,6 +16,7 @@ from .int8_forms import Int8Forms
 from .nonzero_biases import NonzeroBiases
 from .normalize import normalize
 from .placement import Placement
+from .places_apart import PlacesApart
 from .precisions import LayerPrecision, Precisions, layer_names
 from .prepare import load_model, prepare
 from .products_apart import ProductsApart
@@ -43,6 +44,7 @@ __all__ = [
     "Pass",
     "PassResult",
     "Placement",
+    "PlacesApart",
     "Precisions",
     "ProductsApart",
     "PropagateConstants",

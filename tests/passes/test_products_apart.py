@@ -49,10 +49,24 @@ def test_max_stands_behind_the_product_and_changes_no_value(steps, path):
     np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])
 
 
+@pytest.mark.parametrize("op", ["Add", "Sub"])
+def test_max_stands_before_summands_of_rows_behind_a_matrix_that_is_not_quantized(op):
+    model = product_net((op, COLUMNS), (op, ROWS), quantized=False)
+    changed, modified = passed(model, ProductsApart())
+    assert modified == (op == "Add")  # a bias is an Add
+    model = product_net((op, ROWS), quantized=False)
+    changed, modified = passed(model, ProductsApart())
+    assert modified
+    assert path_up(changed, "t0", 3) == [op, "Max", "MatMul"]
+    x = image(model)
+    np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])
+
+
 @pytest.mark.parametrize(
     "model",
     [
         product_net(("Mul", ROWS), quantized=False),
+        product_net(("Add", COLUMNS), quantized=False),
         product_net(("Mul", COLUMNS)),
         product_net(("Mul", np.float32(2))),
         product_net(("Relu",)),

@@ -21,6 +21,7 @@ from ...passes import (
     FloatPads,
     NonzeroBiases,
     Placement,
+    PlacesApart,
     ProductsApart,
     UnsignedActivations,
     run_passes,
@@ -207,6 +208,7 @@ class CpuEngine(HostEngine):
             UnsignedActivations(),
             FloatPads(),
             FactorsApart(),
+            PlacesApart(),
             ProductsApart(),
             NonzeroBiases(),
         )

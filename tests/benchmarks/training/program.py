@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from benchmarks.training.group import JOB, finding
+from pytrtplugins.utils.files import write_atomic
 
 
 def main(folder: Path) -> int:
@@ -30,7 +31,7 @@ def main(folder: Path) -> int:
             threading.Event().wait()
         if rank == 0:
             found = {"task": task, "world": os.environ.get("WORLD_SIZE", ""), "pid": os.getpid()}
-            finding(folder, number).write_text(json.dumps(found))
+            write_atomic(finding(folder, number), json.dumps(found).encode())  # the group reads it as soon as it is there
     return 0
 
 
