@@ -13,6 +13,7 @@ from .float_pads import FloatPads
 from .fold import FoldBatchNorm
 from .half import to_half
 from .int8_forms import Int8Forms
+from .merge_pads import MergePads
 from .nonzero_biases import NonzeroBiases
 from .normalize import normalize
 from .placement import Placement
@@ -40,6 +41,7 @@ __all__ = [
     "FoldBatchNorm",
     "Int8Forms",
     "LayerPrecision",
+    "MergePads",
     "NonzeroBiases",
     "Pass",
     "PassResult",

@@ -19,7 +19,7 @@ __all__ = ["PartialValues"]
 
 _MAX_ELEMENTS = 64
 _BOOL = 9  # TensorProto.BOOL
-_SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
+_SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1, "Tile": 1}
 """Operator → its input that says the dims of what it gives."""
 Numbers = np.ndarray[Any, np.dtype[np.object_]]
 """Of int and SymbolicDim."""
@@ -73,11 +73,13 @@ class PartialValues:
         wanted = None if value is None else self._of(value)
         if wanted is None:
             return None
-        if node.op_type not in ("Expand", "Reshape"):
+        if node.op_type == "ConstantOfShape":
             return list(wanted)
         dims = _dims(node.inputs[0])
         if dims is None:
             return None
+        if node.op_type == "Tile":
+            return [dim * count for dim, count in zip(dims, wanted, strict=False)] if len(dims) == len(wanted) else None
         try:
             return _expanded(dims, list(wanted)) if node.op_type == "Expand" else _reshaped(node, dims, list(wanted))
         except (ArithmeticError, IndexError):

@@ -14,6 +14,7 @@ from .codes import CODES
 from .dim_names import name_inputs, name_outputs
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
+from .merge_pads import MergePads
 from .normalize import normalized, with_opset
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
 
 
 def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
-    """Normalize, fold batch norms, eliminate what does nothing, and add all shapes. The same model gives the same names.
+    """Normalize, fold batch norms, merge borders into pools, eliminate what does nothing, and add all shapes.
+
+    The same model gives the same names.
 
     Args:
         model: Path or model; it is not changed.
@@ -52,7 +55,7 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
 def prepare_loaded(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same for what `load_model` gave, which is not checked a second time."""
     ir_model = to_ir(normalized(model), checked=True)
-    for step in (FoldBatchNorm(), Eliminate()):
+    for step in (FoldBatchNorm(), MergePads(), Eliminate()):
         step(ir_model)
     prepared = to_proto(ir_model)
     name_inputs(prepared)

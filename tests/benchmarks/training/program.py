@@ -31,7 +31,7 @@ def main(folder: Path) -> int:
             threading.Event().wait()
         if rank == 0:
             found = {"task": task, "world": os.environ.get("WORLD_SIZE", ""), "pid": os.getpid()}
-            write_atomic(finding(folder, number), json.dumps(found).encode())  # the group reads it as soon as it is there
+            write_atomic(finding(folder, number), json.dumps(found).encode())  # it is read as soon as it is there
     return 0
 
 
