@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from ..model.ir import array_of, dims_of, is_op, operand
 from ..utils.optional import require
 from ..utils.override import override
 from ._base import Pass, PassResult
+from .constants import PropagateConstants
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -29,7 +30,7 @@ class MergePads(Pass):
     @override
     def call(self, model: ir.Model) -> PassResult:
         attributes = require("onnx_ir", extra="onnx")
-        modified = False
+        modified = _with_known_widths(model)
         for pool in [node for node in model.graph if is_op(node, "MaxPool")]:
             pad = pool.inputs[0].producer() if pool.inputs[0] is not None else None
             border = _border(pad) if pad is not None and is_op(pad, "Pad") else None
@@ -44,6 +45,25 @@ class MergePads(Pass):
             pool.attributes["pads"] = attributes.AttrInt64s("pads", joined)
             modified = True
         return PassResult(model, modified)
+
+
+def _with_known_widths(model: ir.Model) -> bool:
+    """Compute the widths of such borders, which PyTorch's exporter writes as arithmetic with constants."""
+    arithmetic = set[Any]()
+    for pool in [node for node in model.graph if is_op(node, "MaxPool")]:
+        pad = pool.inputs[0].producer() if pool.inputs[0] is not None else None
+        value = array_of(operand(pad, 2)) if pad is not None and is_op(pad, "Pad") else None
+        if pad is None or value is None or not np.isneginf(value).all():
+            continue
+        waiting = [pad.inputs[1]]
+        while waiting:
+            node = None if (read := waiting.pop()) is None else read.producer()
+            if node is not None and node not in arithmetic:
+                arithmetic.add(node)
+                waiting += node.inputs
+    if all(node.op_type == "Constant" for node in arithmetic):
+        return False
+    return bool(PropagateConstants(computes=lambda node: node in arithmetic)(model).modified)
 
 
 def _border(pad: ir.Node) -> list[int] | None:

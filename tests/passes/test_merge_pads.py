@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
@@ -49,6 +49,26 @@ def test_the_pool_has_the_border_and_the_same_values(model):
     assert modified
     (pool,) = (node for node in changed.graph.node if node.op_type == "MaxPool")
     assert pool.input[0] == "x"
+    x = image(model)
+    np.testing.assert_array_equal(run(changed, x, ["last"])["last"], run(model, x, ["last"])["last"])
+
+
+def test_widths_may_be_computed_from_constants():
+    """As PyTorch's exporter writes them."""
+    model = pool_net()
+    pads = next(node for node in model.graph.node if node.op_type == "Pad")
+    reverse = helper.make_node("Slice", ["pads", "last_place", "before", "axis", "back"], ["reversed"])
+    again = helper.make_node("Slice", ["reversed", "last_place", "before", "axis", "back"], ["widths"])
+    pads.input[1] = "widths"
+    model.graph.node.insert(0, again)
+    model.graph.node.insert(0, reverse)
+    for name, number in (("last_place", -1), ("before", -100), ("axis", 0), ("back", -1)):
+        model.graph.initializer.append(numpy_helper.from_array(np.int64([number]), name))
+    changed, modified = passed(model, MergePads())
+    assert modified
+    assert "Slice" not in {node.op_type for node in changed.graph.node}
+    (pool,) = (node for node in changed.graph.node if node.op_type == "MaxPool")
+    assert (pool.input[0], helper.get_node_attr_value(pool, "pads")) == ("x", [0, 1, 1, 1])
     x = image(model)
     np.testing.assert_array_equal(run(changed, x, ["last"])["last"], run(model, x, ["last"])["last"])
 
