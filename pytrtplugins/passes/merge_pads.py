@@ -53,7 +53,7 @@ def _with_known_widths(model: ir.Model) -> bool:
     for pool in [node for node in model.graph if is_op(node, "MaxPool")]:
         pad = pool.inputs[0].producer() if pool.inputs[0] is not None else None
         value = array_of(operand(pad, 2)) if pad is not None and is_op(pad, "Pad") else None
-        if pad is None or value is None or not np.isneginf(value).all():
+        if pad is None or value is None or not _is_low(value):
             continue
         waiting = [pad.inputs[1]]
         while waiting:
@@ -73,13 +73,20 @@ def _border(pad: ir.Node) -> list[int] | None:
     if pad.attributes.get_string("mode", "constant") != "constant" or widths is None or value is None or not rank:
         return None
     places = range(rank) if axes is None else array_of(axes)
-    if places is None or value.size != 1 or not np.isneginf(value).all() or len(widths) != 2 * len(places):
+    if places is None or np.ndim(places) != 1 or not _is_low(value) or np.shape(widths) != (2 * len(places),):
+        return None
+    if not all(-rank <= place < rank for place in places):
         return None
     begins, ends = [0] * rank, [0] * rank
     for number, place in enumerate(places):
         begins[place], ends[place] = int(widths[number]), int(widths[number + len(places)])
     whole = [*begins[:2], *ends[:2]] == [0] * 4 and min(*begins, *ends) >= 0
     return [*begins[2:], *ends[2:]] if whole else None
+
+
+def _is_low(value: Any) -> bool:
+    """Whether an array is the number minus infinity."""
+    return value.size == 1 and value.dtype.kind == "f" and bool(np.isneginf(value).all())
 
 
 def _is_plain(pool: ir.Node) -> bool:
