@@ -31,10 +31,9 @@ class MergePads(Pass):
     def call(self, model: ir.Model) -> PassResult:
         attributes = require("onnx_ir", extra="onnx")
         modified = _with_known_widths(model)
-        for pool in [node for node in model.graph if is_op(node, "MaxPool")]:
-            pad = pool.inputs[0].producer() if pool.inputs[0] is not None else None
-            border = _border(pad) if pad is not None and is_op(pad, "Pad") else None
-            if pad is None or border is None or not _is_plain(pool):
+        for pool, pad in _padded(model.graph):
+            border = _border(pad)
+            if border is None or not _is_plain(pool):
                 continue
             kernel = pool.attributes.get_ints("kernel_shape", ())
             own = pool.attributes.get_ints("pads", None) or [0] * (2 * len(kernel))
@@ -47,14 +46,18 @@ class MergePads(Pass):
         return PassResult(model, modified)
 
 
+def _padded(graph: ir.Graph) -> list[tuple[ir.Node, ir.Node]]:
+    """The pools behind a border of minus infinity, each with the Pad that makes it."""
+    pairs = [
+        (node, read.producer()) for node in graph if is_op(node, "MaxPool") and (read := node.inputs[0]) is not None
+    ]
+    return [(pool, pad) for pool, pad in pairs if pad is not None and is_op(pad, "Pad") and _is_low(operand(pad, 2))]
+
+
 def _with_known_widths(model: ir.Model) -> bool:
     """Compute the widths of such borders, which PyTorch's exporter writes as arithmetic with constants."""
     arithmetic = set[Any]()
-    for pool in [node for node in model.graph if is_op(node, "MaxPool")]:
-        pad = pool.inputs[0].producer() if pool.inputs[0] is not None else None
-        value = array_of(operand(pad, 2)) if pad is not None and is_op(pad, "Pad") else None
-        if pad is None or value is None or not _is_low(value):
-            continue
+    for _, pad in _padded(model.graph):
         waiting = [pad.inputs[1]]
         while waiting:
             node = None if (read := waiting.pop()) is None else read.producer()
@@ -67,13 +70,13 @@ def _with_known_widths(model: ir.Model) -> bool:
 
 
 def _border(pad: ir.Node) -> list[int] | None:
-    """Widths of a border of minus infinity along the axes behind the channels, as MaxPool writes them; None of another border."""
-    widths, value, axes = array_of(operand(pad, 1)), array_of(operand(pad, 2)), operand(pad, 3)
+    """Widths of a border along the axes behind the channels, as MaxPool writes them; None where there are others or they are not known."""
+    widths, axes = array_of(operand(pad, 1)), operand(pad, 3)
     rank = len(dims_of(pad.inputs[0]) or ())
-    if pad.attributes.get_string("mode", "constant") != "constant" or widths is None or value is None or not rank:
+    if pad.attributes.get_string("mode", "constant") != "constant" or widths is None or not rank:
         return None
     places = range(rank) if axes is None else array_of(axes)
-    if places is None or np.ndim(places) != 1 or not _is_low(value) or np.shape(widths) != (2 * len(places),):
+    if places is None or np.ndim(places) != 1 or np.shape(widths) != (2 * len(places),):
         return None
     if not all(-rank <= place < rank for place in places):
         return None
@@ -84,9 +87,10 @@ def _border(pad: ir.Node) -> list[int] | None:
     return [*begins[2:], *ends[2:]] if whole else None
 
 
-def _is_low(value: Any) -> bool:
-    """Whether an array is the number minus infinity."""
-    return value.size == 1 and value.dtype.kind == "f" and bool(np.isneginf(value).all())
+def _is_low(value: ir.Value | None) -> bool:
+    """Whether a tensor is the number minus infinity."""
+    array = array_of(value)
+    return array is not None and array.size == 1 and array.dtype.kind == "f" and bool(np.isneginf(array).all())
 
 
 def _is_plain(pool: ir.Node) -> bool:
