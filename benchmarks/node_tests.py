@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -27,6 +27,7 @@ LIBRARIES = {"onnxruntime": "onnxruntime alone", "cpu": "OpenVINO alone", "refer
 _BUILD = Path(__file__).parents[1] / "build"
 _LONGEST = 60.0  # seconds for one test
 _REASON = 300  # characters
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a test: one of the constants of this module, and the reason."""
+    """What came of a test: one of the constants of this module, the reason, and values that a runner gives besides."""
 
     kind: str
     reason: str = ""
+    values: Any = None
 
 
 def load_cases(words: str = "") -> list[Case]:
@@ -122,13 +124,13 @@ def run_case(case: Case, runner: str) -> Outcome:
 
 
 def run_cases(
-    cases: Sequence[Case], runner: str, processes: int = 2, seconds: float = _LONGEST
-) -> Iterator[tuple[Case, Outcome]]:
+    cases: Sequence[Item], run: Callable[[Item], Outcome], processes: int = 2, seconds: float = _LONGEST
+) -> Iterator[tuple[Item, Outcome]]:
     """Run tests in processes of their own; one that ends its process, or takes too long, is noted, and the next ones go on.
 
     Args:
         cases: The tests.
-        runner: As for `run_case`.
+        run: Runs one of them.
         processes: Tests at a time.
         seconds: The longest that one may take.
     """
@@ -137,7 +139,7 @@ def run_cases(
     try:
         while waiting or workers:
             while waiting and len(workers) < processes:
-                worker = _Worker(cases, runner)
+                worker = _Worker(cases, run)
                 worker.begin(waiting.pop())
                 workers[worker.pipe] = worker
             ready = wait(list(workers), timeout=1.0)
@@ -160,10 +162,10 @@ def run_cases(
 class _Worker:
     """A process that runs tests, one after the other."""
 
-    def __init__(self, cases: Sequence[Case], runner: str) -> None:
+    def __init__(self, cases: Sequence[Any], run: Callable[[Any], Outcome]) -> None:
         context = multiprocessing.get_context("fork")  # with the tests, which take seconds to make, in memory
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, cases, runner), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, cases, run), daemon=True)
         self._process.start()
         theirs.close()
         self.index, self.begun = -1, 0.0
@@ -188,10 +190,10 @@ class _Worker:
         self.pipe.close()
 
 
-def _serve(pipe: Connection, cases: Sequence[Case], runner: str) -> None:
+def _serve(pipe: Connection, cases: Sequence[Any], run: Callable[[Any], Outcome]) -> None:
     logging.disable(logging.CRITICAL)
     while True:
-        pipe.send(run_case(cases[pipe.recv()], runner))
+        pipe.send(run(cases[pipe.recv()]))
 
 
 _Run = Callable[[dict[str, Any]], list[Any]]

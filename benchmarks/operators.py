@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,7 +17,20 @@ from pytrtplugins.utils.numbers import Whole
 
 from .accuracy import write
 from .networks import ROOT
-from .node_tests import CRASHED, FAILED, HUNG, LIBRARIES, PASSED, REFUSED, WRONG, Case, Outcome, load_cases, run_cases
+from .node_tests import (
+    CRASHED,
+    FAILED,
+    HUNG,
+    LIBRARIES,
+    PASSED,
+    REFUSED,
+    WRONG,
+    Case,
+    Outcome,
+    load_cases,
+    run_case,
+    run_cases,
+)
 
 Outcomes = Mapping[str, Outcome]
 """The outcome of each test, by the test's name."""
@@ -96,7 +110,9 @@ def main() -> int:
     found: dict[str, dict[str, Outcome]] = {}
     for runner in runners:
         begun = time.perf_counter()
-        outcomes = {case.name: outcome for case, outcome in run_cases(cases, runner, given.processes)}
+        outcomes = {
+            case.name: outcome for case, outcome in run_cases(cases, partial(run_case, runner=runner), given.processes)
+        }
         found[runner] = {case.name: outcomes[case.name] for case in cases}
         print(f"{runner}: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
     for runner, known in found.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 
 import pytest
 
@@ -58,7 +59,10 @@ def fragile(monkeypatch):
 
 @pytest.mark.usefixtures("fragile")
 def test_a_test_that_ends_its_process_or_hangs_is_noted_and_the_others_run(cases):
-    found = {case.name: outcome for case, outcome in run_cases(cases, "fragile", processes=2, seconds=1.0)}
+    found = {
+        case.name: outcome
+        for case, outcome in run_cases(cases, partial(run_case, runner="fragile"), processes=2, seconds=1.0)
+    }
     assert found.keys() == {case.name for case in cases}
     crashed = {name for name, outcome in found.items() if outcome.kind == CRASHED}
     assert crashed == {name for name in found if "identity_opt" in name}

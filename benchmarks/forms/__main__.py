@@ -1,0 +1,76 @@
+"""Draw forms of every version of every ONNX operator, run them on engines and through our rewrites, and compare with oracles.
+
+python -m benchmarks.forms                          all forms on all engines: some minutes on 2 cores
+python -m benchmarks.forms Resize Upsample --show wrong
+python -m benchmarks.forms --runner cpu --every 14
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from pytrtplugins.utils.numbers import Whole
+
+from ..accuracy import write
+from ..networks import ROOT
+from ..node_tests import CRASHED, FAILED, HUNG, PASSED, REFUSED, WRONG, Outcome, run_cases
+from .kept import load_forms
+from .report import coverage_table, dispute_table, operator_table, packages, summary
+from .runners import RUNNERS, run_form
+
+
+def main() -> int:
+    """Parse arguments, run, print or write."""
+    arguments = _arguments()
+    forms = load_forms(arguments.seed, arguments.operators, arguments.every, arguments.processes)
+    print(f"{len(forms)} forms, {sum(form.expected is not None for form in forms)} with an oracle", flush=True)
+    outcomes: dict[str, dict[str, Outcome]] = {}
+    for runner in arguments.runner:
+        begin = time.perf_counter()
+        run = partial(run_form, runner=runner)
+        outcomes[runner] = {form.name: outcome for form, outcome in run_cases(forms, run, arguments.processes)}
+        print(f"{runner}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+        for form in forms:
+            outcome = outcomes[runner][form.name]
+            unnamed = outcome.kind == REFUSED and outcome.values == "unnamed" and "unnamed" in arguments.show
+            if outcome.kind in arguments.show or unnamed:
+                print(f"{runner}\t{form.name}\t{outcome.kind}\t{','.join(form.tags)}\t{outcome.reason}", flush=True)
+    if "disputed" in arguments.show:
+        for form in forms:
+            if form.expected is None:
+                print(f"oracles\t{form.name}\t{','.join(form.tags)}\t{form.source}")
+    print(summary(forms, outcomes))
+    if arguments.write:
+        head = f"{len(forms)} forms, seed {arguments.seed}; {packages()}."
+        write(arguments.docs, "forms", f"{head}\n\n{summary(forms, outcomes)}")
+        write(arguments.docs, "forms operators", operator_table(forms, outcomes))
+        write(arguments.docs, "forms coverage", coverage_table(forms))
+        write(arguments.docs, "forms disputes", dispute_table(forms))
+    bad = (WRONG, FAILED, CRASHED, HUNG)
+    return int(any(outcome.kind in bad for found in outcomes.values() for outcome in found.values()))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.forms", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("operators", nargs="*", help="only forms of these operators")
+    add("--runner", nargs="+", choices=list(RUNNERS), default=list(RUNNERS), help="engines and rewrites (default: all)")
+    add("--seed", type=Whole(0, 2**31), default=0, help="draws other forms (default: %(default)s)")
+    add("--every", type=Whole(1, 10**6), default=1, metavar="N", help="only every N-th form (default: all)")
+    add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="forms at a time (default: %(default)s)")
+    kinds = [WRONG, FAILED, CRASHED, HUNG, REFUSED, PASSED, "unnamed", "disputed"]
+    add("--show", nargs="*", default=[], choices=kinds, help="print forms that ended so, with the reason")
+    add("--write", action="store_true", help="write the tables of the page")
+    add("--docs", type=Path, default=ROOT / "docs" / "operators.md", help="the page (default: %(default)s)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""What a form is to give, by libraries that are not ours: onnxruntime node by node, onnx.reference; formulas where both are no judges."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from .compare import difference
+from .form import Form
+from .formulas import LEGACY
+from .verdicts import verdict
+
+__all__ = ["ask", "judge", "run_literal"]
+
+_Arrays = Mapping[str, Any]
+
+
+def run_literal(model: onnx.ModelProto, inputs: _Arrays) -> list[Any]:
+    """Outputs of a model by onnxruntime without any optimization.
+
+    Raises:
+        Exception: of onnxruntime's own types.
+    """
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    values = {name: _value(array) for name, array in inputs.items()}
+    run = ort.RunOptions()
+    run.log_severity_level = 4
+    results = session.run_with_ort_values([info.name for info in session.get_outputs()], values, run)
+    return [_array(result) for result in results]
+
+
+def _value(array: Any) -> Any:
+    import onnxruntime as ort
+
+    array = np.ascontiguousarray(array).reshape(np.shape(array))
+    if array.dtype.kind != "V" and array.dtype.name != "bfloat16":
+        return ort.OrtValue.ortvalue_from_numpy(array)
+    bits = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, helper.np_dtype_to_tensor_dtype(array.dtype))
+
+
+def _array(value: Any) -> Any:
+    dtype = helper.tensor_dtype_to_np_dtype(value.element_type())
+    if dtype.name != "bfloat16":
+        return value.numpy()
+    count = math.prod(value.shape())
+    data = ctypes.string_at(value.data_ptr(), 2 * count)
+    return np.frombuffer(data, dtype).reshape(value.shape()).copy()
+
+
+def _by_onnxruntime(form: Form) -> list[Any]:
+    try:
+        return run_literal(form.model, form.inputs)
+    except Exception:
+        if form.opset == form.version or form.version < 7:
+            raise
+    older = form.model  # the same operator in the first opset that has it
+    for item in older.opset_import:
+        item.version = form.version
+    return run_literal(older, form.inputs)
+
+
+def _by_onnx(form: Form) -> list[Any]:
+    from onnx.reference import ReferenceEvaluator
+
+    model = form.model
+    for item in model.opset_import:
+        item.domain = "" if item.domain == "ai.onnx" else item.domain
+    for node in model.graph.node:
+        node.domain = "" if node.domain == "ai.onnx" else node.domain
+    with np.errstate(all="ignore"):
+        results = ReferenceEvaluator(model).run(None, dict(form.inputs))
+    return [np.asarray(result) for result in results]
+
+
+def _by_formula(form: Form) -> list[Any]:
+    formula = LEGACY.get(form.operator)
+    if formula is None or "inside" in form.tags:
+        raise NotImplementedError(form.operator)
+    model = form.model
+    node = next(node for node in model.graph.node if node.name == "the_node")
+    values = {**{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}, **form.inputs}
+    attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+    with np.errstate(all="ignore"):
+        result = formula(form.version, attributes, [values.get(name) for name in node.input])
+    return [np.asarray(result)]
+
+
+_ORACLES: dict[str, Callable[[Form], list[Any]]] = {"onnxruntime": _by_onnxruntime, "onnx.reference": _by_onnx}
+
+
+def ask(form: Form) -> tuple[dict[str, list[Any]], str]:
+    """What each library makes of a form.
+
+    Returns:
+        The outputs by the library's name; and why the others do not run it.
+    """
+    answers: dict[str, list[Any]] = {}
+    failures: list[str] = []
+    for name, oracle in _ORACLES.items():
+        try:
+            answers[name] = oracle(form)
+        except Exception as error:  # of each library's own types
+            failures.append(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:160]}")
+    return answers, "; ".join(failures)
+
+
+def judge(form: Form, answers: dict[str, list[Any]], failures: str) -> tuple[list[Any] | None, str]:
+    """The results of a form, and who says so.
+
+    Returns:
+        The outputs, and the oracle's name; None, and why, where no oracle runs it, or where two differ and no verdict says who is right.
+    """
+    answers = dict(answers)
+    with contextlib.suppress(NotImplementedError):
+        answers["formula"] = _by_formula(form)
+    chosen = verdict(form, answers)
+    if chosen in answers:
+        return answers[chosen], chosen
+    if chosen:
+        return None, chosen
+    if not answers:
+        return None, f"no oracle runs it: {failures}"
+    names = list(answers)
+    first = answers[names[0]]
+    for name in names[1:]:
+        text = difference(first, answers[name], form.operator, form.exact, form.loose)
+        if text:
+            return None, f"{names[0]} and {name} differ: {name} has {text}"
+    return first, " and ".join(names)

@@ -1,0 +1,178 @@
+"""What computes forms: engines, and the rewrites of this package alone, each before plain onnxruntime."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from ..node_tests import FAILED, PASSED, REFUSED, WRONG, Outcome
+from .compare import difference
+from .form import Form
+from .oracles import run_literal
+
+__all__ = ["RUNNERS", "run_form"]
+
+_REASON = 400  # characters
+_HALF = ("float16", "bfloat16")
+
+
+def _engine(name: str) -> Callable[[onnx.ModelProto, Mapping[str, Any]], tuple[list[Any], str]]:
+    def run(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> tuple[list[Any], str]:
+        from pytrtplugins.engines import build
+
+        quantized = any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node)
+        engine = build(model, engine=name, precision="int8" if quantized else "fp32", threads=1, progress=False)
+        with engine.create_context() as context:
+            results = context.run(dict(inputs))
+        library = [
+            f"{key}: {engine.choices[key]}" for key in ("computed by", "run by onnxruntime") if key in engine.choices
+        ]
+        return [results[info.name] for info in model.graph.output], "; ".join(library)
+
+    return run
+
+
+def _cuda(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> tuple[list[Any], str]:
+    """Engine `cuda`; without a GPU what it plans, on NumPy arrays."""
+    from pytrtplugins.engines.cuda import CudaEngine
+    from pytrtplugins.passes import prepare
+
+    if not CudaEngine.availability().reason:
+        return _on_gpu(model, inputs)
+    from tests.engines.cuda.host import run_on_host
+
+    results = run_on_host(prepare(model), dict(inputs))[0]
+    return [results[info.name] for info in model.graph.output], ""
+
+
+def _on_gpu(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> tuple[list[Any], str]:
+    from pytrtplugins.engines import build
+    from pytrtplugins.engines.cuda import CudaEngine
+
+    quantized = any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node)
+    settings = {"disable": [*CudaEngine.fast_build["disable"], "pointwise"], "float": "float32"}
+    engine = build(model, engine="cuda", precision="int8" if quantized else "fp32", settings=settings, progress=False)
+    with engine.create_context() as context:
+        results = context.run(dict(inputs))
+    return [results[info.name] for info in model.graph.output], ""
+
+
+def _rewritten(rewrite: Callable[[onnx.ModelProto], onnx.ModelProto]) -> Callable[..., tuple[list[Any], str]]:
+    def run(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> tuple[list[Any], str]:
+        names = [info.name for info in model.graph.output]
+        changed = rewrite(model)
+        known = {info.name for info in changed.graph.input}
+        results = run_literal(changed, {name: array for name, array in inputs.items() if name in known})
+        by_name = dict(zip([info.name for info in changed.graph.output], results, strict=True))
+        return [by_name[name] for name in names], ""
+
+    return run
+
+
+def _normalize(model: onnx.ModelProto) -> onnx.ModelProto:
+    from pytrtplugins.passes import normalize
+
+    return normalize(model)
+
+
+def _prepare(model: onnx.ModelProto) -> onnx.ModelProto:
+    from pytrtplugins.passes import prepare
+
+    return prepare(model)
+
+
+def _openvino_passes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The passes of engine `cpu`."""
+    from pytrtplugins import passes
+
+    steps = (
+        passes.DropRepeatedPairs,
+        passes.UnsignedActivations,
+        passes.FloatPads,
+        passes.FactorsApart,
+        passes.PlacesApart,
+    )
+    more = (passes.ProductsApart, passes.NonzeroBiases)
+    return passes.run_passes(passes.prepare(model), *(step() for step in (*steps, *more)))
+
+
+def _repair(model: onnx.ModelProto) -> onnx.ModelProto:
+    """`pytrtplugins.passes.repair`, which is to find nothing here."""
+    from pytrtplugins.passes.repairs import repair
+
+    return repair(model).model
+
+
+RUNNERS: dict[str, Callable[[onnx.ModelProto, Mapping[str, Any]], tuple[list[Any], str]]] = {
+    "onnxruntime": _engine("onnxruntime"),
+    "cpu": _engine("cpu"),
+    "reference": _engine("reference"),
+    "cuda": _cuda,
+    "normalize": _rewritten(_normalize),
+    "prepare": _rewritten(_prepare),
+    "repair": _rewritten(_repair),
+    "passes of cpu": _rewritten(_openvino_passes),
+}
+"""What computes a form, by name: engines, then rewrites in front of plain onnxruntime."""
+
+
+def run_form(form: Form, runner: str) -> Outcome:
+    """Run one form in this process.
+
+    Returns:
+        What came of it. Where it is right, the reason says which other library computed it; where it is refused, and the text does not
+        name the node or one of its tensors, the values are ``"unnamed"``.
+    """
+    from pytrtplugins.errors import PytrtpluginsError
+
+    model = form.model
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"), _quiet():
+            warnings.simplefilter("ignore")
+            results, library = RUNNERS[runner](model, form.inputs)
+    except PytrtpluginsError as error:
+        text = str(error)
+        names = ["the_node", form.operator, *form.inputs, *(info.name for info in model.graph.output)]
+        return Outcome(
+            REFUSED,
+            f"{type(error).__name__}: {_short(text)}",
+            None if any(name in text for name in names) else "unnamed",
+        )
+    except Exception as error:
+        if runner in _REWRITES:
+            return Outcome(REFUSED, f"onnxruntime: {type(error).__name__}: {_short(str(error))}")
+        return Outcome(FAILED, f"{type(error).__name__}: {_short(str(error))}")
+    if form.expected is None:
+        return Outcome(PASSED, "no oracle")
+    half = any(str(np.asarray(array).dtype) in _HALF for array in form.inputs.values()) or any(
+        tensor.data_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16) for tensor in model.graph.initializer
+    )
+    text = difference(form.expected, results, form.operator, form.exact, form.loose, half)
+    return Outcome(WRONG, text) if text else Outcome(PASSED, library)
+
+
+_REWRITES = ("normalize", "prepare", "repair", "passes of cpu")
+
+
+class _quiet:
+    """Nothing is written to the error output: libraries write there what they raise anyway."""
+
+    def __enter__(self) -> None:
+        self._kept = os.dup(2)
+        self._file = tempfile.TemporaryFile()
+        os.dup2(self._file.fileno(), 2)
+
+    def __exit__(self, *_: object) -> None:
+        os.dup2(self._kept, 2)
+        os.close(self._kept)
+        self._file.close()
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:_REASON]
