@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LEGACY", "NEWEST"]
+__all__ = ["LEGACY", "NEWEST", "SAME_AS"]
 
 _Attributes = Mapping[str, Any]
 _Formula = Callable[[int, _Attributes, Sequence[Any]], Any]
@@ -85,6 +85,15 @@ def _legacy_gemm(version: int, attributes: _Attributes, operands: Sequence[Any])
     return wide.astype(operands[0].dtype)
 
 
+def _lrn(version: int, attributes: _Attributes, operands: Sequence[Any]) -> Any:
+    (x,) = operands
+    wide, size = x.astype(np.float64), attributes["size"]
+    before, behind = (size - 1) // 2, size // 2
+    sums = [np.square(wide[:, max(0, c - before) : c + behind + 1]).sum(1) for c in range(x.shape[1])]
+    scale = attributes.get("bias", 1.0) + attributes.get("alpha", 1e-4) / size * np.stack(sums, 1)
+    return (wide / scale ** attributes.get("beta", 0.75)).astype(x.dtype)
+
+
 LEGACY: dict[str, _Formula] = {
     "Add": _broadcast(operator.add),
     "Sub": _broadcast(operator.sub),
@@ -98,6 +107,7 @@ LEGACY: dict[str, _Formula] = {
     "Less": _broadcast(operator.lt),
     "Greater": _broadcast(operator.gt),
     "PRelu": _prelu,
+    "LRN": _lrn,
     "Softmax": _softmax("soft"),
     "LogSoftmax": _softmax("log"),
     "Hardmax": _softmax("hard"),
@@ -107,5 +117,15 @@ LEGACY: dict[str, _Formula] = {
 }
 """Operator → its formula, which raises NotImplementedError for newer versions."""
 
-NEWEST = {"Softmax": 12, "LogSoftmax": 12, "Hardmax": 12, "Concat": 3, "Tile": 5}
+NEWEST = {"LRN": 28, "Softmax": 12, "LogSoftmax": 12, "Hardmax": 12, "Concat": 3, "Tile": 5}
 """The newest version that a formula is for; of all others 6."""
+
+SAME_AS = {
+    **dict.fromkeys(["AveragePool", "GlobalLpPool", "LSTM", "RNN", "Sum", "Mean", "Max", "Min", "Upsample"], 7),
+    **dict.fromkeys(["MaxPool"], 8),
+    **dict.fromkeys(["Selu", "InstanceNormalization", "Clip", "Elu", "HardSigmoid", "LeakyRelu"], 6),
+    **dict.fromkeys(["Dropout"], 7),
+    **dict.fromkeys(["BatchNormalization"], 7),
+    **dict.fromkeys(["LpPool", "Split", "Pad"], 2),
+}
+"""Operator → a version of it which means the same as all older ones, once attributes without a meaning are dropped."""

@@ -14,7 +14,7 @@ from onnx import helper
 
 from .compare import difference
 from .form import Form
-from .formulas import LEGACY
+from .formulas import LEGACY, SAME_AS
 from .verdicts import verdict
 
 __all__ = ["ask", "judge", "run_literal"]
@@ -62,15 +62,68 @@ def _array(value: Any) -> Any:
 
 
 def _by_onnxruntime(form: Form) -> list[Any]:
-    try:
-        return run_literal(form.model, form.inputs)
-    except Exception:
-        if form.opset == form.version or form.version < 7:
-            raise
-    older = form.model  # the same operator in the first opset that has it
-    for item in older.opset_import:
-        item.version = form.version
-    return run_literal(older, form.inputs)
+    """As it is; else in the first opset that has this version, in one whose version means the same, and with half numbers in float32."""
+    model = form.model
+    rewrites = [model]
+    if form.opset != form.version >= 7:
+        rewrites.append(_in_opset(model, form.version))
+    newer = SAME_AS.get(form.operator, 0)
+    if form.version < newer:
+        rewrites.append(_in_opset(model, newer))
+    failures: list[Exception] = []
+    for rewritten in rewrites:
+        try:
+            return run_literal(rewritten, form.inputs)
+        except Exception as error:  # of onnxruntime's own types
+            failures.append(error)
+    for rewritten in filter(None, map(_widened, rewrites)):
+        with contextlib.suppress(Exception):
+            return _narrowed(model, run_literal(rewritten, _widened_inputs(rewritten, form.inputs)))
+    raise failures[0]
+
+
+def _in_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """The same operators in another opset, without attributes that mean nothing there."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for item in changed.opset_import:
+        item.version = opset
+    for node in changed.graph.node:
+        kept = [item for item in node.attribute if item.name not in ("consumed_inputs", "is_test")]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+    return changed
+
+
+_HALF = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+
+
+def _widened(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """The model with float32 in the place of half numbers; None where it has none."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    wide = False
+    for info in (*changed.graph.input, *changed.graph.output):
+        if info.type.tensor_type.elem_type in _HALF:
+            info.type.tensor_type.elem_type, wide = onnx.TensorProto.FLOAT, True
+    for tensor in changed.graph.initializer:
+        if tensor.data_type in _HALF:
+            array = onnx.numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+            wide = True
+    return changed if wide else None
+
+
+def _widened_inputs(model: onnx.ModelProto, inputs: _Arrays) -> dict[str, Any]:
+    types = {info.name: info.type.tensor_type.elem_type for info in model.graph.input}
+    return {name: array.astype(helper.tensor_dtype_to_np_dtype(types[name])) for name, array in inputs.items()}
+
+
+def _narrowed(model: onnx.ModelProto, results: list[Any]) -> list[Any]:
+    """Results in the types that ONNX infers for the model as it was."""
+    inferred = onnx.shape_inference.infer_shapes(model).graph.output
+    types = [helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type) for info in inferred]
+    return [result.astype(dtype) for result, dtype in zip(results, types, strict=True)]
 
 
 def _by_onnx(form: Form) -> list[Any]:

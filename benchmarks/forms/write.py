@@ -207,4 +207,5 @@ def _inferred(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 
 def _attribute(draft: Draft, name: str, value: Any) -> onnx.AttributeProto:
-    return helper.make_attribute(name, value, attr_type=int(draft.schema.attributes[name].type))
+    kind: Any = draft.schema.attributes[name].type
+    return helper.make_attribute(name, value, attr_type=int(kind))
