@@ -43,7 +43,7 @@ from ..host.ort_session import make_session
 from ..host.timing import run_seconds
 from .core import make_core
 from .fallback import FALLBACK, HOST, SessionHost, replace_by_sessions, unreadable, wrong_nodes
-from .plugin_errors import PluginErrors, none_dropped
+from .plugin_errors import PluginErrors
 
 if TYPE_CHECKING:
     import onnx
@@ -194,10 +194,14 @@ class CpuEngine(HostEngine):
         return self._faster_of(core.compile_model(network, "CPU", self._config("f32")), bf16)
 
     def _config(self, float_type: str) -> dict[str, Any]:
+        threads = self.options.threads or default_threads()
         return {
             "INFERENCE_PRECISION_HINT": float_type,
             "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_NUM_THREADS": self.options.threads or default_threads(),
+            "INFERENCE_NUM_THREADS": threads,
+            **(
+                {"NUM_STREAMS": 0} if threads == 1 else {}
+            ),  # in the caller's thread: one stream of one thread loses errors
             **({"LP_TRANSFORMS_MODE": "NO"} if self.float_reason else {}),
         }
 
@@ -277,7 +281,7 @@ class CpuContext(ExecutionContext):
         for name in self.engine._long:
             _check_long(name, inputs[name])
         given = {name: _writable(inputs[name]) for name in self.engine._input_names}
-        with self.engine._explaining("OpenVINO failed in the run", ExecutionError), none_dropped():
+        with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
             results = self._request.infer(given, share_inputs=True)
         found = {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
         if not all(array.size for array in found.values()):

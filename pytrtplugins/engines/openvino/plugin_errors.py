@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-__all__ = ["PluginErrors", "PluginFailedError", "none_dropped", "remembered"]
+__all__ = ["PluginErrors", "PluginFailedError"]
 
 _KEPT, _KEPT_S = 64, 60.0
 _MARK = re.compile(r"\[plugin error (\d+)\]")
@@ -43,36 +40,3 @@ class PluginErrors:
         """The exception behind OpenVINO's text; None where it came from elsewhere."""
         found = _MARK.search(text)
         return self._errors.pop(int(found[1]), (0.0, None))[1] if found else None
-
-
-class _Last(threading.local):
-    error: BaseException | None = None
-
-
-_LAST = _Last()
-
-
-@contextmanager
-def remembered() -> Iterator[None]:
-    """A block of an operator: what it raises is raised by `none_dropped` too, if OpenVINO does not."""
-    try:
-        yield
-    except BaseException as error:
-        _LAST.error = error
-        raise
-
-
-@contextmanager
-def none_dropped() -> Iterator[None]:
-    """A block in which OpenVINO runs: raise what an operator raised in this thread, if OpenVINO returns all the same.
-
-    OpenVINO 2026.4 does so where it has one thread: a plugin's exception is lost, and the output is what the memory held.
-    """
-    before, _LAST.error = _LAST.error, None
-    try:
-        yield
-        dropped = _LAST.error
-    finally:
-        _LAST.error = before
-    if dropped is not None:
-        raise dropped

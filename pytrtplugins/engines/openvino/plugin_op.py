@@ -17,7 +17,7 @@ from ...plugin.runner import PluginRunner
 from ...tensor import SMALL_DTYPES, Array, Dim, Dims, DType, SymbolicDim
 from ..base.active_runs import ActiveRun
 from .fallback import HOST
-from .plugin_errors import PluginErrors, remembered
+from .plugin_errors import PluginErrors
 
 if TYPE_CHECKING:
     from ..base.engine import Engine
@@ -112,8 +112,7 @@ class HostedOp(ov.Op):  # type: ignore[misc]
         count = self.get_input_size()
         dims = [_dims(self.get_input_partial_shape(index), index) for index in range(count)]
         given = [_DTYPES[self.get_input_element_type(index)] for index in range(count)]
-        with remembered():
-            outputs = self.host.described(dims, given)
+        outputs = self.host.described(dims, given)
         self.set_output_size(len(outputs))
         for index, (shape, dtype) in enumerate(outputs):
             self.set_output_type(index, _TYPES[dtype], _partial_shape(shape))
@@ -133,8 +132,7 @@ class HostedOp(ov.Op):  # type: ignore[misc]
 
     def evaluate(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> bool:
         """Compute."""
-        with remembered():
-            self.host.enqueue(inputs, outputs)
+        self.host.enqueue(inputs, outputs)
         return True
 
 

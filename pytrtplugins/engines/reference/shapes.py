@@ -84,7 +84,15 @@ def _split(a: Attributes, x: Array, sizes: Array | None = None) -> list[Array]:
     axis = a.get("axis", 0)
     count = a.get("num_outputs", 1)
     parts = [-(-x.shape[axis] // count)] * (count - 1) if sizes is None else list(sizes[:-1])
+    if sizes is not None and sizes.sum() != x.shape[axis]:
+        raise ValueError(f"parts of the sizes {sizes.tolist()} do not add up to the {x.shape[axis]} of axis {axis}")
     return np.split(x, np.cumsum(parts), axis=axis)
+
+
+def _gather_elements(a: Attributes, x: Array, index: Array) -> Array:
+    axis = a.get("axis", 0) % x.ndim
+    kept = tuple(slice(None if k == axis else size) for k, size in enumerate(index.shape))
+    return np.take_along_axis(x[kept], index, axis)
 
 
 def _squeeze(a: Attributes, x: Array, axes: Array | None = None) -> Array:
@@ -137,6 +145,7 @@ SHAPE_OPS: dict[str, Callable[..., Any]] = {
     "Expand": lambda a, x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(s) for s in shape))),
     "Flatten": _flatten,
     "Gather": lambda a, x, index: np.take(x, index, axis=a.get("axis", 0)),
+    "GatherElements": _gather_elements,
     "Pad": _pad,
     "Reshape": _reshape,
     "Resize": _resize,

@@ -69,6 +69,8 @@ SHAPES = [
     ("Squeeze", [f(1, 3, 1), ints(0)], {}), ("Squeeze", [f(1, 3, 1)], {}), ("Squeeze", [POINT, ints(-1, 2)], {}),
     ("Unsqueeze", [f(3), ints(0, 2)], {}), ("Unsqueeze", [f(3), ints(-1)], {}),
     ("Gather", [IMAGE, ints(2, 0)], {"axis": 1}), ("Gather", [IMAGE, ints(-1)[0]], {"axis": 1}), ("Gather", [IMAGE, WHOLE[2:3] % 2], {}),
+    ("GatherElements", [f(3, 4), np.array([[2, -3, 0], [0, 1, -1]])], {}),
+    ("GatherElements", [f(3, 4), np.array([[2, -4], [0, 3]])], {"axis": -1}),
     ("Shape", [IMAGE], {"start": 1}), ("Shape", [IMAGE], {"start": -3, "end": -1}),
     ("Expand", [f(3, 1), ints(2, 3, 4)], {}), ("Expand", [f(3, 4), ints(1)], {}), ("Tile", [IMAGE, ints(1, 2, 1, 3)], {}),
     ("ConstantOfShape", [ints(2, 3)], {}), ("ConstantOfShape", [ints(2)], {"value": numpy_helper.from_array(ints(7))}),
