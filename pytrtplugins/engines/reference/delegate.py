@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ...errors import EngineError
 from ...model.proto import copy_of, numpy_type
 from ...utils.optional import require
+from ...validation.operators import standard_domain
 from .half import half_type, is_half
 from .spec import refusal
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["Delegated"]
 
 _READS_BITS = ("BitCast",)  # it must not be widened
+_SCALARS = {
+    "CumProd": "x1",
+    "CumSum": "x1",
+    "OneHot": "x1",
+}  # inputs of one element that onnx.reference takes without dims only
 
 
 class Delegated:
@@ -41,11 +47,9 @@ class Delegated:
         self._inputs = [f"x{index}" if name else "" for index, name in enumerate(node.input)]
         self._outputs = [f"y{index}" if name else "" for index, name in enumerate(node.output)]
         self._dtypes = [_dtype(types.get(name)) for name in node.output]
-        self._widens = node.op_type not in _READS_BITS
+        self._widens, self._scalar = node.op_type not in _READS_BITS, _SCALARS.get(node.op_type)
         copy = copy_of(node)
-        copy.input[:], copy.output[:] = self._inputs, self._outputs
-        if node.op_type == "Resize" and node.input[0] in types:
-            _count_axes_from_the_front(copy, len(types[node.input[0]].tensor_type.shape.dim))
+        copy.input[:], copy.output[:], copy.domain = self._inputs, self._outputs, standard_domain(node.domain)
         graph = onnx.helper.make_graph(
             [copy],
             "one",
@@ -72,6 +76,8 @@ class Delegated:
             EngineError: ``onnx.reference`` fails on these inputs.
         """
         feeds = {name: self._fed(value) for name, value in zip(self._inputs, given, strict=True) if name}
+        if self._scalar is not None:
+            feeds[self._scalar] = feeds[self._scalar].reshape(())
         names = [name for name in self._outputs if name]
         try:
             found = dict(zip(names, self._evaluator.run(names, feeds), strict=True))
@@ -110,13 +116,6 @@ class Delegated:
         wide = copy_of(kind)
         wide.tensor_type.elem_type = onnx.TensorProto.FLOAT
         return wide
-
-
-def _count_axes_from_the_front(resize: onnx.NodeProto, rank: int) -> None:
-    """onnx.reference, as of ONNX 1.23, does not know negative axes of Resize."""
-    for attribute in resize.attribute:
-        if attribute.name == "axes":
-            attribute.ints[:] = [axis + rank if axis < 0 and rank else axis for axis in attribute.ints]
 
 
 def _dtype(kind: onnx.TypeProto | None) -> np.dtype[Any] | None:

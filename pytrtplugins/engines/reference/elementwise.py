@@ -55,8 +55,11 @@ def _mod(a: Attributes, x: Array, y: Array) -> Array:
 
 
 def _clip(a: Attributes, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
-    x = x if low is None else np.maximum(x, low)
-    return x if high is None else np.minimum(x, high)
+    """A bound that is left out is the least or largest finite number, if there is the other one."""
+    if low is None and high is None:
+        return x
+    limits = (np.iinfo if x.dtype.kind in "iu" else np.finfo)(x.dtype)
+    return np.minimum(np.maximum(x, limits.min if low is None else low), limits.max if high is None else high)
 
 
 def _cast(a: Attributes, x: Array) -> Array:
@@ -89,24 +92,36 @@ def _erf(x: Array) -> Array:
 
 def _quantize(a: Attributes, x: Array, scale: Array, zero: Array | None = None) -> Array:
     """saturate(round_half_to_even(x / scale) + zero), in float32 as ONNX and TensorRT define it."""
-    axis, zero = a.get("axis", 1), np.zeros_like(scale, np.uint8) if zero is None else zero
+    if zero is None:
+        zero = np.zeros_like(scale, numpy_type(a["output_dtype"]) if a.get("output_dtype") else np.uint8)
     limits = np.iinfo(zero.dtype)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        codes = np.rint(x / _along(scale, x, axis)) + _along(zero, x, axis).astype(np.float32)
+        codes = np.rint(x / along(a, scale, x)) + along(a, zero, x).astype(np.float32)
     return np.clip(codes, limits.min, limits.max).astype(zero.dtype)
 
 
 def _dequantize(a: Attributes, x: Array, scale: Array, zero: Array | None = None) -> Array:
     """(x - zero) · scale, in float32."""
-    axis = a.get("axis", 1)
-    centred = x.astype(np.int32) if zero is None else x.astype(np.int32) - _along(zero, x, axis).astype(np.int32)
-    return centred.astype(np.float32) * _along(scale, x, axis)
+    centred = x.astype(np.int32) if zero is None else x.astype(np.int32) - along(a, zero, x).astype(np.int32)
+    return centred.astype(np.float32) * along(a, scale, x)
 
 
-def _along(value: Array, x: Array, axis: int) -> Array:
-    return (
-        value.reshape([-1 if k == axis % x.ndim else 1 for k in range(x.ndim)]) if value.size > 1 else value.reshape(())
-    )
+def _dynamic_quantize(a: Attributes, x: Array) -> list[Array]:
+    """Codes of uint8 for the range of the values and 0; the scale is 1 where all are 0, as in onnxruntime."""
+    low, high = np.minimum(x.min(initial=0), np.float32(0)), np.maximum(x.max(initial=0), np.float32(0))
+    scale = np.asarray((high - low) / np.float32(255) if high > low else 1, np.float32)
+    zero = np.clip(np.rint(-low / scale), 0, 255).astype(np.uint8)
+    return [_quantize(a, x, scale, np.asarray(zero)), scale, np.asarray(zero)]
+
+
+def along(a: Attributes, value: Array, x: Array) -> Array:
+    """Scales or zero points of codes: one, one for each index of an axis, or one for each block of an axis."""
+    if value.size == 1:
+        return value.reshape(())
+    axis = a.get("axis", 1) % x.ndim
+    if block := a.get("block_size", 0):
+        return np.take(np.repeat(value, block, axis=axis), np.arange(x.shape[axis]), axis=axis)
+    return value.reshape([-1 if k == axis else 1 for k in range(x.ndim)])
 
 
 ELEMENTWISE_OPS: dict[str, Callable[..., Any]] = {
@@ -119,6 +134,7 @@ ELEMENTWISE_OPS: dict[str, Callable[..., Any]] = {
     "DequantizeLinear": _dequantize,
     "Div": _binary(_divide),
     "Dropout": lambda a, x, *_: [x, np.ones(x.shape, np.bool_)],
+    "DynamicQuantizeLinear": _dynamic_quantize,
     "Elu": _elu,
     "Equal": _binary(np.equal),
     "Erf": _in_double(_erf),
@@ -134,6 +150,9 @@ ELEMENTWISE_OPS: dict[str, Callable[..., Any]] = {
     "LessOrEqual": _binary(np.less_equal),
     "Log": _in_double(np.log),
     "Max": _many(np.maximum),
+    "Mean": lambda a, *values: (sum(value.astype(np.float64) for value in values) / len(values)).astype(
+        values[0].dtype
+    ),
     "Min": _many(np.minimum),
     "Mish": _in_double(lambda x: x * np.tanh(np.logaddexp(x, 0))),
     "Mod": _mod,

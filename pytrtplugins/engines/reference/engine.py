@@ -42,7 +42,7 @@ class _Codes:
     codes: Array
     scale: Array
     zero: Array
-    axis: int
+    attributes: dict[str, Any]
 
 
 class ReferenceEngine(Engine):
@@ -161,7 +161,7 @@ class ReferenceContext(ExecutionContext):
         if step.delegated is None and name == "DequantizeLinear" and not is_half(given[1].dtype):
             return [_codes(step.attributes, *given)]
         if step.delegated is None and name == "Conv" and all(isinstance(value, _Codes) for value in given[:2]):
-            return [_integer_convolution(step.attributes, *given)]
+            return [_integer_convolution(step.attributes, *given[:2], *map(_dense, given[2:]))]
         given = [_dense(value) for value in given]
         if step.delegated is not None:
             return step.delegated(given)
@@ -199,17 +199,19 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _codes(a: dict[str, Any], x: Array, scale: Array, zero: Array | None = None) -> _Codes:
-    return _Codes(x, scale, np.zeros_like(scale, x.dtype) if zero is None else zero, a.get("axis", 1))
+    return _Codes(x, scale, np.zeros_like(scale, x.dtype) if zero is None else zero, a)
 
 
 def _dense(value: Any) -> Any:
     if isinstance(value, _Codes):
-        return OPS["DequantizeLinear"]({"axis": value.axis}, value.codes, value.scale, value.zero)
+        return OPS["DequantizeLinear"](value.attributes, value.codes, value.scale, value.zero)
     return value
 
 
 def _integer_convolution(a: dict[str, Any], x: _Codes, weight: _Codes, bias: Array | None = None) -> Array:
-    along_filters = weight.scale.size == 1 or weight.axis % weight.codes.ndim == 0
+    along_filters = weight.scale.size == 1 or (
+        weight.scale.ndim == 1 and weight.attributes.get("axis", 1) % weight.codes.ndim == 0
+    )
     if x.scale.size > 1 or weight.zero.any() or not along_filters:
         return OPS["Conv"](a, _dense(x), _dense(weight), bias)
     centred = x.codes.astype(np.int32) - np.int32(x.zero.reshape(()))  # the border is 0 in these terms

@@ -19,7 +19,7 @@ from ...validation.operators import standard_domain
 from ..base.context import Arrays
 from .coverage import covers, is_plain
 from .delegate import Delegated
-from .refusals import check_delegable, renamed
+from .refusals import check_delegable
 from .spec import check_opsets, checked_schema, refusal
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Program:
         self._check_types(node, where)
         if schema.domain == "" and node.op_type in CONTROL_OPS:
             return Step(node, attributes, control=self._control(node, attributes, schema, where))
-        if node.op_type == "Split":
+        if node.op_type in ("MaxPool", "Split"):
             attributes.setdefault("num_outputs", len(node.output))
         trains = node.op_type == "Dropout" and any(
             name and self.constants.get(name, np.True_).any() for name in node.input[2:]
@@ -150,7 +150,7 @@ class Program:
         if ours and not trains and self._is_plain(node, attributes):
             return Step(node, attributes)
         check_delegable(node, schema, attributes, where)
-        delegated = Delegated(renamed(node, schema), self._opsets, self._types, where)
+        delegated = Delegated(node, self._opsets, self._types, where)
         return Step(node, attributes, delegated=delegated)
 
     def _control(

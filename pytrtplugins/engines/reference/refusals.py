@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...model.proto import copy_of
 from ...utils.optional import require
 from .spec import refusal
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_delegable", "renamed"]
+__all__ = ["check_delegable"]
 
 _RANDOM = "its result is random, so it cannot be an oracle"
 _TEXT = "text is not computed here"
@@ -32,14 +31,10 @@ _VALUES: dict[str, dict[str, tuple[Any, ...]]] = {  # attributes that onnx.refer
 }
 _INPUTS = {"GRU": (4,), "LSTM": (4,), "RNN": (4,)}  # inputs that onnx.reference ignores: sequence_lens
 _UNVERSIONED = {  # (operator, version): onnx.reference has one implementation, and what came later changes nothing there
-    ("CastLike", 19), ("CastLike", 21), ("CastLike", 23), ("GRU", 7), ("GatherND", 11), ("GridSample", 16), ("LSTM", 7),
-    ("MaxPool", 8), ("OptionalHasElement", 15), ("Range", 11), ("Resize", 11), ("Resize", 13),
-    ("ScatterElements", 11), ("ScatterElements", 13), ("ScatterND", 11), ("ScatterND", 13), ("SpaceToDepth", 13),
+    ("CastLike", 19), ("CastLike", 21), ("CastLike", 23), ("GRU", 7), ("GatherND", 11), ("LSTM", 7), ("OptionalHasElement", 15),
+    ("Range", 11), ("SpaceToDepth", 13),
 }  # fmt: skip
 _CHANGED = {("PRelu", 6)}  # the same signature as later, another meaning: its slopes lie along the channels
-_RENAMED = {
-    ("GridSample", 16): {"bilinear": "linear", "bicubic": "cubic"}
-}  # words that a later version calls otherwise
 _DEFAULTS = {"GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
 
@@ -68,16 +63,6 @@ def check_delegable(
         do = "onnx.version_converter.convert_version(model, 18)"
     if reason:
         raise refusal(node, f"{where}: {node.op_type} is not computed here: {reason}.\nDo: {do}")
-
-
-def renamed(node: onnx.NodeProto, schema: onnx.defs.OpSchema) -> onnx.NodeProto:
-    """The node in the words that ``onnx.reference`` knows."""
-    words = _RENAMED.get((node.op_type, schema.since_version), {})
-    copy = copy_of(node)
-    copy.domain = schema.domain
-    for attribute in copy.attribute:
-        attribute.s = words.get(attribute.s.decode(), "").encode() or attribute.s if words else attribute.s
-    return copy
 
 
 def _is_default(op_type: str, name: str, value: Any) -> bool:

@@ -25,40 +25,7 @@ def _reshape(a: Attributes, x: Array, shape: Array) -> Array:
 
 
 def _transpose(a: Attributes, x: Array) -> Array:
-    return np.ascontiguousarray(np.transpose(x, a.get("perm")))
-
-
-_PLACES: dict[str, Callable[[Array, Any, int, int], Array]] = {  # (index, factor, old size, new size) → place in x
-    "asymmetric": lambda index, factor, old, new: index / factor,
-    "half_pixel": lambda index, factor, old, new: (index + np.float32(0.5)) / factor - np.float32(0.5),
-    "align_corners": lambda index, factor, old, new: index * np.float32(old - 1) / np.float32(max(new - 1, 1)),
-}
-_NEAREST: dict[str, Callable[[Array], Array]] = {
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round_prefer_floor": lambda place: np.ceil(place - np.float32(0.5)),
-    "round_prefer_ceil": lambda place: np.floor(place + np.float32(0.5)),
-}
-
-
-def _resize(
-    a: Attributes, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
-) -> Array:
-    """To the nearest pixel; the places are float32, as in onnxruntime, which lets ties be ties within rounding."""
-    place = _PLACES[a.get("coordinate_transformation_mode", "half_pixel")]
-    nearest = _NEAREST[a.get("nearest_mode", "round_prefer_floor")]
-    for k, axis in enumerate(a.get("axes", range(x.ndim))):
-        old = x.shape[axis]
-        if sizes is None:
-            factor = np.float32(1 if scales is None else scales[k])
-            new = int(np.float32(old) * factor)
-        else:
-            new = int(sizes[k])
-            factor = np.float32(new) / np.float32(old)
-        if factor != 1:
-            sources = nearest(place(np.arange(new, dtype=np.float32), factor, old, new))
-            x = np.take(x, np.clip(sources, 0, old - 1).astype(np.int64), axis=axis)
-    return x
+    return np.transpose(x, a.get("perm")).copy()
 
 
 def _slice(
@@ -87,12 +54,6 @@ def _split(a: Attributes, x: Array, sizes: Array | None = None) -> list[Array]:
     if sizes is not None and sizes.sum() != x.shape[axis]:
         raise ValueError(f"parts of the sizes {sizes.tolist()} do not add up to the {x.shape[axis]} of axis {axis}")
     return np.split(x, np.cumsum(parts), axis=axis)
-
-
-def _gather_elements(a: Attributes, x: Array, index: Array) -> Array:
-    axis = a.get("axis", 0) % x.ndim
-    kept = tuple(slice(None if k == axis else size) for k, size in enumerate(index.shape))
-    return np.take_along_axis(x[kept], index, axis)
 
 
 def _squeeze(a: Attributes, x: Array, axes: Array | None = None) -> Array:
@@ -125,12 +86,14 @@ def _depth_to_space(a: Attributes, x: Array) -> Array:
 
 
 def _pad(a: Attributes, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None) -> Array:
-    """With a constant; negative numbers cut."""
+    """Negative numbers cut, before the others add."""
     where = list(range(x.ndim)) if axes is None else [int(axis) for axis in axes]
     width = np.zeros((x.ndim, 2), np.int64)
     width[where] = pads.reshape(2, -1).T
-    x = np.pad(x, np.maximum(width, 0), constant_values=0 if value is None else value.item())
-    return x[tuple(slice(max(-low, 0), size + min(high, 0)) for (low, high), size in zip(width, x.shape, strict=True))]
+    x = x[tuple(slice(max(-low, 0), size + min(high, 0)) for (low, high), size in zip(width, x.shape, strict=True))]
+    mode = a.get("mode", "constant")
+    constant = {"constant_values": 0 if value is None else value.item()} if mode == "constant" else {}
+    return np.pad(x, np.maximum(width, 0), mode=mode, **constant)
 
 
 def _constant_of_shape(a: Attributes, shape: Array) -> Array:
@@ -144,11 +107,8 @@ SHAPE_OPS: dict[str, Callable[..., Any]] = {
     "DepthToSpace": _depth_to_space,
     "Expand": lambda a, x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(s) for s in shape))),
     "Flatten": _flatten,
-    "Gather": lambda a, x, index: np.take(x, index, axis=a.get("axis", 0)),
-    "GatherElements": _gather_elements,
     "Pad": _pad,
     "Reshape": _reshape,
-    "Resize": _resize,
     "Shape": lambda a, x: np.array(x.shape[a.get("start", 0) : a.get("end")], np.int64),
     "Slice": _slice,
     "SpaceToDepth": _space_to_depth,

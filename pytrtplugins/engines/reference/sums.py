@@ -32,6 +32,16 @@ def _matmul(a: Attributes, x: Array, y: Array, matmul: Any = np.matmul) -> Array
     return np.asarray(matmul(_wide(x), _wide(y)), x.dtype)
 
 
+def _matmul_integer(
+    a: Attributes, x: Array, y: Array, x_zero: Array | None = None, y_zero: Array | None = None
+) -> Array:
+    """A zero point may have a number for each row of x, and for each column of y."""
+    left, right = x.astype(np.int32), y.astype(np.int32)
+    if x_zero is not None:
+        left = left - (x_zero[:, None] if x_zero.ndim == 1 and x_zero.size > 1 else x_zero).astype(np.int32)
+    return np.matmul(left, right if y_zero is None else right - y_zero.astype(np.int32))
+
+
 def _einsum(a: Attributes, *values: Array) -> Array:
     result: Array = np.einsum(a["equation"], *(_wide(value) for value in values))
     return np.asarray(result, values[0].dtype)
@@ -62,27 +72,42 @@ def _extreme(function: Callable[..., Array], largest: bool) -> Callable[..., Arr
 
 def _norm(order: int) -> Callable[..., Array]:
     def norm(x: Array, **over: Any) -> Array:
-        return np.asarray(np.abs(x).sum(**over) if order == 1 else np.sqrt(np.square(x).sum(**over)))
+        return np.asarray(np.abs(x).sum(**over) if order == 1 else np.sqrt(np.square(x, dtype=np.float64).sum(**over)))
 
     return norm
 
 
+def _mean(x: Array, **over: Any) -> Array:
+    """Whole numbers are divided as in C: towards zero."""
+    if x.dtype.kind == "f":
+        return np.asarray(np.mean(x, **over))
+    total = np.asarray(np.sum(x, **over))
+    count = total.dtype.type(x.size // max(total.size, 1))
+    return np.asarray((abs(total) // count) * np.sign(total))
+
+
+def _log_sum_exp(x: Array, **over: Any) -> Array:
+    wide = x.astype(np.float64)
+    top = wide.max(axis=over["axis"], keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0)
+    sums = np.exp(wide - top).sum(**over)
+    return np.asarray(np.log(sums) + top.reshape(sums.shape))
+
+
 def _softmax(a: Attributes, x: Array) -> Array:
     axis = a.get("axis", -1)
-    e = np.exp(x.astype(np.float64) - x.max(axis=axis, keepdims=True))
+    e = np.exp(x.astype(np.float64) - x.max(axis=axis, keepdims=True, initial=-np.inf))
     return (e / e.sum(axis=axis, keepdims=True)).astype(x.dtype)
 
 
 def _log_softmax(a: Attributes, x: Array) -> Array:
     axis = a.get("axis", -1)
-    below = x.astype(np.float64) - x.max(axis=axis, keepdims=True)
+    below = x.astype(np.float64) - x.max(axis=axis, keepdims=True, initial=-np.inf)
     return (below - np.log(np.exp(below).sum(axis=axis, keepdims=True))).astype(x.dtype)
 
 
 def _batch_norm(a: Attributes, x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Array:
-    s, b, m, v = (
-        value.astype(np.float64).reshape(1, -1, *[1] * (x.ndim - 2)) for value in (scale, bias, mean, variance)
-    )
+    s, b, m, v = (value.astype(np.float64).reshape(-1, *[1] * (x.ndim - 2)) for value in (scale, bias, mean, variance))
     return ((x - m) / np.sqrt(v + a.get("epsilon", 1e-5)) * s + b).astype(x.dtype)
 
 
@@ -118,10 +143,13 @@ SUM_OPS: dict[str, Callable[..., Any]] = {
     "LogSoftmax": _log_softmax,
     "LpNormalization": _lp_normalization,
     "MatMul": _matmul,
+    "MatMulInteger": _matmul_integer,
     "ReduceL1": _reduce(_norm(1)),
     "ReduceL2": _reduce(_norm(2)),
+    "ReduceLogSum": _reduce(lambda x, **over: np.log(np.sum(x, **over))),
+    "ReduceLogSumExp": _reduce(_log_sum_exp),
     "ReduceMax": _reduce(_extreme(np.max, largest=True)),
-    "ReduceMean": _reduce(np.mean),
+    "ReduceMean": _reduce(_mean),
     "ReduceMin": _reduce(_extreme(np.min, largest=False)),
     "ReduceSum": _reduce(np.sum),
     "ReduceSumSquare": _reduce(lambda x, **over: np.square(x).sum(**over)),

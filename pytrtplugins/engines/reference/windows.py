@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -48,12 +49,13 @@ def convolve(
     groups, kernel = a.get("group", 1), weight.shape[2:]
     rows = weight.reshape(groups, weight.shape[0] // groups, -1).astype(np.float64)
     outputs = []
-    for image in x:  # one image at a time bounds the memory for the windows
+    images = x if len(x) else np.zeros((1, *x.shape[1:]), x.dtype)
+    for image in images:  # one image at a time bounds the memory for the windows
         views = windows(image[None], kernel, a, fill)[0]
         out = views.shape[1 + len(kernel) :]
         columns = views.reshape(groups, rows.shape[2], -1).astype(np.float64)
         outputs.append(matmul(rows, columns).reshape(weight.shape[0], *out))
-    return np.stack(outputs)
+    return np.stack(outputs)[: len(x)]
 
 
 def convolve_transposed(x: Array, weight: Array, a: Attributes) -> Array:
@@ -69,16 +71,33 @@ def convolve_transposed(x: Array, weight: Array, a: Attributes) -> Array:
     """
     groups, kernel, dims = a.get("group", 1), weight.shape[2:], x.shape[2:]
     strides, dilations = _steps(a, kernel)
-    pads, extra = a.get("pads", [0] * 2 * len(kernel)), a.get("output_padding", [0] * len(kernel))
-    whole = [(d - 1) * s + r + e for d, s, r, e in zip(dims, strides, _reach(kernel, dilations), extra, strict=True)]
+    whole = [(d - 1) * s + r for d, s, r in zip(dims, strides, _reach(kernel, dilations), strict=True)]
+    pads, out = _transposed_pads(a, dims, whole, strides)
     columns = x.reshape(len(x), groups, x.shape[1] // groups, -1).astype(np.float64)
     rows = weight.reshape(groups, x.shape[1] // groups, weight.shape[1], *kernel).astype(np.float64)
-    result = np.zeros((len(x), groups * weight.shape[1], *whole))
+    room = [max(size, low + wanted) for size, low, wanted in zip(whole, pads, out, strict=True)]
+    result = np.zeros((len(x), groups * weight.shape[1], *room))
     for place in np.ndindex(*kernel):
         part = np.matmul(rows[(..., *place)].swapaxes(1, 2), columns)
         result[_under(place, dims, strides, dilations)] += part.reshape(*result.shape[:2], *dims)
-    inside: Any = (..., *(slice(low, size - high) for (low, high), size in zip(_border(pads), whole, strict=True)))
+    inside: Any = (..., *(slice(low, low + size) for low, size in zip(pads, out, strict=True)))
     return result[inside]
+
+
+def _transposed_pads(
+    a: Attributes, dims: Sequence[int], whole: Sequence[int], strides: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """What ConvTranspose cuts off the low side of each axis, and what it leaves: dims that are said, or those that follow."""
+    rank, kind = len(dims), a.get("auto_pad", "NOTSET")
+    pads, extra = a.get("pads", [0] * 2 * rank), a.get("output_padding", [0] * rank)
+    same = kind in ("SAME_UPPER", "SAME_LOWER")
+    out = a.get("output_shape") or ([d * s for d, s in zip(dims, strides, strict=True)] if same else None)
+    if out is None:
+        pads = [0] * 2 * rank if kind == "VALID" else pads
+        ends = zip(whole, extra, pads[:rank], pads[rank:], strict=True)
+        return list(pads[:rank]), [size + more - low - high for size, more, low, high in ends]
+    cut = [max(size + more - wanted, 0) for size, more, wanted in zip(whole, extra, out, strict=True)]
+    return [total // 2 if kind == "SAME_UPPER" else total - total // 2 for total in cut], list(out[-rank:])
 
 
 def _steps(a: Attributes, kernel: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
@@ -138,10 +157,23 @@ def _over_windows(kernel: Sequence[int]) -> tuple[int, ...]:
     return tuple(range(2, 2 + len(kernel)))
 
 
-def _max_pool(a: Attributes, x: Array) -> Array:
+def _max_pool(a: Attributes, x: Array) -> list[Array]:
+    """The largest of each window, and if it is asked for the position of the first such among all elements of x."""
     lowest = (np.iinfo if x.dtype.kind in "iu" else np.finfo)(x.dtype).min  # onnxruntime's and darknet's border
-    kernel = a["kernel_shape"]
-    return windows(x, kernel, a, lowest).max(axis=_over_windows(kernel))
+    kernel, over = a["kernel_shape"], _over_windows(a["kernel_shape"])
+    views = windows(x, kernel, a, lowest)
+    best = views.max(axis=over)
+    if a.get("num_outputs", 1) == 1:
+        return [best]
+    spatial = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:], order="F" if a.get("storage_order") else "C")
+    places = windows(spatial[None, None], kernel, a, -1)
+    hits = (views == np.expand_dims(best, over)) & (places >= 0)
+    first = hits.reshape(*x.shape[:2], -1, *best.shape[2:]).argmax(axis=2)
+    flat = np.broadcast_to(
+        places.reshape(1, 1, -1, *best.shape[2:]), (*x.shape[:2], math.prod(kernel), *best.shape[2:])
+    )
+    images = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * len(kernel))
+    return [best, np.take_along_axis(flat, first[:, :, None], axis=2)[:, :, 0] + images * spatial.size]
 
 
 def _average_pool(a: Attributes, x: Array) -> Array:

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
-from tests.engines.operators import IMAGE, ints, model_of
+from tests.engines.operators import IMAGE, ints, literal, model_of
 
 
 def int8_convolution(codes, weight, scale, scales, bias, pads):
@@ -33,6 +33,33 @@ def int8_convolution(codes, weight, scale, scales, bias, pads):
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_a_bias_may_be_quantized(dtype):
+    """As onnxruntime's quantizer writes it."""
+    rng, zero = np.random.default_rng(4), 0 if dtype == np.int8 else 120
+    constants = {
+        "s": np.float32(0.02), "z": dtype(zero), "w": rng.integers(1, 100, (3, 2, 3, 3)).astype(dtype), "sw": np.full(3, 0.01, np.float32),
+        "zw": np.full(3, zero, dtype), "b": np.array([300, -200, 50], np.int32), "sb": np.full(3, 2e-4, np.float32),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["dx"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["dw"], axis=0),
+        helper.make_node("DequantizeLinear", ["b", "sb"], ["db"], axis=0),
+        helper.make_node("Conv", ["dx", "dw", "db"], ["y"]),
+    ]
+    codes = rng.integers(0, 100, (1, 2, 5, 5)).astype(dtype)
+    graph = helper.make_graph(
+        nodes, "bias", [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(codes.dtype), codes.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    with ptp.build(model, engine="reference").create_context() as context:
+        np.testing.assert_allclose(
+            context.run({"x": codes})["y"], literal(model, {"x": codes})[0], rtol=1e-5, atol=1e-5
+        )
 
 
 def test_int8_convolutions_add_integers_exactly():

@@ -117,7 +117,60 @@ CODES = [
     ("DequantizeLinear", [np.arange(0, 16, dtype=np.uint8).reshape(4, 4), np.float32(0.3), np.uint8(5)], {}),
     ("DequantizeLinear", [np.arange(-8, 8, dtype=np.int32), np.float32(0.3)], {}),
 ]  # fmt: skip
-CASES = [*ELEMENTWISE, *SUMS, *SHAPES, *WINDOWS, *CODES]
+NOT_A_NUMBER = np.array([[1, np.nan, 3], [np.inf, -0.0, 2]], np.float32)
+LARGE = np.array([[2**24 + 1, 1], [2**24 + 1, 2**24 + 1]], np.int32)
+BOXES = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1]]], np.float32)
+SCORES = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5]]], np.float32)
+GRID = f(2, 5, 5, 2, low=-1.6, high=1.6)
+TWICE = {"scales": np.array([1, 1, 2, 1.7], np.float32)}
+INDEXES = [
+    *(("GatherElements", [IMAGE, np.array([[[[0, -1], [5, 2]]]], np.int64)], {"axis": axis}) for axis in (2, 3, -1, -2)),
+    *((op, [f(4, 3), index, f(2, 3)], {"reduction": reduction})
+      for reduction in ("none", "add", "mul", "max", "min")
+      for op, index in (("ScatterND", np.array([[-1], [0]])), ("ScatterElements", np.array([[0, 1, 2], [3, -1, 1]])))),
+    *(("ScatterElements", [f(3), np.array([0, 0, -1]), f(3)], {"reduction": reduction}) for reduction in ("add", "mul", "max")),
+    ("ScatterElements", [BIG, ints(0), ints(2**53 + 5)], {"reduction": "max"}), ("ScatterND", [f(4), np.zeros((0, 1), np.int64), f(0)], {}),
+    *(("NonMaxSuppression", [BOXES, SCORES, *rest], {"center_point_box": centered}) for centered in (0, 1) for rest in (
+        [], [ints(3)], [ints(3)[0], np.array(0.5, np.float32)], [ints(9), None, np.array([0.55], np.float32)], [ints(-1)],
+        [None, np.array([0.5], np.float32)])),
+    *(("Unique", [np.round(IMAGE)], {"axis": axis} if axis else {}) for axis in (None, -1)), ("Unique", [np.round(IMAGE)], {"sorted": 0}),
+]  # fmt: skip
+SAMPLED = [
+    *(("GridSample", [IMAGE, GRID], {"mode": mode, "padding_mode": padding, "align_corners": corners})
+      for mode in ("bilinear", "nearest", "bicubic") for padding in ("zeros", "border", "reflection") for corners in (0, 1)),
+    ("GridSample", [f(1, 2, 1, 1), f(1, 2, 2, 2)], {"padding_mode": "reflection", "align_corners": 1}),
+    *(("Resize", [IMAGE, None, TWICE["scales"]], {"mode": mode, **options}) for mode in ("linear", "cubic") for options in (
+        {}, {"coordinate_transformation_mode": "pytorch_half_pixel"},
+        {"coordinate_transformation_mode": "asymmetric"})),
+    *(("Resize", [IMAGE, None, None, ints(2, 4, 1, 1)], {"mode": mode, "coordinate_transformation_mode": "pytorch_half_pixel"})
+      for mode in ("nearest", "linear", "cubic")),
+    *(("Resize", [IMAGE, np.array([0, 0, -0.2, 0.3, 1, 1, 1.1, 1.4], np.float32), None, ints(2, 4, 3, 6)],
+       {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0})
+      for mode in ("nearest", "linear", "cubic")),
+    *(("Resize", [IMAGE, None, np.array([1, 1, 0.5, 0.7], np.float32)], {"mode": mode, "antialias": 1}) for mode in ("linear", "cubic")),
+    ("Resize", [IMAGE, None, TWICE["scales"]], {"mode": "cubic", "exclude_outside": 1}),
+    ("Resize", [IMAGE, None, None, ints(9, 7)], {"axes": [2, 3], "keep_aspect_ratio_policy": "not_larger", "mode": "linear"}),
+    ("Resize", [np.arange(20, dtype=np.uint8).reshape(1, 1, 4, 5), None, TWICE["scales"]], {"mode": "linear"}),
+]  # fmt: skip
+EDGES = [
+    ("Transpose", [np.array(2, np.float32)], {}), ("Pad", [IMAGE, ints(0, 0, -1, 2, 0, 0, 1, -1)], {"mode": "reflect"}),
+    ("Pad", [IMAGE, ints(0, 0, 1, 2, 0, 0, 2, 1)], {"mode": "edge"}), ("Conv", [f(0, 4, 5, 5), f(6, 4, 3, 3)], {}),
+    *((op, [f(2, 0)], {}) for op in ("Softmax", "LogSoftmax")), ("Mean", [f(3, 1), f(1, 4)], {}), ("Mean", [f(3)], {}),
+    ("Clip", [np.array([np.inf, -np.inf, 1], np.float32), np.float32(0)], {}),
+    ("Clip", [np.array([np.inf, -np.inf, 1], np.float32), None, np.float32(0)], {}),
+    *(("ReduceLogSumExp", [x, axes], {}) for x, axes in ((IMAGE * 100, ints(1)), (np.full((2, 3), -np.inf, np.float32), ints(0)),
+                                                         (np.array([[np.inf, 1], [-np.inf, np.inf]], np.float32), ints(1)))),
+    ("ReduceLogSum", [f(3, 4, low=0.1), ints(1)], {}), ("ReduceL2", [LARGE[:1], ints(1)], {}), ("ReduceMean", [LARGE, ints(0)], {}),
+    *(("ConvTranspose", [IMAGE, f(4, 3, 3, 3)], {"strides": [2, 2], **options}) for options in (
+        {"auto_pad": "SAME_UPPER"}, {"auto_pad": "SAME_LOWER"}, {"output_shape": [12, 16]}, {"output_shape": [13, 17]},
+        {"output_shape": [12, 16], "auto_pad": "SAME_UPPER"}, {"output_shape": [13, 17], "output_padding": [1, 1]})),
+    ("ConvTranspose", [IMAGE, f(4, 2, 3, 3)], {"strides": [2, 2], "group": 2, "output_shape": [12, 16]}),
+    ("BatchNormalization", [f(4), f(1), f(1), f(1), f(1, low=0.1)], {}),
+    ("MatMulInteger", [np.arange(12, dtype=np.uint8).reshape(3, 4), np.arange(20, dtype=np.int8).reshape(4, 5)], {}),
+    ("MatMulInteger", [np.arange(12, dtype=np.uint8).reshape(3, 4), np.arange(16, dtype=np.int8).reshape(4, 4), np.uint8(7),
+                       np.arange(4, dtype=np.int8)], {}),
+]  # fmt: skip
+CASES = [*ELEMENTWISE, *SUMS, *SHAPES, *WINDOWS, *CODES, *INDEXES, *SAMPLED, *EDGES]
 
 
 @pytest.mark.parametrize(("op", "inputs", "attributes"), CASES, ids=[f"{i}-{case[0]}" for i, case in enumerate(CASES)])
@@ -134,7 +187,7 @@ def test_an_operator_equals_onnxruntimes(op, inputs, attributes):
 
 
 def test_every_operator_of_the_table_is_compared():
-    assert set(OPS) == {case[0] for case in CASES} | {"Split"}
+    assert set(OPS) == {case[0] for case in CASES} | {"DynamicQuantizeLinear", "Split"}
 
 
 @pytest.mark.parametrize(
@@ -149,6 +202,48 @@ def test_every_operator_of_the_table_is_compared():
 def test_split_equals_onnxruntimes(inputs, attributes, outputs):
     for found, wanted in zip(*both("Split", inputs, attributes, outputs), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("block", [{"axis": 0, "block_size": 2}, {"axis": -1, "block_size": 3}])
+@pytest.mark.parametrize(("op", "dtype"), [("DequantizeLinear", np.uint8), ("QuantizeLinear", np.int8)])
+def test_a_scale_may_belong_to_a_block(op, dtype, block):
+    x = f(4, 8, high=90) if op == "QuantizeLinear" else np.arange(32, dtype=dtype).reshape(4, 8)
+    scale = f(*((2, 8) if block["axis"] == 0 else (4, 3)), low=0.1)
+    (found,), (wanted,) = both(op, [x, scale, np.full(scale.shape, 3, dtype)], block, opset=21)
+    np.testing.assert_allclose(found, wanted, rtol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"storage_order": 1}, {"auto_pad": "SAME_LOWER"}, {"pads": [1, 0, 1, 1]}, {"dilations": [1, 2]}]
+)
+def test_the_positions_of_a_max_pool_equal_onnxruntimes(options):
+    x = np.round(IMAGE)  # several are the largest
+    for found, wanted in zip(*both("MaxPool", [x], {"kernel_shape": [3, 2], **options}, 2), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("reduction", "wanted"), [("max", [5, np.nan, np.nan, 9]), ("min", [1, np.nan, np.nan, 4])])
+def test_the_largest_of_not_a_number_and_a_number_is_not_a_number(reduction, wanted):
+    """As in torch.scatter_reduce, whichever of them is the update; onnxruntime takes the update, and onnx.reference what was there."""
+    x, updates = np.array([1, np.nan, 3, 4], np.float32), np.array([5, 7, np.nan, 9], np.float32)
+    for op, index in (("ScatterElements", np.arange(4)), ("ScatterND", np.arange(4)[:, None])):
+        with np.errstate(all="ignore"):
+            found = OPS[op]({"reduction": reduction}, x, index, updates)
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("x", [IMAGE, np.zeros(3, np.float32), -abs(IMAGE)])
+def test_codes_of_a_range_that_is_found_in_the_run_equal_onnxruntimes(x):
+    for found, wanted in zip(*both("DynamicQuantizeLinear", [x], {}, 3), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_zero_point_of_each_row():
+    """onnxruntime refuses it."""
+    x, y = np.arange(12, dtype=np.uint8).reshape(3, 4), np.arange(8, dtype=np.int8).reshape(4, 2)
+    zeros = np.array([1, 2, 3], np.uint8)
+    found = OPS["MatMulInteger"]({}, x, y, zeros)
+    np.testing.assert_array_equal(found, (x.astype(int) - zeros[:, None].astype(int)) @ y.astype(int))
 
 
 @pytest.mark.parametrize("axes", [[1], [-1, 2], None])
