@@ -91,8 +91,16 @@ def build(
     cls.check_precision(precision)
     cls.check_settings(options.settings)
     loaded = load_model(model)
+    is_quantized = _has_qdq(loaded)
+    if is_quantized and table is None and precision not in CODES:
+        raise PrecisionError(
+            f"the model holds Q/DQ nodes: it is an INT8 or FP8 model, and precision={precision!r} would not change that.\n"
+            'Do: precision="int8" or precision="fp8"',
+            precision=precision,
+        )
+    native = cls.runs_contrib and (is_quantized or (table is None and precision not in CODES))
     with explaining("the model cannot be prepared", cls.name):
-        prepared = prepare_loaded(loaded)
+        prepared = prepare_loaded(loaded, native=native)
     check_operators(prepared, cls)
     check_forms(prepared, cls.name, options.plugins)
     building, written = f"engine {cls.name!r} cannot build the model", prepared
@@ -108,12 +116,6 @@ def build(
             return cls.build_quantized(quantized, prepared, options, progress)
     elif precision in CODES and calibration is not None:
         _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
-    elif _has_qdq(prepared) and precision not in CODES:
-        raise PrecisionError(
-            f"the model holds Q/DQ nodes: it is an INT8 or FP8 model, and precision={precision!r} would not change that.\n"
-            'Do: precision="int8" or precision="fp8"',
-            precision=precision,
-        )
     with guiding(prepared, cls), explaining(building, cls.name), known_to_be_sound(prepared):
         return cls.build(written, options, progress)
 
@@ -171,7 +173,8 @@ def _with_precisions(
 
 
 def _has_qdq(model: onnx.ModelProto) -> bool:
-    return any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+    nodes = (node for graph in (model.graph, *model.functions) for node in graph.node)
+    return any(node.op_type == "QuantizeLinear" for node in nodes)
 
 
 def _quantized(

@@ -6,6 +6,7 @@ from ..model.ir import to_ir, to_proto
 from ._base import Pass, PassResult, run_passes
 from .codes import CODES, Codes
 from .constants import PropagateConstants
+from .contrib import CONTRIB
 from .eliminate import Eliminate
 from .equalization import CrossLayerEqualization
 from .factors_apart import FactorsApart
@@ -19,7 +20,7 @@ from .normalize import normalize
 from .placement import Placement
 from .places_apart import PlacesApart
 from .precisions import LayerPrecision, Precisions, layer_names
-from .prepare import load_model, prepare
+from .prepare import load_model, of_onnx, prepare
 from .products_apart import ProductsApart
 from .quantize import Quantize, quantize, quantized_tensors
 from .repairs import REPAIRS, Finding, RepairedModel, repair
@@ -29,6 +30,7 @@ from .unsigned import UnsignedActivations
 
 __all__ = [
     "CODES",
+    "CONTRIB",
     "REPAIRS",
     "AdaptiveRounding",
     "Codes",
@@ -56,6 +58,7 @@ __all__ = [
     "layer_names",
     "load_model",
     "normalize",
+    "of_onnx",
     "prepare",
     "quantize",
     "quantized_tensors",

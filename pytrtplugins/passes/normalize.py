@@ -18,7 +18,7 @@ from ..validation.operators import standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["normalize", "normalized", "with_opset"]
+__all__ = ["converted", "normalize", "normalized", "with_opset"]
 
 _log = logging.getLogger(__name__)
 _FEATURE = "working on ONNX models"
@@ -68,7 +68,7 @@ def normalized(model: onnx.ModelProto) -> onnx.ModelProto:
         _constant_weights(made)
     if any(not _is_plugins(function, made) for function in made.functions):
         made = _without_functions(made)
-    return _converted(made) if _is_old(made) else made
+    return converted(made) if _is_old(made) else made
 
 
 def _is_old(model: onnx.ModelProto) -> bool:
@@ -83,7 +83,7 @@ def with_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     """
     if standard_opset(model) >= opset:
         return model
-    made = _converted(model, opset)
+    made = converted(model, opset)
     if made is not model:
         return made
     raise ModelError(
@@ -145,8 +145,8 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     return validated(with_data(found, model), large=False)
 
 
-def _converted(model: onnx.ModelProto, opset: int = _OLDEST) -> onnx.ModelProto:
-    """The model in an opset, or as it is, with a note in the log."""
+def converted(model: onnx.ModelProto, opset: int = _OLDEST) -> onnx.ModelProto:
+    """The model in an opset that is newer than its own, or as it is where that cannot be done, with a note in the log."""
     converter = require("onnx.version_converter", extra="onnx", feature=_FEATURE)
     found = standard_opset(model)
     inner = next((node for node in model.graph.node if any(True for _ in bodies(node))), None)

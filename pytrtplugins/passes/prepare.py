@@ -10,17 +10,19 @@ from ..model.decompose import add_shapes
 from ..model.ir import to_ir, to_proto
 from ..utils.garbage import no_collection
 from ..validation import check_slopes, validated
+from ..validation.operators import standard_opset
 from .codes import CODES
+from .contrib import declared, needed_opset, write_functions
 from .dim_names import name_inputs, name_outputs
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
 from .merge_pads import MergePads
-from .normalize import normalized, with_opset
+from .normalize import converted, normalized, with_opset
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["load_model", "prepare", "prepare_loaded", "ready_for"]
+__all__ = ["load_model", "of_onnx", "prepare", "prepare_loaded", "ready_for"]
 
 
 def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
@@ -52,9 +54,14 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
 
 
 @no_collection()
-def prepare_loaded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same for what `load_model` gave, which is not checked a second time."""
-    ir_model = to_ir(normalized(model), checked=True)
+def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.ModelProto:
+    """The same for what `load_model` gave, which is not checked a second time.
+
+    Args:
+        model: The model; it is not changed.
+        native: Leave operators of ``com.microsoft`` as they are, for an engine that runs them.
+    """
+    ir_model = to_ir(normalized(model) if native else of_onnx(model), checked=True)
     for step in (FoldBatchNorm(), MergePads(), Eliminate()):
         step(ir_model)
     prepared = to_proto(ir_model)
@@ -63,6 +70,17 @@ def prepare_loaded(model: onnx.ModelProto) -> onnx.ModelProto:
     check_slopes(prepared)
     name_outputs(prepared)
     return prepared
+
+
+def of_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Normalize a model, and write its operators of ``com.microsoft`` with ONNX's own, as far as they can be.
+
+    Raises:
+        ModelError: as `normalize`.
+    """
+    normal = normalized(declared(model))
+    opset = needed_opset(normal)
+    return write_functions(converted(normal, opset) if 0 < standard_opset(normal) < opset else normal)
 
 
 def ready_for(model: onnx.ModelProto, precision: str) -> onnx.ModelProto:

@@ -51,6 +51,7 @@ class Engine(Uncopied, ABC):
         parents_alone: What a child process cannot use once its parent has, where it may not; for messages.
         dtypes: Element types that its inputs and outputs may have.
         foreign_operators: Whether the library below may know operators of anybody's domain.
+        runs_contrib: Whether the library below computes onnxruntime's own operators, so that they need not be written with ONNX's.
         fast_build: Settings with which an engine of this kind is built fast, and runs slowly.
         asks_fast: Whether it builds one node so fast that it can be asked for each operator; else its error names all that it lacks.
         weights_location: Location that models in its files give for weights that they leave out; None: no weights are left out.
@@ -80,6 +81,7 @@ class Engine(Uncopied, ABC):
     weights_location: ClassVar[str | None] = None
     nests: ClassVar[bool] = True
     foreign_operators: ClassVar[bool] = False
+    runs_contrib: ClassVar[bool] = False
     survives_fork: ClassVar[bool] = True
     parents_alone: ClassVar[str] = "the GPU"
     _load: ClassVar[Callable[[str | Path], Engine]]  # selection, which knows all engines, puts it here

@@ -114,7 +114,9 @@ class _Asking:
             )
         try:
             with explaining("asked for one operator", self._cls.name):
-                self._cls.build(prepare_loaded(asked), BuildOptions(settings=self._cls.fast_build))
+                self._cls.build(
+                    prepare_loaded(asked, native=self._cls.runs_contrib), BuildOptions(settings=self._cls.fast_build)
+                )
         except BuildError as error:
             return any(found is asked.graph.node[0] for found in lacked_nodes(asked, error))
         except PytrtpluginsError:  # of the types that are made up here

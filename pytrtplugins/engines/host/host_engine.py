@@ -141,6 +141,10 @@ class HostEngine(Engine):
     def check_requirements(cls, requirements: Mapping[str, Any], device: str | None = None) -> str:
         return missing_int8_features(requirements)
 
+    def _exact_sums(self) -> dict[str, str]:
+        """Entries of a session of onnxruntime's that adds products of 8-bit numbers in 32 bits where the CPU would not."""
+        return {"session.x64quantprecision": "1"} if self.float_reason else {}
+
     def _written_out(self) -> onnx.ModelProto:
         """The model with decompositions written out as the policy, or the user, chooses."""
         written = write_decompositions(self.model, self.name, self.options.plugins)

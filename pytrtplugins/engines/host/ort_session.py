@@ -24,6 +24,8 @@ __all__ = ["Session", "Submodel", "Submodels", "in_oldest_opset", "make_session"
 
 _SAFE_IR = 10  # known to onnxruntime since 1.18
 _ERRORS = 3  # and nothing less is logged
+_ENTRIES = {"session.qdq_matmulnbits_accuracy_level": "1"}
+"""What int8 and int4 weights are multiplied by stays float32, as the model says; onnxruntime rounds it to int8 by default."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def make_session(
     options = ort.SessionOptions()
     options.log_severity_level = _ERRORS
     options.intra_op_num_threads = threads
-    for name, value in (entries or {}).items():
+    for name, value in (_ENTRIES | dict(entries or {})).items():
         options.add_session_config_entry(name, value)
 
     def session(model: onnx.ModelProto) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...errors import ExecutionError
+from ...errors import BuildError, ExecutionError
 from ...model.decompose import add_shapes
 from ...model.proto import arrays_of
-from ...passes import Placement, UnsignedActivations, run_passes
+from ...passes import Placement, UnsignedActivations, of_onnx, run_passes
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ...utils.override import override
@@ -55,10 +55,21 @@ class OnnxruntimeEngine(HostEngine):
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "int8", "fp8")
     library: ClassVar[str] = "onnxruntime"
     placement: ClassVar[Placement] = PLACEMENT
+    runs_contrib: ClassVar[bool] = True
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
         standard = self._standard_form()
+        try:
+            self._start(standard)
+        except BuildError:  # it has not all kernels for its own operators
+            written = of_onnx(standard)
+            if written is standard:
+                raise
+            self._start(add_shapes(written))
+
+    def _start(self, standard: onnx.ModelProto) -> None:
+        """Cut a model at its plugins, and make the sessions."""
         self._steps = split(standard)
         self._constants = constants_outside(standard)
         self._sessions = {
@@ -95,11 +106,9 @@ class OnnxruntimeEngine(HostEngine):
         return add_shapes(run_passes(self._written_out(), UnsignedActivations()))
 
     def _session(self, model: onnx.ModelProto) -> Any:
-        entries = {}
+        entries = self._exact_sums()
         if len(self._steps) > 1:  # sessions that wait for each other must not spin
             entries["session.force_spinning_stop"] = "1"
-        if self.float_reason:  # products are then added in 32 bits
-            entries["session.x64quantprecision"] = "1"
         if self.precision == "fp8":  # else it moves codes through operators that it cannot run on FP8, such as MaxPool
             entries["session.disable_quant_qdq"] = "1"
         threads = self.options.threads or default_threads()

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BindingError, BuildError, EngineError, ExecutionError, UnavailableError
-from ...model.proto import arrays_of
+from ...model.proto import arrays_of, node_name
 from ...passes import (
+    CONTRIB,
     DropRepeatedPairs,
     FactorsApart,
     FloatPads,
@@ -92,7 +93,10 @@ class CpuEngine(HostEngine):
         self._errors = PluginErrors()
         self._output_names = [desc.name for desc in self.outputs]
         wide = next((desc for desc in (*self.inputs, *self.outputs) if desc.dtype in _WIDE), None)
+        contrib = next((node for node in walk(self.model_without_weights.graph.node) if node.domain == CONTRIB), None)
         self._whole: Any = wide and self._session(f"{wide.name!r} is of {wide.dtype}, which OpenVINO keeps in 32 bits")
+        if contrib is not None and self._whole is None:
+            self._whole = self._contrib_session(contrib)
         self._compiled = self._compile() if self._whole is None else None
         known = set[str]().union(*(port.get_names() for port in self._compiled.inputs)) if self._compiled else ()
         self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
@@ -136,12 +140,26 @@ class CpuEngine(HostEngine):
         if any(is_plugin_node(node) for node in walk(model.graph.node)):
             return None
         try:
-            session = make_session(model, self.options.threads or default_threads())
+            session = make_session(model, self.options.threads or default_threads(), self._exact_sums())
         except Exception as error:  # onnxruntime raises types of its own
             _log.warning("engine 'cpu': %s; onnxruntime cannot run the model: %s", reason, shortened(error))
             return None
         self.choices["computed by"] = f"onnxruntime: {reason}"
         _log.info("engine 'cpu': the model is computed by onnxruntime: %s", reason)
+        return session
+
+    def _contrib_session(self, node: onnx.NodeProto) -> Any:
+        """The session for a model with an operator of onnxruntime's own that is not written with others."""
+        operator = f"{node.domain}::{node.op_type}"
+        session = self._session(f"OpenVINO does not have {operator}")
+        if session is None:
+            raise BuildError(
+                f"engine 'cpu' does not have the operator {operator} (node {node_name(node)!r}), and onnxruntime cannot run the "
+                "model.\nDo: export the model without onnxruntime's optimizer, or write the operator as a plugin",
+                engine=self.name,
+                op=node.op_type,
+                node=node.name,
+            )
         return session
 
     def _compile(self) -> Any:
@@ -198,10 +216,9 @@ class CpuEngine(HostEngine):
         return {
             "INFERENCE_PRECISION_HINT": float_type,
             "PERFORMANCE_HINT": "LATENCY",
+            "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,  # else what int8 weights are multiplied by is rounded to int8, too
             "INFERENCE_NUM_THREADS": threads,
-            **(
-                {"NUM_STREAMS": 0} if threads == 1 else {}
-            ),  # in the caller's thread: one stream of one thread loses errors
+            **({"NUM_STREAMS": 0} if threads == 1 else {}),  # runs in the caller: a stream of one thread loses errors
             **({"LP_TRANSFORMS_MODE": "NO"} if self.float_reason else {}),
         }
 

@@ -1,0 +1,8 @@
+"""Operators of onnxruntime's domain ``com.microsoft``, written with ONNX's own."""
+
+from __future__ import annotations
+
+from .table import CONTRIB
+from .write import declared, needed_opset, write_functions
+
+__all__ = ["CONTRIB", "declared", "needed_opset", "write_functions"]

@@ -1,0 +1,116 @@
+"""A node of ``com.microsoft`` as the authors of function bodies see it: its attributes, its inputs, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...model.proto import numpy_type
+from ...plugin.onnx_node import node_attributes
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["ContribNode", "NotWritableError", "UnknownTypeError", "ints", "number"]
+
+
+class NotWritableError(Exception):
+    """A form of an operator that no function body here computes."""
+
+
+class UnknownTypeError(Exception):
+    """A function body needs the type or the dims of a tensor that is not known, or not yet."""
+
+
+class ContribNode:
+    """One node. In a function body its inputs are called ``x0``, ``x1`` and so on, and its outputs ``y0``, ``y1``.
+
+    Args:
+        node: The node.
+        types: Types of the tensors that are known.
+    """
+
+    def __init__(self, node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> None:
+        self.node, self._types, self._attributes = node, types, node_attributes(node)
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute's value."""
+        return self._attributes.get(name, default)
+
+    def has(self, index: int) -> bool:
+        """Whether an input is there."""
+        return len(self.node.input) > index and bool(self.node.input[index])
+
+    def gives(self, index: int) -> bool:
+        """Whether an output is there."""
+        return len(self.node.output) > index and bool(self.node.output[index])
+
+    def inputs(self, *indices: int) -> str:
+        """Inputs in a call, up to the last that is there: ``x0, "", x2``."""
+        last = max((index for index in indices if self.has(index)), default=-1)
+        return ", ".join(f"x{index}" if self.has(index) else '""' for index in indices[: [*indices].index(last) + 1])
+
+    def attributes(self, *names: str, **others: Any) -> str:
+        """Attributes in a call: those of the node with these names, and others."""
+        values = {name: self._attributes[name] for name in names if name in self._attributes} | others
+        return f"<{', '.join(f'{name} = {_literal(value)}' for name, value in values.items())}>" if values else ""
+
+    def dims(self, index: int) -> tuple[int, ...]:
+        """Dims of an input; 0 where they are free.
+
+        Raises:
+            UnknownTypeError: they are not known.
+        """
+        kind = self._type(index)
+        if not kind.HasField("shape"):
+            raise UnknownTypeError(self.node.input[index])
+        return tuple(dim.dim_value for dim in kind.shape.dim)
+
+    def dtype(self, index: int) -> str:
+        """ONNX's name of an input's element type, such as ``float16``.
+
+        Raises:
+            UnknownTypeError: it is not known.
+        """
+        return _TYPE_NAMES.get(name := numpy_type(self._type(index).elem_type).name, name)
+
+    def number(self, name: str, value: float, like: int = 0) -> str:
+        """A statement that makes a number of the type of an input."""
+        if self.dtype(like) == "float":
+            return number(name, value)
+        return f"{number(f'{name}_float', value)}\n{name} = {self.cast(f'{name}_float', like)}"
+
+    def cast(self, name: str, like: int = 0) -> str:
+        """A call that gives a tensor the type of an input."""
+        return f"Cast <to = {self._type(like).elem_type}> ({name})"
+
+    def scale(self, index: int) -> str:
+        """A statement ``sN = …``: the scale or zero point that an input is, as a scalar where it has one element."""
+        return f"s{index} = {'Squeeze' if self.dims(index) == (1,) else 'Identity'} (x{index})"
+
+    def _type(self, index: int) -> Any:
+        kind = self._types.get(self.node.input[index])
+        if kind is None or not kind.tensor_type.elem_type:
+            raise UnknownTypeError(self.node.input[index])
+        return kind.tensor_type
+
+
+_TYPE_NAMES = {"float32": "float", "float64": "double"}
+
+
+def number(name: str, value: float) -> str:
+    """A statement that makes a scalar of float32."""
+    return f"{name} = Constant <value = float {{{float(value)!r}}}> ()"
+
+
+def ints(name: str, values: Sequence[int]) -> str:
+    """A statement that makes a 1-D tensor of whole numbers."""
+    return f"{name} = Constant <value = int64[{len(values)}] {{{', '.join(map(str, values))}}}> ()"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_literal, value))}]"
+    return repr(float(value)) if isinstance(value, float) else str(int(value))

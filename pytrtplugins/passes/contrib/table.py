@@ -1,0 +1,21 @@
+"""The function body of each operator that is written with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from .attention import ATTENTION
+from .fused import FUSED
+from .node import ContribNode
+from .packed import PACKED
+from .quantized import INTEGER, QUANTIZED
+
+__all__ = ["BODIES", "CONTRIB"]
+
+CONTRIB = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
+BODIES: Mapping[tuple[str, str], Callable[[ContribNode], str]] = {
+    **{(CONTRIB, op_type): body for op_type, body in {**FUSED, **QUANTIZED, **ATTENTION, **PACKED}.items()},
+    **{("", op_type): body for op_type, body in INTEGER.items()},
+}
+"""Domain and operator → a function of a node that gives ONNX text, in opset 17 and newer."""

@@ -1,0 +1,141 @@
+"""Writes operators of ``com.microsoft`` with ONNX's own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...model.proto import copy_of, node_name, tensors_of, without_data
+from ...utils.optional import require
+from ...validation import infer, validated
+from ...validation.dataflow import bodies, walk
+from ...validation.operators import standard_domain, standard_opset
+from .node import ContribNode, NotWritableError, UnknownTypeError
+from .table import BODIES, CONTRIB
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["declared", "needed_opset", "write_functions"]
+
+_log = logging.getLogger(__name__)
+_OPSET = 13
+"""The first in which all function bodies mean what they say, but for those of `_LATER`."""
+_NORMS_OPSET, _PAIRS_OPSET = 17, 21
+_LATER = dict.fromkeys(
+    ("EmbedLayerNormalization", "LayerNormalization", "QEmbedLayerNormalization", "SkipLayerNormalization"),
+    _NORMS_OPSET,
+)
+_PAIRS = ("DequantizeLinear", "QuantizeLinear")
+_UNDECLARED = {"LayerNormalization": _NORMS_OPSET, "SimplifiedLayerNormalization": 1 << 31}
+"""Operators that onnxruntime puts into ONNX's domain → the first opset in which ONNX has them."""
+
+
+def declared(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Move operators that onnxruntime puts into ONNX's domain, without being there, to its own; the same model where there are none."""
+    opset = standard_opset(model)
+
+    def is_undeclared(node: onnx.NodeProto) -> bool:
+        return not standard_domain(node.domain) and _UNDECLARED.get(node.op_type, 0) > opset
+
+    if not any(map(is_undeclared, walk(model.graph.node))):
+        return model
+    changed = copy_of(model)
+    for node in filter(is_undeclared, walk(changed.graph.node)):
+        node.domain = CONTRIB
+    _import(changed)
+    return changed
+
+
+def needed_opset(model: onnx.ModelProto) -> int:
+    """The oldest opset in which a model's operators of the table can be written with others; 0 where it has none."""
+    types = {node.op_type for node in walk(model.graph.node) if _key(node) in BODIES}
+    if not types:
+        return 0
+    pairs = CONTRIB in {node.domain for node in walk(model.graph.node) if node.op_type in _PAIRS}
+    return max(_PAIRS_OPSET if pairs and _has_wide_codes(model) else _OPSET, *(_LATER.get(name, 0) for name in types))
+
+
+def write_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Write each operator of the table with ONNX's own; branches and bodies of loops are looked into, too.
+
+    What stays as it is: (1) operators that are not in the table; (2) forms that their function body does not compute; (3) nodes of
+    whose inputs too little is known; (4) all, where the model has an older opset than function bodies need.
+
+    Args:
+        model: A normalized model; it is not changed.
+
+    Returns:
+        A new model, or this very one where there is nothing to write.
+    """
+    if not 0 < needed_opset(model) <= standard_opset(model):
+        return model
+    written = copy_of(model)
+    while _write_known(written.graph, infer(without_data(written)).graph, {}, standard_opset(model)):
+        pass  # what was written says the types of what comes behind it
+    used = {node.domain for node in walk(written.graph.node)}
+    for index in reversed(range(len(written.opset_import))):
+        if written.opset_import[index].domain == CONTRIB and CONTRIB not in used:
+            del written.opset_import[index]
+    return validated(written, large=False)
+
+
+def _write_known(
+    graph: onnx.GraphProto, inferred: onnx.GraphProto, around: Mapping[str, onnx.TypeProto], opset: int
+) -> bool:
+    """Write the nodes of whose inputs enough is known, in a graph and in those inside it; whether there were any."""
+    types = {**around, **{name: info.type for name, info in tensors_of(inferred).items()}}
+    nodes, changed = list["onnx.NodeProto"](), False
+    for node, twin in zip(graph.node, inferred.node, strict=True):
+        for body, seen in zip(bodies(node), bodies(twin), strict=True):
+            changed |= _write_known(body, seen, types, opset)
+        body_nodes = _written(node, types, opset) if _key(node) in BODIES else None
+        nodes += [node] if body_nodes is None else body_nodes
+        changed |= body_nodes is not None
+    if changed:
+        copies = [copy_of(node) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(copies)
+    return changed
+
+
+def _written(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], opset: int) -> list[onnx.NodeProto] | None:
+    """The nodes that compute what a node does; None where that is not known, or not yet."""
+    try:
+        body = BODIES[_key(node)](ContribNode(node, types))
+    except UnknownTypeError as error:
+        _log.debug("%s stays %s: the type or dims of %s are not known", node_name(node), node.op_type, error)
+        return None
+    except NotWritableError as error:
+        _log.info("%s stays %s: %s", node_name(node), node.op_type, error)
+        return None
+    inputs, outputs = (
+        [f"x{index}" for index in range(len(node.input))],
+        [f"y{index}" for index in range(len(node.output))],
+    )
+    head = f'<domain: "{CONTRIB}", opset_import: ["": {opset}]> {node.op_type} ({", ".join(inputs)}) => ({", ".join(outputs)})'
+    function = require("onnx.parser", extra="onnx", package="onnx").parse_function(f"{head} {{ {body} }}")
+    prefix = node.name or node.output[0]
+    names = {"": ""} | dict(zip((*inputs, *outputs), (*node.input, *node.output), strict=True))
+    for item in function.node:
+        item.name = f"{prefix}/{item.output[0]}"
+        item.input[:] = [names.get(name, f"{prefix}/{name}") for name in item.input]
+        item.output[:] = [names.get(name, f"{prefix}/{name}") for name in item.output]
+    return list(function.node)
+
+
+def _key(node: onnx.NodeProto) -> tuple[str, str]:
+    return standard_domain(node.domain), node.op_type
+
+
+def _has_wide_codes(model: onnx.ModelProto) -> bool:
+    """Whether there are codes of other than 8 bits among the initializers."""
+    kinds = require("onnx", extra="onnx").TensorProto
+    wide = {kinds.UINT16, kinds.INT16, kinds.UINT4, kinds.INT4}
+    return any(tensor.data_type in wide for tensor in model.graph.initializer)
+
+
+def _import(model: onnx.ModelProto) -> None:
+    if all(item.domain != CONTRIB for item in model.opset_import):
+        model.opset_import.add(domain=CONTRIB, version=1)

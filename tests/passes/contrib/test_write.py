@@ -1,0 +1,278 @@
+"""Operators of onnxruntime's, written with ONNX's: onnxruntime gives the same numbers for both, node by node."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+import onnx
+
+from pytrtplugins.passes import prepare
+from pytrtplugins.passes.contrib.table import BODIES
+from tests.engines.operators import literal
+from tests.passes.contrib.cases import CONTRIB, codes, f, model_of, step
+
+F, U8, I8 = np.float32, np.uint8, np.int8
+STEP = F(0.03)
+X = f(2, 6, 16)
+IDS = np.array([[1, 2, 3, 9, 0], [4, 4, 7, 1, 2]], np.int32)
+SEGMENTS = np.array([[0, 0, 1, 1, 1], [0, 1, 1, 1, 1]], np.int32)
+MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.int32)
+KEYS = np.array([[1, 1, 0, 1, 1, 0], [1, 0, 1, 1, 1, 1]], np.int32)
+TABLES = [f(10, 16), f(8, 16), f(2, 16), f(16), f(16)]
+W, B = f(16, 48) * F(0.3), f(48)
+Q, K, V = f(2, 6, 16), f(2, 5, 16), f(2, 5, 16)
+
+FUSED = {
+    "conv, relu": ("FusedConv", [f(1, 4, 8, 8), f(4, 2, 3, 3)], {"group": 2, "activation": "Relu"}),
+    "conv, leaky": (
+        "FusedConv",
+        [f(1, 3, 8, 8), f(4, 3, 3, 3), f(4)],
+        {"activation": "LeakyRelu", "activation_params": [0.2], "pads": [1] * 4},
+    ),
+    "conv, sum, clip": (
+        "FusedConv",
+        [f(1, 3, 8, 8), f(4, 3, 3, 3), f(4), f(1, 4, 8, 8)],
+        {"free": (0, 3), "activation": "Clip", "activation_params": [-0.5, 0.5], "pads": [1] * 4},
+    ),
+    "conv, hard sigmoid": (
+        "FusedConv",
+        [f(1, 3, 8, 8), f(4, 3, 3, 3)],
+        {"activation": "HardSigmoid", "activation_params": [0.3, 0.4]},
+    ),
+    "gemm, leaky": (
+        "FusedGemm",
+        [f(3, 8), f(5, 8), f(5)],
+        {"activation": "LeakyRelu", "activation_alpha": 0.2, "transB": 1, "alpha": 0.5, "beta": 2.0},
+    ),
+    "gemm without a summand": ("FusedGemm", [f(8, 3), f(8, 5)], {"activation": "Relu", "transA": 1}),
+    "matmul, factor": ("FusedMatMul", [f(2, 8, 3), f(2, 8, 5)], {"free": (0, 1), "transA": 1, "alpha": 0.3}),
+    "matmul, batch first": (
+        "FusedMatMul",
+        [f(8, 2, 3), f(2, 8, 5)],
+        {"free": (0, 1), "transBatchA": 1, "transA": 1},
+    ),
+    "matmul, batch inside": ("FusedMatMul", [f(2, 4, 3, 8), f(8, 2, 4, 5)], {"free": (0, 1), "transBatchB": 1}),
+    "matmul of a vector": ("FusedMatMul", [f(8), f(2, 8, 5)], {"free": (0, 1), "transA": 1}),
+    "gelu": ("Gelu", [X], {}),
+    "gelu behind a bias": ("BiasGelu", [X, f(16)], {}),
+    "fast gelu": ("FastGelu", [X], {}),
+    "fast gelu behind a bias": ("FastGelu", [X, f(16)], {}),
+    "quick gelu": ("QuickGelu", [X], {}),
+    "quick gelu, factor": ("QuickGelu", [X], {"alpha": 1.5}),
+    "skip": ("SkipLayerNormalization", [X, f(2, 6, 16), f(16)], {"free": (0, 1)}),
+    "skip with all": (
+        "SkipLayerNormalization",
+        [X, f(6, 16), f(16), f(16), f(16)],
+        {"free": (0, 1), "outputs": (0, 3), "epsilon": 1e-5},
+    ),
+    "skip of opset 13": ("SkipLayerNormalization", [X, f(1, 6, 16), f(16), f(16)], {"free": (0, 1), "version": 13}),
+    "skip, mean squares": (
+        "SkipSimplifiedLayerNormalization",
+        [X, f(2, 6, 16), f(16), f(16)],
+        {"free": (0, 1), "outputs": (0, 3)},
+    ),
+    "mean squares": ("SimplifiedLayerNormalization", [X, f(16)], {"domain": "", "epsilon": 1e-5, "axis": -1}),
+    "norm of opset 12": (
+        "LayerNormalization",
+        [X, f(16), f(16)],
+        {"domain": "", "version": 12, "epsilon": 1e-5, "axis": -1},
+    ),
+    "words": ("EmbedLayerNormalization", [IDS, SEGMENTS, *TABLES, MASK], {"free": (0, 1, 7), "outputs": (0, 1, 2)}),
+    "words without segments": (
+        "EmbedLayerNormalization",
+        [IDS, None, TABLES[0], TABLES[1], None, TABLES[3], TABLES[4]],
+        {"outputs": (0, 1)},
+    ),
+    "words and places": (
+        "EmbedLayerNormalization",
+        [IDS, None, TABLES[0], TABLES[1], None, TABLES[3], TABLES[4], None, IDS % 8],
+        {"free": (0, 8), "outputs": (0, 1)},
+    ),
+    "NHWC pool": ("NhwcMaxPool", [codes(U8, 1, 6, 6, 4)], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+}
+
+HEADS = {"num_heads": 4}
+ATTENTION = {
+    "plain": ("Attention", [X, W, B], HEADS),
+    "without a bias": ("Attention", [X, W], HEADS),
+    "mask": ("Attention", [X, W, B, KEYS], dict(HEADS, free=(0, 3), mask_filter_value=-3.0, scale=0.7)),
+    "lengths": ("Attention", [X, W, B, np.array([3, 6], np.int32)], dict(HEADS, free=(0, 3))),
+    "a mask for each query": (
+        "Attention",
+        [X, W, B, codes(np.int8, 2, 6, 6).clip(0, 1).astype(np.int32)],
+        dict(HEADS, free=(0, 3)),
+    ),
+    "causal, past, mask": (
+        "Attention",
+        [X, W, B, np.concatenate([KEYS, np.ones((2, 3), np.int32)], 1), f(2, 2, 4, 3, 4)],
+        dict(HEADS, free=(0, 3, 4), outputs=(0, 1), unidirectional=1),
+    ),
+    "bias of scores": ("Attention", [X, W, B, None, None, f(1, 1, 6, 6)], dict(HEADS, free=(0, 5))),
+    "narrow values": (
+        "Attention",
+        [X, W[:, :40], B[:40]],
+        dict(HEADS, qkv_hidden_sizes=[16, 16, 8]),
+    ),
+    "three inputs": ("MultiHeadAttention", [Q, K, V, B], dict(HEADS, free=(0, 1, 2))),
+    "three inputs, narrow values": ("MultiHeadAttention", [Q, K, f(2, 5, 8), f(40)], dict(HEADS, free=(0, 1, 2))),
+    "three inputs, mask": ("MultiHeadAttention", [Q, K, V, None, MASK], dict(HEADS, free=(0, 1, 2, 4))),
+    "three inputs, bias of scores": (
+        "MultiHeadAttention",
+        [Q, K, V, None, None, f(1, 4, 6, 5)],
+        dict(HEADS, free=(0, 1, 2, 5)),
+    ),
+    "three inputs, past": (
+        "MultiHeadAttention",
+        [Q, f(2, 6, 16), f(2, 6, 16), None, None, None, f(2, 4, 3, 4), f(2, 4, 3, 4)],
+        dict(HEADS, free=(0, 1, 2, 6, 7), outputs=(0, 1, 2)),
+    ),
+    "three inputs, causal": (
+        "MultiHeadAttention",
+        [Q, f(2, 6, 16), f(2, 6, 16)],
+        dict(HEADS, free=(0, 1, 2), unidirectional=1),
+    ),
+    "keys in heads": ("MultiHeadAttention", [Q, f(2, 4, 5, 4), f(2, 4, 5, 4)], dict(HEADS, free=(0, 1, 2))),
+    "codes": (
+        "QAttention",
+        [codes(U8, 2, 6, 16), codes(I8, 16, 48), B, F(0.02), step(48), KEYS, U8(128), np.zeros(48, I8)],
+        dict(HEADS, free=(0, 5)),
+    ),
+    "codes, causal": (
+        "QAttention",
+        [codes(U8, 2, 6, 16), codes(U8, 16, 48), B, F(0.02), F(0.01), None, U8(128), U8(120)],
+        dict(HEADS, unidirectional=1),
+    ),
+    "words of codes": (
+        "QEmbedLayerNormalization",
+        [IDS, SEGMENTS, *(codes(U8, *table.shape) for table in TABLES), MASK, *[F(0.02)] * 5, *[U8(120)] * 5],
+        {"free": (0, 1, 7), "outputs": (0, 1)},
+    ),
+}
+
+
+def packed():
+    """Weights of 2, 4 and 8 bits, with and without zero points."""
+    for bits, size, depth in ((4, 16, 32), (4, 32, 40), (8, 32, 40), (2, 32, 64)):
+        blocks, filters = -(-depth // size), 6
+        weights, steps = codes(U8, filters, blocks, size * bits // 8), step(filters * blocks)
+        sizes = {"bits": bits, "block_size": size, "K": depth, "N": filters}
+        for zeros in (None, codes(U8, filters * -(-blocks * bits // 8))):
+            yield (
+                f"{bits} bits, {size}, {zeros is None}",
+                ("MatMulNBits", [f(2, 3, depth), weights, steps, zeros], sizes),
+            )
+    yield (
+        "zero points in float",
+        (
+            "MatMulNBits",
+            [f(3, 32), codes(U8, 6, 2, 8), step(12), f(12), None, f(6)],
+            {"bits": 4, "block_size": 16, "K": 32, "N": 6},
+        ),
+    )
+    for zeros in (None, codes(U8, 10, 1)):
+        table = [codes(U8, 10, 32), IDS, step(10, 2), zeros]
+        yield (
+            f"rows, {zeros is None}",
+            ("GatherBlockQuantized", table, {"free": (1,), "bits": 4, "block_size": 32, "quantize_axis": 1}),
+        )
+
+
+def quantized():
+    """Operators between DequantizeLinear and QuantizeLinear."""
+    for kind in (U8, I8):
+        a, b, name = codes(kind, 2, 3, 4, 4), codes(kind, 2, 3, 4, 4), np.dtype(kind).name
+        z, z2, z3 = kind(99), kind(50), kind(10)
+        pool = {"kernel_shape": [3, 3], "pads": [1] * 4, "strides": [2, 2]}
+        yield f"add {name}", ("QLinearAdd", [a, STEP, z, b, F(0.02), z2, F(0.05), z3], {"free": (0, 3)})
+        yield f"mul {name}", ("QLinearMul", [a, STEP, z, b, F(0.02), z2, F(0.05), z3], {"free": (0, 3)})
+        yield f"leaky {name}", ("QLinearLeakyRelu", [a, STEP, z, F(0.04), z2], {"alpha": 0.1})
+        yield f"sigmoid {name}", ("QLinearSigmoid", [a, STEP, z, F(1 / 256), z2], {})
+        for opset in (12, 13):
+            data = [a, STEP, z, F(1 / 256), kind(np.iinfo(kind).min)]
+            yield f"softmax {opset} {name}", ("QLinearSoftmax", data, {"axis": 1, "opset": opset})
+        yield f"pool {name}", ("QLinearAveragePool", [a, STEP, z, F(0.02), z2], pool)
+        yield f"NHWC pool {name}", ("QLinearAveragePool", [a, STEP, z, F(0.02), z2], dict(pool, channels_last=1))
+        yield f"global pool {name}", ("QLinearGlobalAveragePool", [a, STEP, z, F(0.02), z2], {"channels_last": 0})
+        yield f"concat {name}", ("QLinearConcat", [STEP, z3, a, STEP, z, b, F(0.02), z2], {"free": (2, 5), "axis": 1})
+        yield f"where {name}", ("QLinearWhere", [a > 9, a, STEP, z, b, F(0.02), z2, STEP, z3], {"free": (0, 1, 4)})
+    for kind, weights_kind in ((U8, I8), (U8, U8), (I8, I8)):
+        for by_filter in (False, True):
+            name = f"{np.dtype(kind).name} {np.dtype(weights_kind).name}{' by filter' * by_filter}"
+            yield from _products(kind, weights_kind, by_filter, name)
+
+
+def _products(kind, weights_kind, by_filter, name):
+    def weights(count):
+        return (step(count), np.zeros(count, weights_kind)) if by_filter else (F(0.02), weights_kind(3))
+
+    bias = codes(np.int16, 4).astype(np.int32)
+    for domain, dims, more in (("", (1, 4, 6, 6), {}), (CONTRIB, (1, 6, 6, 4), {"channels_last": 1})):
+        data = [codes(kind, *dims), STEP, kind(99), codes(weights_kind, 4, 2, 3, 3), *weights(4), F(0.5), kind(7), bias]
+        if not (domain and kind is I8):  # onnxruntime has no kernel
+            yield f"conv {domain} {name}", ("QLinearConv", data, dict(more, domain=domain, group=2, pads=[1] * 4))
+    steps, zeros = weights(4)
+    x, codes_2d = codes(kind, 2, 3, 8), codes(weights_kind, 8, 4)
+    yield (
+        f"matmul {name}",
+        ("QLinearMatMul", [x, STEP, kind(7), codes_2d, steps, zeros, F(0.2), kind(5)], {"domain": ""}),
+    )
+    gemm = [x[0], STEP, kind(7), codes_2d, steps, zeros]
+    yield f"gemm {name}", ("QGemm", [*gemm, bias, F(0.2), kind(5)], {"alpha": 1.0})
+    yield (
+        f"turned gemm {name}",
+        (
+            "QGemm",
+            [x[0], STEP, kind(7), codes(weights_kind, 4, 8), steps, zeros, None, F(0.2), kind(5)],
+            {"transB": 1, "alpha": 0.5},
+        ),
+    )
+    yield f"gemm to float {name}", ("QGemm", [*gemm, bias], {"alpha": 1.0})
+    yield f"matmul to float {name}", ("MatMulIntegerToFloat", [x, codes_2d, STEP, steps, kind(7), zeros, f(4)], {})
+    if kind is U8:
+        yield f"dynamic {name}", ("DynamicQuantizeMatMul", [f(2, 3, 8), codes_2d, steps, zeros, f(4)], {})
+        yield f"dynamic without zeros {name}", ("DynamicQuantizeMatMul", [f(2, 3, 8), codes_2d, steps], {})
+
+
+CASES = {**FUSED, **ATTENTION, **dict(packed()), **dict(quantized())}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_computes_what_the_operator_does(case):
+    op, inputs, options = CASES[case]
+    model, feeds = model_of(op, inputs, **options)
+    written = prepare(model)
+    assert {node.domain for node in written.graph.node} == {""}
+    assert [(item.domain, item.version >= 13) for item in written.opset_import] == [("", True)]
+    onnx.checker.check_model(written, full_check=True)
+    for wanted, y in zip(literal(model, feeds), literal(written, feeds), strict=True):
+        assert (y.dtype, y.shape) == (wanted.dtype, wanted.shape)
+        if wanted.dtype.kind in "iu":
+            np.testing.assert_allclose(y.astype(int), wanted.astype(int), rtol=0, atol=1)  # one step
+        else:
+            np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_every_body_has_a_case():
+    ours = {("" if op in ("QLinearConv", "QLinearMatMul") else CONTRIB, op) for op, _, _ in CASES.values()}
+    others = {"DequantizeLinear", "DynamicQuantizeLSTM", "NhwcFusedConv", "QuantizeLinear"}
+    others |= {"FusedMatMulActivation", "QLinearReduceMean", "TransposeMatMul", "QLinearConv"}
+    assert {key for key in BODIES if key not in ours} == {(CONTRIB, op) for op in others}
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "options"),
+    [
+        (
+            "QLinearAveragePool",
+            [codes(U8, 1, 3, 4, 4), STEP, U8(99), F(0.02), U8(50)],
+            {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4, "ceil_mode": 1, "count_include_pad": 1},
+        ),
+        ("Attention", [X, W, B, np.array([3, 6, 1, 2], np.int32)], dict(HEADS, free=(0, 3))),
+    ],
+)
+def test_what_it_cannot_write_stays(op, inputs, options):
+    model, _ = model_of(op, inputs, **options)
+    assert [node.op_type for node in prepare(model).graph.node] == [op]
