@@ -15,6 +15,7 @@ from ..errors import ModelError, PytrtpluginsError
 from ..tensor import DType, SymbolicDim
 from ..utils.optional import require
 from ..validation import validated
+from .dense import with_dense_constants
 from .files import read_onnx
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def to_ir(model: str | Path | onnx.ModelProto, *, checked: bool = False) -> ir.M
         proto = read_onnx(model)[0] if isinstance(model, (str, Path)) else model if checked else validated(model)
     except FileNotFoundError as error:
         raise ModelError(str(error)) from error
+    proto = with_dense_constants(proto)  # onnx-ir drops sparse initializers
     try:
         return _with_own_names(onnx_ir.from_proto(proto))
     except Exception as error:  # onnx-ir raises types of its own

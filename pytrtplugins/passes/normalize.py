@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
+from ..model.dense import with_dense_constants
 from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, infos_of, node_name, with_data, without_data
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
@@ -29,6 +30,7 @@ _FIRST_IR = 4  # the first version in which weights need not be inputs
 def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
     """Write what exporters say in many ways in one way; what the model computes, its inputs and outputs stay.
 
+    0. Sparse constants become dense ones, and typed data that libraries misread become raw data.
     1. Free dims have no value and no name that says nothing: ``-1`` and ``?`` go.
     2. A weight is not an input: initializers that are inputs too, as all are in IR 3, cannot be given.
     3. Local functions are written into the graph, and into the branches and bodies in it. Those of plugins stay.
@@ -43,8 +45,8 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
         A new model.
 
     Raises:
-        ModelError: its opset is newer than the installed ONNX; an input or output is not a tensor of numbers; a function cannot be
-            written out; or it has plugins, and its opset cannot be converted.
+        ModelError: its opset is newer than the installed ONNX; its sparse constants are too large; an input or output is not a
+            tensor of numbers; a function cannot be written out; or it has plugins, and its opset cannot be converted.
     """
     made = normalized(model)
     return copy_of(made) if made is model else made
@@ -60,7 +62,7 @@ def normalized(model: onnx.ModelProto) -> onnx.ModelProto:
     for info in (*model.graph.input, *model.graph.output):
         if info.type.WhichOneof("value"):  # else it is found out later
             info_dtype(info)
-    made = model
+    made = model = with_dense_constants(model)
     if _is_old(model) or _has_weights_as_inputs(model.graph) or next(_nameless_dims(model.graph), None) is not None:
         made = copy_of(model)
         for dim in _nameless_dims(made.graph):

@@ -20,6 +20,7 @@ __all__ = [
     "reads",
     "rename_reads",
     "walk",
+    "walk_graphs",
     "without_dead",
 ]
 
@@ -38,6 +39,14 @@ def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         yield node
         for body in bodies(node):
             yield from walk(body.node)
+
+
+def walk_graphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    """The graphs inside nodes, and those inside them."""
+    for node in nodes:
+        for body in bodies(node):
+            yield body
+            yield from walk_graphs(body.node)
 
 
 def reads(node: onnx.NodeProto) -> set[str]:

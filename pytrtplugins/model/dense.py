@@ -1,0 +1,122 @@
+"""Constants in the one form that every library reads right: dense, and with raw data where typed data are misread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..utils.optional import require
+from ..validation.dataflow import walk_graphs
+from ..validation.limits import MAX_COMPUTED_BYTES, size_text
+from ..validation.tensors import is_external, packed_bytes
+from .proto import copy_of
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["with_dense_constants"]
+
+_FEATURE = "working on ONNX models"
+_MISREAD = ("BFLOAT16", "UINT32")
+"""Element types whose typed data OpenVINO 2026 reads as other numbers."""
+
+
+def with_dense_constants(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Write sparse constants out dense, and typed data that libraries misread as raw data.
+
+    Args:
+        model: A model that was validated; it is not changed.
+
+    Returns:
+        A new model, or this very model where it has no such constants.
+
+    Raises:
+        ModelError: all sparse constants together need more than `MAX_COMPUTED_BYTES`; or a place lies outside the dims.
+    """
+    if not _sparse_tensors(model) and not any(map(_is_misread, _tensors(model))):
+        return model
+    _check_size(_sparse_tensors(model))
+    dense = copy_of(model)
+    for tensor in _tensors(dense):
+        if _is_misread(tensor):
+            _set_raw_data(tensor)
+    for attribute in _constant_attributes(dense):
+        if attribute.HasField("sparse_tensor"):
+            attribute.t.CopyFrom(_dense(attribute.sparse_tensor))
+            attribute.ClearField("sparse_tensor")
+            attribute.name, attribute.type = "value", attribute.TENSOR
+    for graph in _graphs(dense):
+        graph.initializer.extend(map(_dense, graph.sparse_initializer))
+        del graph.sparse_initializer[:]
+    return dense
+
+
+def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    yield model.graph
+    for owner in (model.graph, *model.functions):
+        yield from walk_graphs(owner.node)
+
+
+def _constant_attributes(model: onnx.ModelProto) -> Iterator[onnx.AttributeProto]:
+    for nodes in (*(graph.node for graph in _graphs(model)), *(function.node for function in model.functions)):
+        for node in nodes:
+            if node.op_type in ("Constant", "ConstantOfShape"):
+                yield from node.attribute
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    for graph in _graphs(model):
+        yield from graph.initializer
+    for attribute in _constant_attributes(model):
+        if attribute.HasField("t"):
+            yield attribute.t
+
+
+def _is_misread(tensor: onnx.TensorProto) -> bool:
+    types = require("onnx", extra="onnx", feature=_FEATURE).TensorProto
+    misread = tensor.data_type in (types.DataType.Value(name) for name in _MISREAD)
+    return misread and not tensor.HasField("raw_data") and not is_external(tensor)
+
+
+def _set_raw_data(tensor: onnx.TensorProto) -> None:
+    helper = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE)
+    raw = helper.from_array(helper.to_array(tensor)).raw_data
+    tensor.ClearField("int32_data")
+    tensor.ClearField("uint64_data")
+    tensor.raw_data = raw
+
+
+def _sparse_tensors(model: onnx.ModelProto) -> list[onnx.SparseTensorProto]:
+    tensors = [tensor for graph in _graphs(model) for tensor in graph.sparse_initializer]
+    return tensors + [item.sparse_tensor for item in _constant_attributes(model) if item.HasField("sparse_tensor")]
+
+
+def _check_size(sparse: list[onnx.SparseTensorProto]) -> None:
+    size = sum(packed_bytes(math.prod(tensor.dims), tensor.values.data_type) for tensor in sparse)
+    if size > MAX_COMPUTED_BYTES:
+        raise ModelError(
+            f"the sparse constants of the model need {size_text(size)} where they are written out; the limit is "
+            f"{size_text(MAX_COMPUTED_BYTES)}.\nDo: export the model with smaller constants",
+            found=size,
+            limit=MAX_COMPUTED_BYTES,
+        )
+
+
+def _dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
+    helper = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE)
+    values: Any = helper.to_array(sparse.values)
+    places: Any = helper.to_array(sparse.indices)
+    dims = tuple(sparse.dims)
+    sizes = np.array(dims if places.ndim == 2 else math.prod(dims))
+    if places.size and ((places < 0) | (places >= sizes)).any():
+        raise ModelError(
+            f"sparse constant {sparse.values.name!r} of dims {dims} has a value outside of them.\nDo: export the model again",
+            tensor=sparse.values.name,
+        )
+    array = np.zeros(dims, values.dtype)
+    array[tuple(places.T) if places.ndim == 2 else np.unravel_index(places, dims)] = values
+    return helper.from_array(array, sparse.values.name)  # type: ignore[no-any-return]
