@@ -15,6 +15,7 @@ from ..validation import validated
 from ..validation.broadcasting import BROADCAST_SLOPES
 from ..validation.dataflow import bodies, given_inputs, walk
 from ..validation.operators import standard_opset
+from .old_forms import restore_resizes, rewrite_old_forms
 
 if TYPE_CHECKING:
     import onnx
@@ -160,6 +161,8 @@ def converted(model: onnx.ModelProto, opset: int = _OLDEST) -> onnx.ModelProto:
     slopes = [(tensor, ranks[tensor.name]) for tensor in model.graph.initializer if tensor.name in ranks]
     for slope, rank in slopes:
         slope.dims.extend([1] * (rank - 2))
+    if found < _OLDEST:
+        rewrite_old_forms(model)
     light = without_data(model)
     try:
         made = converter.convert_version(light, opset)
@@ -167,6 +170,7 @@ def converted(model: onnx.ModelProto, opset: int = _OLDEST) -> onnx.ModelProto:
         for slope, _ in slopes:
             del slope.dims[1:]
         return _as_it_is(model, _unconvertible(light, opset), " ".join(str(error).split())[:300], opset)
+    restore_resizes(made, model)
     _log.info("the model has opset %d; it was converted to opset %d", found, opset)
     made.functions.extend(model.functions)
     del made.graph.output[:], made.graph.value_info[:]  # the converter gives free dims names of its own

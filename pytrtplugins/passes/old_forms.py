@@ -1,0 +1,163 @@
+"""Nodes of old opsets that ONNX's version converter makes other computations of: written so that it converts them right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ModelError
+from ..model.proto import node_name, tensors_of, without_data
+from ..utils.optional import require
+from ..validation.operators import standard_domain, standard_opset
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["restore_resizes", "rewrite_old_forms"]
+
+_FEATURE = "working on ONNX models"
+_NUMPY_BROADCAST = 7  # the opset from which on operands broadcast as in NumPy
+_COORDINATES = 11  # the opset from which on Resize says how coordinates are mapped
+_BROADCASTS = frozenset(("Add", "Div", "Mul", "Pow", "Sub"))
+_INPUT_PADS = 11  # the opset from which on the value of Pad is an input
+
+
+def rewrite_old_forms(model: onnx.ModelProto) -> None:
+    """Rewrite nodes of the main graph within their opset; the model changes.
+
+    1. Second operands before opset 7 that begin at an ``axis`` get dims of 1 behind their own.
+    2. Pads before opset 11 whose mode does not use ``value`` lose it.
+
+    Raises:
+        ModelError: the rank of an operand is unknown.
+    """
+    opset = standard_opset(model)
+    if opset < _NUMPY_BROADCAST:
+        _rewrite_broadcasts(model)
+    for node in model.graph.node if opset < _INPUT_PADS else ():
+        mode = _attribute(node, "mode")
+        if node.op_type == "Pad" and not node.domain and mode is not None and mode.s != b"constant":
+            _remove_attributes(node, "value")
+
+
+def restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
+    """Give Resize nodes, converted from an opset before 11, the mapping of coordinates that Resize and Upsample had there.
+
+    The converter leaves the new attributes out, and their defaults compute other values. Neighbours are those below where an
+    axis grows, and those above where it shrinks: a Resize that does both becomes two.
+
+    Raises:
+        ModelError: the scales of a Resize to nearest neighbours are not constant.
+    """
+    if standard_opset(before) >= _COORDINATES:
+        return
+    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
+    upsamples = {name for node in before.graph.node if node.op_type == "Upsample" for name in node.output}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        if node.op_type == "Constant" and (value := _attribute(node, "value")) is not None:
+            constants[node.output[0]] = value.t
+        if node.op_type == "Resize" and not standard_domain(node.domain):
+            node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
+            mode = _attribute(node, "mode")
+            if mode is None or mode.s == b"nearest":
+                grows = node.output[0] in upsamples
+                nodes += [] if grows else _shrinking_first(node, constants)
+                if _attribute(node, "nearest_mode") is None:
+                    node.attribute.append(helper.make_attribute("nearest_mode", "floor"))
+        nodes.append(node)
+    _set_nodes(model, nodes)
+
+
+def _shrinking_first(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> list[onnx.NodeProto]:
+    """Nodes in front of a Resize to nearest neighbours for the axes that shrink, where others grow."""
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    tensor = constants.get(node.input[2])
+    if tensor is None:
+        raise ModelError(
+            f"node {node_name(node)!r} ({node.op_type}) takes nearest neighbours by scales that are computed, from above or below "
+            "according to their values, and no newer opset does.\nDo: export the model with opset 11 or newer",
+            node=node.name,
+            tensor=node.input[2],
+        )
+    scales = onnx.numpy_helper.to_array(tensor)
+    ceil = onnx.helper.make_attribute("nearest_mode", "ceil")
+    if (scales >= 1).all():
+        return []
+    if (scales <= 1).all():
+        node.attribute.append(ceil)
+        return []
+    first = type(node).FromString(node.SerializeToString())
+    first.name, first.output[0] = f"{node_name(node)}_shrunk", f"{node.output[0]}_shrunk"
+    first.attribute.append(ceil)
+    parts = []
+    for resize, part in ((first, scales.clip(max=1)), (node, scales.clip(min=1))):
+        name = f"{resize.output[0]}_scales"
+        parts.append(onnx.helper.make_node("Constant", [], [name], name, value=onnx.numpy_helper.from_array(part)))
+        resize.input[2] = name
+    node.input[0] = first.output[0]
+    return [*parts, first]
+
+
+def _set_nodes(model: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> None:
+    twins = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del model.graph.node[:]
+    model.graph.node.extend(twins)
+
+
+def _rewrite_broadcasts(model: onnx.ModelProto) -> None:
+    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
+    ranks: Mapping[str, int] | None = None
+    nodes: list[onnx.NodeProto] = []
+    names = {name for node in model.graph.node for name in node.output}
+    for node in model.graph.node:
+        axis = _attribute(node, "axis")
+        if node.op_type in _BROADCASTS and not standard_domain(node.domain) and _attribute(node, "broadcast"):
+            if ranks is None and axis is not None:
+                ranks = _ranks(model)
+            behind = _dims_behind(node, axis.i, ranks) if axis is not None and ranks is not None else 0
+            if behind:
+                name = f"{node.input[1]}_{node_name(node)}_unsqueezed"
+                while name in names:
+                    name += "_"
+                names.add(name)
+                rank = ranks[node.input[1]] if ranks else 0
+                axes = list(range(rank, rank + behind))
+                nodes.append(helper.make_node("Unsqueeze", [node.input[1]], [name], name, axes=axes))
+                node.input[1] = name
+            _remove_attributes(node, "axis", "broadcast")
+        nodes.append(node)
+    if ranks is not None:
+        _set_nodes(model, nodes)
+
+
+def _ranks(model: onnx.ModelProto) -> dict[str, int]:
+    inference = require("onnx.shape_inference", extra="onnx", feature=_FEATURE)
+    infos = tensors_of(inference.infer_shapes(without_data(model)).graph)
+    kinds = {name: info.type.tensor_type for name, info in infos.items()}
+    return {name: len(kind.shape.dim) for name, kind in kinds.items() if kind.HasField("shape")}
+
+
+def _dims_behind(node: onnx.NodeProto, axis: int, ranks: Mapping[str, int]) -> int:
+    """How many dims of 1 the second operand lacks behind its own."""
+    first, second = (ranks.get(name) for name in node.input)
+    if first is None or second is None:
+        unknown = node.input[0 if first is None else 1]
+        raise ModelError(
+            f"node {node_name(node)!r} ({node.op_type}) lays its second operand along axis {axis} of its first one, and the rank of "
+            f"{unknown!r} is unknown.\nDo: export the model with opset 7 or newer",
+            node=node.name,
+            tensor=unknown,
+        )
+    return max(0, first - (axis if axis >= 0 else axis + first) - second)
+
+
+def _attribute(node: onnx.NodeProto, name: str) -> Any:
+    return next((attribute for attribute in node.attribute if attribute.name == name), None)
+
+
+def _remove_attributes(node: onnx.NodeProto, *names: str) -> None:
+    kept = [attribute for attribute in node.attribute if attribute.name not in names]
+    del node.attribute[:]
+    node.attribute.extend(kept)

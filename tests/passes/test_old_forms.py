@@ -1,0 +1,99 @@
+"""Nodes of old opsets compute after the conversion what they computed before: onnxruntime's and ONNX's own values."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from pytrtplugins.errors import ModelError
+from pytrtplugins.passes import normalize
+from tests.engines.model_parts import F, info, model, node, values
+from tests.engines.operators import literal
+
+
+def network(item, inputs, opset, constants=()):
+    infos = [info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape) for name, array in inputs.items()]
+    return model([item], infos, [info("y", F, None)], constants, opset=opset, ir=4)
+
+
+ARITHMETIC = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Pow": np.power}
+PLACES = [(1, (3, 2)), (1, (3,)), (0, (1,)), (0, (1, 3)), (2, (2,)), (3, (2,)), (-3, (3,)), (None, (2, 2)), (None, ())]
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("op", ARITHMETIC)
+def test_second_operands_before_opset_7_lie_along_their_axis(op, constant):
+    for (axis, dims), opset in itertools.product(PLACES, (1, 6)):
+        a, b = abs(values(1, 3, 2, 2)), np.asarray(values(*dims))
+        start = 4 - b.ndim if axis is None else axis % 4
+        expected = ARITHMETIC[op](a, b.reshape(b.shape + (1,) * (4 - start - b.ndim)))
+        item = node(op, ["a", "b"], ["y"], broadcast=1, **({} if axis is None else {"axis": axis}))
+        inputs = {"a": a} if constant else {"a": a, "b": b}
+        old = network(item, inputs, opset, {"b": b} if constant else ())
+        (found,) = literal(normalize(old), inputs)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, equal_nan=True)
+
+
+def test_an_axis_along_an_operand_of_unknown_rank_is_refused():
+    old = network(node("Add", ["a", "b"], ["y"], broadcast=1, axis=1), {"a": values(2, 3), "b": values(3)}, 6)
+    old.graph.input[1].type.tensor_type.ClearField("shape")
+    with pytest.raises(ModelError, match=r"(?s)node 'Add_y' \(Add\).*the rank of 'b' is unknown.*Do: ") as caught:
+        normalize(old)
+    assert caught.value.facts["tensor"] == "b"
+
+
+@pytest.mark.parametrize("opset", [2, 9, 10])
+@pytest.mark.parametrize("mode", ["reflect", "edge", "constant"])
+def test_pads_of_old_opsets_have_a_value_in_every_mode(mode, opset):
+    x = values(1, 1, 3, 4)
+    old = network(node("Pad", ["x"], ["y"], mode=mode, value=0.5, pads=[0, 0, 1, 1, 0, 0, 1, 2]), {"x": x}, opset)
+    fill = {"constant_values": 0.5} if mode == "constant" else {}
+    expected = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 2)), mode=mode, **fill)
+    np.testing.assert_array_equal(literal(normalize(old), {"x": x})[0], expected)
+
+
+SCALES = [(1, 1, 2, 2), (1, 1, 1.7, 3.3), (1, 1, 0.6, 0.6), (1, 1, 1.7, 0.6), (1, 1, 0.3, 2)]
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scales", SCALES)
+def test_resizes_before_opset_11_map_coordinates_as_they_did(mode, scales):
+    x = values(1, 2, 5, 7)
+    forms = [(10, node("Resize", ["x", "s"], ["y"], mode=mode))]
+    if min(scales) >= 1:
+        forms += [(9, node("Upsample", ["x", "s"], ["y"], mode=mode))]
+        forms += [(7, node("Upsample", ["x"], ["y"], mode=mode, scales=[float(scale) for scale in scales]))]
+    for opset, item in forms:
+        old = network(item, {"x": x}, opset, {"s": np.float32(scales)} if opset > 7 else ())
+        (expected,), (found,) = literal(old, {"x": x}), literal(normalize(old), {"x": x})
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_nearest_neighbours_by_computed_scales_are_refused():
+    inputs = {"x": values(1, 1, 2, 2), "s": np.float32([1, 1, 2, 2])}
+    with pytest.raises(ModelError, match=r"(?s)node 'Resize_y' \(Resize\).*scales that are computed.*Do: "):
+        normalize(network(node("Resize", ["x", "s"], ["y"]), inputs, 10))
+    linear = network(node("Resize", ["x", "s"], ["y"], mode="linear"), inputs, 10)
+    np.testing.assert_array_equal(literal(normalize(linear), inputs)[0], literal(linear, inputs)[0])
+
+
+def converted(item, inputs, opset, constants=()):
+    return onnx.version_converter.convert_version(network(item, inputs, opset, constants), 13)
+
+
+def test_the_converter_of_onnx_still_needs_these_forms_rewritten():
+    """Each fails once the library converts the form right: then its rewriting can go."""
+    x = values(1, 1, 3, 3)
+    resize = converted(node("Resize", ["x", "s"], ["y"], mode="linear"), {"x": x}, 10, {"s": np.float32([1, 1, 2, 2])})
+    assert "coordinate_transformation_mode" not in {item.name for item in resize.graph.node[-1].attribute}
+    pad = converted(node("Pad", ["x"], ["y"], mode="edge", value=0.0, pads=[0, 0, 1, 1, 0, 0, 1, 1]), {"x": x}, 10)
+    assert "value" in {item.name for item in pad.graph.node[-1].attribute}
+    inputs = {"x": x.repeat(3, 1), "b": values(3)}
+    add = converted(node("Add", ["x", "b"], ["y"], broadcast=1, axis=1), inputs, 6)
+    axes = next(item.input[1] for item in add.graph.node if item.op_type == "Unsqueeze")
+    (tensor,) = (item.attribute[0].t for item in add.graph.node if item.output[0] == axes)
+    assert onnx.numpy_helper.to_array(tensor).tolist() != [1, 2]  # behind the dims of b
