@@ -6,7 +6,7 @@ from ..model.ir import to_ir, to_proto
 from ._base import Pass, PassResult, run_passes
 from .codes import CODES, Codes
 from .constants import PropagateConstants
-from .contrib import CONTRIB
+from .contrib import CONTRIB, WIDE_CODES, write_functions
 from .eliminate import Eliminate
 from .equalization import CrossLayerEqualization
 from .factors_apart import FactorsApart
@@ -32,6 +32,7 @@ __all__ = [
     "CODES",
     "CONTRIB",
     "REPAIRS",
+    "WIDE_CODES",
     "AdaptiveRounding",
     "Codes",
     "CrossLayerEqualization",
@@ -67,4 +68,5 @@ __all__ = [
     "to_half",
     "to_ir",
     "to_proto",
+    "write_functions",
 ]

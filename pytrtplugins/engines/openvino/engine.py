@@ -17,6 +17,7 @@ from ...errors import BindingError, BuildError, EngineError, ExecutionError, Una
 from ...model.proto import arrays_of, node_name
 from ...passes import (
     CONTRIB,
+    WIDE_CODES,
     DropRepeatedPairs,
     FactorsApart,
     FloatPads,
@@ -26,6 +27,7 @@ from ...passes import (
     ProductsApart,
     UnsignedActivations,
     run_passes,
+    write_functions,
 )
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...tensor import DType, TensorDesc
@@ -233,7 +235,7 @@ class CpuEngine(HostEngine):
             ProductsApart(),
             NonzeroBiases(),
         )
-        model = run_passes(self._written_out(), *passes)
+        model = run_passes(write_functions(self._written_out(), WIDE_CODES), *passes)
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in _plugin_nodes(model):
             from .plugin_op import PluginHost

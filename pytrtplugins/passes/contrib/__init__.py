@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .table import CONTRIB
+from .wide_codes import WIDE_CODES
 from .write import declared, needed_opset, write_functions
 
-__all__ = ["CONTRIB", "declared", "needed_opset", "write_functions"]
+__all__ = ["CONTRIB", "WIDE_CODES", "declared", "needed_opset", "write_functions"]

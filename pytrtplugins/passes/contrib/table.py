@@ -10,12 +10,15 @@ from .node import ContribNode
 from .packed import PACKED
 from .quantized import INTEGER, QUANTIZED
 
-__all__ = ["BODIES", "CONTRIB"]
+__all__ = ["BODIES", "CONTRIB", "Table"]
+
+Table = Mapping[tuple[str, str], Callable[[ContribNode], str]]
+"""Domain and operator → a function of a node that gives ONNX text, in opset 13 and newer."""
 
 CONTRIB = "com.microsoft"
 """The domain of onnxruntime's own operators."""
-BODIES: Mapping[tuple[str, str], Callable[[ContribNode], str]] = {
+BODIES: Table = {
     **{(CONTRIB, op_type): body for op_type, body in {**FUSED, **QUANTIZED, **ATTENTION, **PACKED}.items()},
     **{("", op_type): body for op_type, body in INTEGER.items()},
 }
-"""Domain and operator → a function of a node that gives ONNX text, in opset 17 and newer."""
+"""The operators of onnxruntime, and those of ONNX that its quantizer writes."""

@@ -12,7 +12,7 @@ from ...validation import infer, validated
 from ...validation.dataflow import bodies, walk
 from ...validation.operators import standard_domain, standard_opset
 from .node import ContribNode, NotWritableError, UnknownTypeError
-from .table import BODIES, CONTRIB
+from .table import BODIES, CONTRIB, Table
 
 if TYPE_CHECKING:
     import onnx
@@ -57,22 +57,23 @@ def needed_opset(model: onnx.ModelProto) -> int:
     return max(_PAIRS_OPSET if pairs and _has_wide_codes(model) else _OPSET, *(_LATER.get(name, 0) for name in types))
 
 
-def write_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Write each operator of the table with ONNX's own; branches and bodies of loops are looked into, too.
+def write_functions(model: onnx.ModelProto, table: Table = BODIES) -> onnx.ModelProto:
+    """Write each operator of a table with ONNX's own; branches and bodies of loops are looked into, too.
 
     What stays as it is: (1) operators that are not in the table; (2) forms that their function body does not compute; (3) nodes of
     whose inputs too little is known; (4) all, where the model has an older opset than function bodies need.
 
     Args:
         model: A normalized model; it is not changed.
+        table: Domain and operator → a function of a node that gives ONNX text.
 
     Returns:
         A new model, or this very one where there is nothing to write.
     """
-    if not 0 < needed_opset(model) <= standard_opset(model):
+    if all(_key(node) not in table for node in walk(model.graph.node)) or needed_opset(model) > standard_opset(model):
         return model
     written = copy_of(model)
-    while _write_known(written.graph, infer(without_data(written)).graph, {}, standard_opset(model)):
+    while _write_known(written.graph, infer(without_data(written)).graph, {}, table, standard_opset(model)):
         pass  # what was written says the types of what comes behind it
     used = {node.domain for node in walk(written.graph.node)}
     for index in reversed(range(len(written.opset_import))):
@@ -82,15 +83,15 @@ def write_functions(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _write_known(
-    graph: onnx.GraphProto, inferred: onnx.GraphProto, around: Mapping[str, onnx.TypeProto], opset: int
+    graph: onnx.GraphProto, inferred: onnx.GraphProto, around: Mapping[str, onnx.TypeProto], table: Table, opset: int
 ) -> bool:
     """Write the nodes of whose inputs enough is known, in a graph and in those inside it; whether there were any."""
     types = {**around, **{name: info.type for name, info in tensors_of(inferred).items()}}
     nodes, changed = list["onnx.NodeProto"](), False
     for node, twin in zip(graph.node, inferred.node, strict=True):
         for body, seen in zip(bodies(node), bodies(twin), strict=True):
-            changed |= _write_known(body, seen, types, opset)
-        body_nodes = _written(node, types, opset) if _key(node) in BODIES else None
+            changed |= _write_known(body, seen, types, table, opset)
+        body_nodes = _written(node, types, table, opset) if _key(node) in table else None
         nodes += [node] if body_nodes is None else body_nodes
         changed |= body_nodes is not None
     if changed:
@@ -100,10 +101,12 @@ def _write_known(
     return changed
 
 
-def _written(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], opset: int) -> list[onnx.NodeProto] | None:
+def _written(
+    node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], table: Table, opset: int
+) -> list[onnx.NodeProto] | None:
     """The nodes that compute what a node does; None where that is not known, or not yet."""
     try:
-        body = BODIES[_key(node)](ContribNode(node, types))
+        body = table[_key(node)](ContribNode(node, types))
     except UnknownTypeError as error:
         _log.debug("%s stays %s: the type or dims of %s are not known", node_name(node), node.op_type, error)
         return None

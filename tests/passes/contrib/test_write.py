@@ -137,12 +137,12 @@ ATTENTION = {
     "keys in heads": ("MultiHeadAttention", [Q, f(2, 4, 5, 4), f(2, 4, 5, 4)], dict(HEADS, free=(0, 1, 2))),
     "codes": (
         "QAttention",
-        [codes(U8, 2, 6, 16), codes(I8, 16, 48), B, F(0.02), step(48), KEYS, U8(128), np.zeros(48, I8)],
+        [codes(U8, 2, 6, 16), codes(I8, 16, 48), B, F(0.002), step(48), KEYS, U8(128), np.zeros(48, I8)],
         dict(HEADS, free=(0, 5)),
     ),
     "codes, causal": (
         "QAttention",
-        [codes(U8, 2, 6, 16), codes(U8, 16, 48), B, F(0.02), F(0.01), None, U8(128), U8(120)],
+        [codes(U8, 2, 6, 16), codes(U8, 16, 48), B, F(0.002), F(0.01), None, U8(128), U8(120)],
         dict(HEADS, unidirectional=1),
     ),
     "words of codes": (
