@@ -173,16 +173,17 @@ class CpuEngine(HostEngine):
             self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
             model = run_passes(model, FactorsApart(every=True))
         wrong = wrong_nodes(model)
-        try:
-            return self._built(model, wrong)
-        except BuildError as error:
-            found = unreadable(model, wrong) if isinstance(error.__cause__, RuntimeError) else {}
-            if not found:
-                self._whole = self._session("OpenVINO cannot build it")
-                if self._whole is None:
-                    raise
-                return None
-        return self._built(model, {**wrong, **found})
+        while True:
+            try:
+                return self._built(model, wrong)
+            except BuildError as error:
+                found = unreadable(model, wrong) if isinstance(error.__cause__, RuntimeError) else {}
+                if not found:
+                    self._whole = self._session("OpenVINO cannot build it")
+                    if self._whole is None:
+                        raise
+                    return None
+                wrong = {**wrong, **found}
 
     def _built(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
         with keeping_signal_stack(), self._explaining("OpenVINO cannot build the model", BuildError):

@@ -84,14 +84,14 @@ def _lstm(node: ContribNode) -> str:
 
 
 def _weights(node: ContribNode, name: str, codes: int, scale: int, zero: int) -> str:
-    """One scale for each direction, or for each column of each direction."""
-    rank = len(node.dims(scale))
-    axes = [1, 2] if rank == 1 else [1]
+    """One scale for each direction, or for each column of each direction; zero points likewise."""
+    axes = {index: [1, 2] if len(node.dims(index)) == 1 else [1] for index in (scale, zero)}
     return f"""{name}_int = Cast <to = 1> (x{codes})
         {name}_zero_int = Cast <to = 1> (x{zero})
-        {ints(f"{name}_axes", axes)}
-        {name}_zero = Unsqueeze ({name}_zero_int, {name}_axes)
-        {name}_step = Unsqueeze (x{scale}, {name}_axes)
+        {ints(f"{name}_zero_axes", axes[zero])}
+        {name}_zero = Unsqueeze ({name}_zero_int, {name}_zero_axes)
+        {ints(f"{name}_step_axes", axes[scale])}
+        {name}_step = Unsqueeze (x{scale}, {name}_step_axes)
         {name}_shifted = Sub ({name}_int, {name}_zero)
         {name}_columns = Mul ({name}_shifted, {name}_step)
         {name} = Transpose <perm = [0, 2, 1]> ({name}_columns)"""
