@@ -21,7 +21,7 @@ from ....model.ir import (
     swap,
 )
 from ....utils.optional import require
-from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, has_rows, scale_of, weight_dims
+from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, has_rows, is_float, scale_of, weight_dims
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -57,7 +57,7 @@ class FuseConvolutions(Rewrite[list[int]]):
     linear; for int8 ``x_scale``, ``residual_scale`` and ``y_scale``, 0 where the tensor is float.
 
     What does not match: (1) a convolution of 1-D or 3-D tensors; (2) one whose weights or bias are computed in the run;
-    (3) one padded by SAME whose input has unknown dims.
+    (3) one padded by SAME whose input has unknown dims; (4) other types than float32 and float16.
     """
 
     name: ClassVar[str] = "convolutions"
@@ -65,8 +65,8 @@ class FuseConvolutions(Rewrite[list[int]]):
 
     def match(self, node: ir.Node) -> list[int] | None:
         """Its pads."""
-        dims = weight_dims(node) if is_op(node, "Conv") else ()
-        if not dims or not all(comes_from_constants(value) for value in node.inputs[1:]):  # cases 1 and 2
+        dims = weight_dims(node) if is_op(node, "Conv") and is_float(node) else ()
+        if not dims or not all(comes_from_constants(value) for value in node.inputs[1:]):  # cases 1, 2 and 4
             return None
         return _pads(node, dims[2:], *_steps(node))  # None: case 3
 

@@ -12,7 +12,7 @@ from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, o
 from ....utils.matrices import row_major
 from ....utils.optional import require
 from .epilogue import comes_from_constants, fused_convolution
-from .rewrite import DOMAIN, Rewrite, has_residual, has_rows, scale_of, weight_dims
+from .rewrite import DOMAIN, Rewrite, has_residual, has_rows, is_float, scale_of, weight_dims
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -56,7 +56,7 @@ class FuseMatMuls(Rewrite[_Product]):
     def match(self, node: ir.Node) -> _Product | None:
         """The operands."""
         gemm = is_op(node, "Gemm")
-        if not (gemm or is_op(node, "MatMul")) or not _has_rows(node.inputs[0]) or not _is_float(node):  # cases 2 and 3
+        if not (gemm or is_op(node, "MatMul")) or not _has_rows(node.inputs[0]) or not is_float(node):  # cases 2 and 3
             return None
         at = node.attributes
         alpha, beta = at.get_float("alpha", 1.0), at.get_float("beta", 1.0)
@@ -142,11 +142,6 @@ class FuseBiases(Rewrite["tuple[ir.Node, npt.NDArray[Any]]"]):
 def _has_rows(x: ir.Value | None) -> bool:
     dims = dims_of(x) or ()
     return len(dims) >= 2 and isinstance(dims[-1], int) and 0 not in dims  # else case 2 of `FuseMatMuls`
-
-
-def _is_float(node: ir.Node) -> bool:
-    types = require("onnx_ir", extra="onnx").DataType
-    return all(value is not None and value.dtype in (types.FLOAT, types.FLOAT16) for value in node.inputs[:2])
 
 
 def _by_column(origin: ir.Node, transposed: bool) -> bool:

@@ -141,10 +141,22 @@ def _cast(writer: Writer, node: ir.Node) -> int:
 
 def _clip(writer: Writer, node: ir.Node) -> int:
     kind, result = _type(node.outputs[0]), writer.read(node.inputs[0])  # type: ignore[arg-type]
-    for op, index in (("Max", 1), ("Min", 2)):
-        if (limit := operand(node, index)) is not None:
-            result = writer.emit(op, kind, result, writer.read(limit))
+    bounds = [operand(node, index) for index in (1, 2)]
+    for op, bound, end in zip(("Max", "Min"), bounds, _ends(node), strict=True):
+        if bound is not None:
+            result = writer.emit(op, kind, result, writer.read(bound))
+        elif any(bounds) and end is not None:  # what ONNX says of a bound that is left out
+            result = writer.emit(op, kind, result, Number.of(end, kind))
     return result if isinstance(result, int) else writer.emit("Cast", kind, result)
+
+
+def _ends(node: ir.Node) -> tuple[Any, Any]:
+    """The least and the largest finite number of a node's type; None of whole numbers."""
+    dtype = dtype_of(node.outputs[0])
+    if dtype not in (DType.FLOAT32, DType.FLOAT16, DType.FLOAT64):
+        return None, None
+    limits = np.finfo(dtype.numpy)
+    return limits.min, limits.max
 
 
 def _swish(writer: Writer, node: ir.Node) -> int:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ....model.ir import add_constant, array_of, dims_of, is_op, operand, swap
 from ....utils.optional import require
 from ....utils.override import override
-from .rewrite import Rewrite
+from .rewrite import Rewrite, is_float
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -91,7 +91,8 @@ class SplitPhases(Rewrite[_Match]):
     Blocks of pixels are made of channels by a move.
 
     What does not match: (1) a convolution of 3-D tensors; (2) one whose weights or bias are computed in the run; (3) one of
-    unknown sizes; (4) weights whose codes are around another zero point than 0, or have scales along another axis than the filters.
+    unknown sizes; (4) weights whose codes are around another zero point than 0, or have scales along another axis than the filters;
+    (5) other types than float32 and float16.
     """
 
     name: ClassVar[str] = "phases"
@@ -99,7 +100,7 @@ class SplitPhases(Rewrite[_Match]):
 
     @override
     def match(self, node: ir.Node) -> _Match | None:
-        if not is_op(node, "ConvTranspose"):
+        if not is_op(node, "ConvTranspose") or not is_float(node):  # case 5
             return None
         given, wanted = ((dims_of(value) or ())[2:] for value in (node.inputs[0], node.outputs[0]))
         sizes = [side for side in (*given, *wanted) if isinstance(side, int) and side > 0]

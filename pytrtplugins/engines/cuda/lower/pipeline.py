@@ -156,10 +156,12 @@ def lower(
 
 def _say_defaults(model: ir.Model) -> None:
     """Write out what a node means by leaving it out, where a later opset means something else."""
-    if model.opset_imports.get("", 0) < 16:
-        for node in model.graph:
-            if is_op(node, "RoiAlign"):
-                set_attributes(node, {"coordinate_transformation_mode": "output_half_pixel"})
+    opset = model.opset_imports.get("", 0)
+    for node in model.graph.all_nodes():
+        if is_op(node, "RoiAlign") and opset < 16:
+            set_attributes(node, {"coordinate_transformation_mode": "output_half_pixel"})
+        if is_op(node, "DFT") and opset < 20 and "axis" not in node.attributes:
+            set_attributes(node, {"axis": 1})
 
 
 def _holds_half(graph: ir.Graph) -> bool:

@@ -11,6 +11,8 @@ from ....model.ir import add_constant, array_of, constant, is_op, operand, set_a
 from ....plugin.onnx_node import hands_int8_on
 from ....tensor import DType
 from ....utils.optional import require
+from ..operators import OPS
+from ..operators.attributes import operator_attributes
 from .rewrite import DOMAIN, Rewrite, codes_scale, codes_type, convolution_before, scale_of
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
         zero = array_of(operand(weights, 2))
         if zero is not None and zero.any():  # case 4
             return None
-        by_filter = steps.size == 1 or weights.attributes.get_int("axis", 1) in (0, -4)
+        by_filter = steps.size == 1 or (steps.ndim == 1 and weights.attributes.get_int("axis", 1) in (0, -4))
         return (x, weights, scale) if by_filter else None  # case 5
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, ir.Node, float]) -> None:
@@ -137,15 +139,10 @@ class FoldConstants(Rewrite["tuple[Any, Any]"]):
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[Any, Any]) -> None:
         """Compute the values."""
         codes, steps = match
-        zero = array_of(operand(node, 2))
-        shape = [1] * codes.ndim
-        if steps.size > 1:
-            shape[node.attributes.get_int("axis", 1)] = steps.size
-        shifted = codes.astype(np.float32) - (
-            0 if zero is None else zero.astype(np.float32).reshape(shape if zero.size > 1 else ())
-        )
         with np.errstate(over="ignore", invalid="ignore"):  # a scale may be infinite
-            values = shifted * steps.astype(np.float32).reshape(shape if steps.size > 1 else ())
+            values = OPS["DequantizeLinear"](
+                np, operator_attributes(node), None, codes, steps.astype(np.float32), array_of(operand(node, 2))
+            )
         node.outputs[0].replace_all_uses_with(add_constant(graph, f"{node.outputs[0].name}.values", values))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, remove_unused
+from ....model.ir import array_of, dims_of, dtype_of, is_op, only_read_by, operand, remove_unused
 from ....passes import Pass, PassResult
 from ....tensor import DType
 from ....utils.override import override
@@ -23,6 +23,7 @@ __all__ = [
     "convolution_before",
     "has_residual",
     "has_rows",
+    "is_float",
     "scale_of",
     "weight_dims",
 ]
@@ -92,6 +93,11 @@ def has_residual(conv: ir.Node) -> bool:
 def has_rows(node: ir.Node) -> bool:
     """Whether a node is a fused convolution that is a product of rows with a matrix."""
     return is_op(node, "Conv", DOMAIN) and node.attributes.get_int("rows", 0) == 1
+
+
+def is_float(node: ir.Node) -> bool:
+    """Whether a node multiplies float32 or float16 numbers: its first two inputs."""
+    return all(value is not None and dtype_of(value) in (DType.FLOAT32, DType.FLOAT16) for value in node.inputs[:2])
 
 
 def codes_scale(node: ir.Node | None) -> float | None:

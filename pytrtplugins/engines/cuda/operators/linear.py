@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .quantization import centered, requantized
+from .quantization import centered, requantized, spread
 from .table import Attributes, op
 
 
@@ -39,8 +39,7 @@ def _det(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 
 @op("MatMulInteger", captured=False)
 def _matmul_integer(xp: Any, at: Attributes, dims: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
-    left = centered(xp, a, a_zero, -2)
-    return xp.matmul(left, centered(xp, b, b_zero, -1))
+    return xp.matmul(centered(xp, a, a_zero, -1), centered(xp, b, b_zero, -2))
 
 
 @op("QLinearMatMul", captured=False)
@@ -48,10 +47,8 @@ def _qlinear_matmul(
     xp: Any, at: Attributes, dims: Any, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any,
     y_scale: Any, y_zero: Any,
 ) -> Any:  # fmt: skip
-    def spread(values: Any, axis: int) -> Any:
-        array = xp.asarray(values).astype(np.float32)
-        return xp.expand_dims(array, axis) if array.size > 1 and array.ndim else array.reshape(())
-
     sums = xp.matmul(centered(xp, a, a_zero, -1), centered(xp, b, b_zero, -2))
-    scale = spread(a_scale, -1) * spread(b_scale, -2) / spread(y_scale, -1)
+    steps = zip((a_scale, b_scale, y_scale), (-1, -2, -1), strict=True)
+    left, right, out = (spread(xp, xp.asarray(step).astype(np.float32), axis) for step, axis in steps)
+    scale = left * right / out
     return requantized(xp, sums * scale, y_zero)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .table import Attributes, op
 
-__all__ = ["centered", "requantized"]
+__all__ = ["centered", "requantized", "spread"]
 
 _LIMITS = {
     **{number: (np.iinfo(kind).min, np.iinfo(kind).max) for number, kind in enumerate(("u1", "i1", "u2", "i2"), 2)},
@@ -43,18 +43,22 @@ def _dequantize(xp: Any, at: Attributes, dims: Any, x: Any, scale: Any, zero: An
 @op("DynamicQuantizeLinear")
 def _dynamic_quantize(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     low, high = xp.minimum(x.min(), 0), xp.maximum(x.max(), 0)
-    scale = (high - low) / np.float32(255)
+    scale = xp.where(high > low, (high - low) / np.float32(255), np.float32(1))  # of zeros 1, as onnxruntime has it
     zero = xp.clip(xp.rint(-low / scale), 0, 255)
     return [xp.clip(xp.rint(x / scale) + zero, 0, 255), scale, zero]
 
 
 def centered(xp: Any, codes: Any, zero: Any, axis: int) -> Any:
-    """Codes less their zero point, as int32; a zero point for each row or column lies along an axis."""
+    """Codes less their zero point, as int32; one axis of zero points, for each row or column, gets another behind or before it."""
     values = codes.astype(np.int32)
-    if zero is None:
-        return values
-    offset = xp.asarray(zero).astype(np.int32)
-    return values - (offset.reshape(()) if offset.size == 1 else xp.expand_dims(offset, axis))
+    return values if zero is None else values - spread(xp, xp.asarray(zero).astype(np.int32), axis)
+
+
+def spread(xp: Any, numbers: Any, axis: int) -> Any:
+    """Scales or zero points of a matrix: one, or one for each row or column, with an axis for the others."""
+    if numbers.size == 1:
+        return numbers.reshape(())
+    return xp.expand_dims(numbers, axis) if numbers.ndim == 1 else numbers
 
 
 def requantized(xp: Any, values: Any, zero: Any) -> Any:

@@ -60,7 +60,7 @@ def _lstm(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
     peepholes = xp.asarray(rest[6]) if len(rest) > 6 and rest[6] is not None else None
 
     def cell_of(direction: int) -> Cell:
-        size = at["hidden_size"]
+        size = rest[1].shape[-1]
         peeps = xp.zeros((3, size), np.float32) if peepholes is None else peepholes[direction].reshape(3, size)
 
         def cell(inputs: Any, states: list[Any], r: Any, offset: Any, f: Sequence[Activation]) -> list[Any]:
@@ -89,7 +89,7 @@ def _run(
     """All directions; ``rest``: weights, weights of the state, offsets, lengths, first states."""
     given: list[Any] = [None if value is None else xp.asarray(value) for value in (*rest, *[None] * 6)]
     w, r, b, lengths, *firsts = given[:6]
-    batch_first, size = bool(at.get("layout")), at["hidden_size"]
+    batch_first, size = bool(at.get("layout")), r.shape[-1]
     if batch_first:
         x, firsts = x.swapaxes(0, 1), [None if first is None else first.swapaxes(0, 1) for first in firsts]
     steps, batch = x.shape[:2]

@@ -94,6 +94,8 @@ _cumulate("CumProd", "cumprod", 1)
 @op("Softmax")
 def _softmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     axis = at.get("axis", -1)
+    if not x.size:
+        return x
     powers = xp.exp(x - x.max(axis=axis, keepdims=True))
     return powers / powers.sum(axis=axis, keepdims=True)
 
@@ -101,6 +103,8 @@ def _softmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 @op("LogSoftmax")
 def _log_softmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     axis = at.get("axis", -1)
+    if not x.size:
+        return x
     shifted = x - x.max(axis=axis, keepdims=True)
     return shifted - xp.log(xp.exp(shifted).sum(axis=axis, keepdims=True))
 
@@ -108,6 +112,8 @@ def _log_softmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 @op("Hardmax")
 def _hardmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     axis = at.get("axis", -1)
+    if not x.size:
+        return x
     best = xp.expand_dims(x.argmax(axis=axis), axis)
     along = [1] * x.ndim
     along[axis] = x.shape[axis]

@@ -49,13 +49,16 @@ def resized_axes(
         ratios = [int(size) / dims[axis] for size, axis in zip(sizes, axes, strict=True)]
         one = min(ratios) if at["keep_aspect_ratio_policy"] == "not_larger" else max(ratios)
         given = np.full(len(axes), one)
+    kind = (
+        np.float32 if at.get("mode", "nearest") == "nearest" else np.float64
+    )  # ties are those of onnxruntime, in float32
+    place = at.get("coordinate_transformation_mode", "half_pixel")
     for index, axis in enumerate(axes):
         old, new = dims[axis], wanted[axis]
-        scale = new / old if given is None else float(given[index])
+        scale = kind(new) / kind(old) if given is None else kind(given[index])
         span = (0.0, 1.0) if region is None else (region[index], region[index + len(axes)])
-        positions = _positions(at.get("coordinate_transformation_mode", "half_pixel"), old, new, scale, span)
-        if new != old or not np.array_equal(positions, np.arange(old)):
-            yield ResizedAxis(axis, scale, positions)
+        if scale != 1 or new != old or (place == "tf_crop_and_resize" and tuple(span) != (0.0, 1.0)):
+            yield ResizedAxis(axis, float(scale), _positions(place, old, new, scale, span))
 
 
 def nearest_places(at: Attributes, old: int, positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -67,6 +70,7 @@ def nearest_places(at: Attributes, old: int, positions: np.ndarray[Any, Any]) ->
 @op("Resize", known=(1, 2, 3))
 def _resize(xp: Any, at: Attributes, dims: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
     """Axis by axis: each output is a sum of a few inputs, each times its weight; nearest: one of them."""
+    dtype = x.dtype
     for each in resized_axes(at, x.shape, dims[0], roi, scales, sizes):
         axis, old, at_input = each.axis, x.shape[each.axis], each.positions
         mode = at.get("mode", "nearest")
@@ -83,7 +87,9 @@ def _resize(xp: Any, at: Attributes, dims: Any, x: Any, roi: Any = None, scales:
             along = xp.asarray(outside).reshape([-1 if place == axis else 1 for place in range(x.ndim)])
             moved = xp.where(along, np.float32(at.get("extrapolation_value", 0.0)), moved)
         x = moved
-    return x
+    if dtype.kind not in "iu" or at.get("mode") != "cubic":
+        return x
+    return xp.clip(xp.rint(x), np.iinfo(dtype).min, np.iinfo(dtype).max)
 
 
 @op("Upsample", known=(1,))
@@ -100,21 +106,23 @@ _NEAREST: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _positions(mode: str, old: int, new: int, scale: float, span: tuple[float, float]) -> np.ndarray[Any, Any]:
-    """Where each output lies among the inputs."""
-    out = np.arange(new, dtype=np.float64)
+def _positions(mode: str, old: int, new: int, scale: Any, span: tuple[float, float]) -> Any:
+    """Where each output lies among the inputs, in the type of the scale."""
+    out = np.arange(new, dtype=scale.dtype)
     if mode == "align_corners":
         length = scale * old
-        return out * ((old - 1) / (length - 1)) if length != 1 else np.zeros(new)
+        return out * (old - 1) / (length - 1) if length != 1 else 0 * out
     if mode == "asymmetric":
         return out / scale
+    if mode == "tf_half_pixel_for_nn":
+        return (out + 0.5) / scale
     if mode == "tf_crop_and_resize":
-        begin, end = span
+        begin, end = map(scale.dtype.type, span)
         if new > 1:
             return begin * (old - 1) + out * (end - begin) * (old - 1) / (new - 1)
-        return np.full(new, 0.5 * (begin + end) * (old - 1))
+        return 0 * out + 0.5 * (begin + end) * (old - 1)
     if mode == "pytorch_half_pixel" and new == 1:
-        return np.zeros(new)
+        return 0 * out
     if mode == "half_pixel_symmetric":
         length = scale * old
         return old / 2 * (1 - new / length) + (out + 0.5) / scale - 0.5
@@ -154,7 +162,7 @@ def _grid_sample(xp: Any, at: Attributes, dims: Any, x: Any, grid: Any) -> Any:
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     sizes, points = x.shape[2:], []
     for axis, size in enumerate(sizes):
-        unit = grid[..., rank - 1 - axis].astype(np.float32)
+        unit = grid[..., rank - 1 - axis]
         place = (unit + 1) / 2 * (size - 1) if corners else ((unit + 1) * size - 1) / 2
         if mode != "cubic":
             place = _folded(xp, place, size, padding, corners)
@@ -217,12 +225,12 @@ def _roi_align(xp: Any, at: Attributes, dims: Any, x: Any, rois: Any, images: An
     width, height = right - left, bottom - top
     if not half:
         width, height = xp.maximum(width, 1), xp.maximum(height, 1)
-    ratio = at.get("sampling_ratio", 0)
-    rows, columns = ratio or 2, ratio or 2
-    pooled = [_points(xp, first, side, bins, count) for first, side, bins, count in (
-        (top, height, oh, rows), (left, width, ow, columns)
-    )]  # fmt: skip
-    ys, xs = pooled[0][:, :, None], pooled[1][:, None, :]
+    grids = [_grid(xp, at, side, bins) for side, bins in ((height, oh), (width, ow))]
+    (ys, below), (xs, beside) = (
+        _points(xp, *line, *grid) for line, grid in zip(((top, height, oh), (left, width, ow)), grids, strict=True)
+    )
+    rows, columns = below.shape[-1], beside.shape[-1]
+    ys, xs = ys[:, :, None], xs[:, None, :]
     outside = (ys < -1) | (ys > h) | (xs < -1) | (xs > w)
     y, z = xp.clip(ys, 0, h - 1), xp.clip(xs, 0, w - 1)
     y0, x0 = xp.floor(y), xp.floor(z)
@@ -236,18 +244,31 @@ def _roi_align(xp: Any, at: Attributes, dims: Any, x: Any, rois: Any, images: An
             values = source[image, a.astype(np.int64), b.astype(np.int64)]
             corners.append(values * xp.where(outside, 0, wa * wb)[..., None])
     shape = (len(rois), oh, rows, ow, columns, x.shape[1])
+    inside = below[:, None, :, None, None, None] & beside[:, None, None, None, :, None]
     if at.get("mode", "avg") == "max":
         best = corners[0]
         for corner in corners[1:]:
             best = xp.maximum(best, corner)
-        return xp.moveaxis(best.reshape(shape).max(axis=(2, 4)), -1, 1)
-    return xp.moveaxis(sum(corners).reshape(shape).mean(axis=(2, 4)), -1, 1)
+        found = xp.where(inside, best.reshape(shape), -np.inf).max(axis=(2, 4))
+        return xp.moveaxis(xp.where(xp.isfinite(found), found, 0), -1, 1)
+    count = xp.maximum(inside.sum(axis=(2, 4)), 1)
+    return xp.moveaxis(xp.where(inside, sum(corners).reshape(shape), 0).sum(axis=(2, 4)) / count, -1, 1)
 
 
-def _points(xp: Any, first: Any, side: Any, bins: int, count: int) -> Any:
-    """[rois, bins · count]: points of all bins along an axis."""
-    steps = (xp.arange(bins * count) + np.float32(0.5)) / (bins * count)
-    return first[:, None] + side[:, None] * steps[None].astype(np.float32)
+def _grid(xp: Any, at: Attributes, side: Any, bins: int) -> tuple[Any, int]:
+    """[rois]: points of a bin along an axis, and the most; as many as the bin has pixels, if no number is said."""
+    if ratio := at.get("sampling_ratio", 0):
+        return xp.full(side.shape, ratio), ratio
+    counts = xp.ceil(side / bins).astype(np.int64)
+    return counts, max(int(counts.max()), 1) if counts.size else 1
+
+
+def _points(xp: Any, first: Any, side: Any, bins: int, counts: Any, most: int) -> tuple[Any, Any]:
+    """[rois, bins · most]: points of all bins along an axis; [rois, most]: which of them there are."""
+    taps, size = xp.arange(most, dtype=np.float32), (side / np.float32(bins))[:, None, None]
+    begins = first[:, None, None] + xp.arange(bins, dtype=np.float32)[:, None] * size
+    places = begins + (taps + np.float32(0.5)) * size / xp.maximum(counts, 1).astype(np.float32)[:, None, None]
+    return places.reshape(len(first), -1), taps < counts[:, None]
 
 
 @op("DeformConv", captured=False)

@@ -11,7 +11,7 @@ from .table import Attributes, op
 
 @op("DFT", known=(1, 2), captured=False)
 def _dft(xp: Any, at: Attributes, dims: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
-    along = int(np.asarray(axis).reshape(())) if axis is not None else at.get("axis", 1 if "axis" in at else -2)
+    along = int(np.asarray(axis).reshape(())) if axis is not None else at.get("axis", -2)
     along %= x.ndim
     inverse, onesided = bool(at.get("inverse")), bool(at.get("onesided"))
     whole = 2 * (x.shape[along] - 1) if inverse and onesided else x.shape[along]

@@ -104,7 +104,8 @@ def computed(name: str, inputs: Sequence[str], constants: Collection[str]) -> tu
 def can_be_captured(name: str, attributes: Attributes, inputs: Sequence[str], constants: Collection[str]) -> bool:
     """Whether an operator of `OPS` may be part of a CUDA graph as a node has it; arguments as for `refusal`."""
     sorts = attributes.get("reduction") == "mul"  # of scatters
-    return name not in UNCAPTURED and not sorts and not computed(name, inputs, constants)
+    counts = name == "RoiAlign" and not attributes.get("sampling_ratio")  # points by the sizes of the boxes
+    return name not in UNCAPTURED and not sorts and not counts and not computed(name, inputs, constants)
 
 
 def reduced_axes(attributes: Attributes, given: Any, rank: int) -> tuple[int, ...]:

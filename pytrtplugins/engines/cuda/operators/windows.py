@@ -73,7 +73,7 @@ def _max_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     index = None
     taps = window.taps(window.padded(xp, numbers, -1), outputs)
     for (_, part), (_, place) in zip(window.taps(window.padded(xp, x, lowest), outputs), taps, strict=True):
-        hit = (part == best) & (place >= 0)
+        hit = ((part == best) | (part != part)) & (place >= 0)  # what is not a number is the largest
         index = xp.where(hit, place, -1) if index is None else xp.where((index < 0) & hit, place, index)
     images = xp.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * rank)
     return [best, index + images * area]

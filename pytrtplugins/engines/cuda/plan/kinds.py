@@ -26,7 +26,7 @@ _SAME_ORDER = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
 def is_plain_pool(step: Step, tensors: Tensors) -> bool:
     """Whether a pool is one that the kernels for windows know."""
     return (
-        len(tensors.dims(step.inputs[0])) == 4
+        tensors.image(step.inputs[0]).nhwc
         and len(step.outputs) == 1
         and set(step.attributes.get("dilations", (1,))) == {1}
         and step.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
