@@ -153,7 +153,7 @@ def _clip(writer: Writer, node: ir.Node) -> int:
 def _ends(node: ir.Node) -> tuple[Any, Any]:
     """The least and the largest finite number of a node's type; None of whole numbers."""
     dtype = dtype_of(node.outputs[0])
-    if dtype not in (DType.FLOAT32, DType.FLOAT16, DType.FLOAT64):
+    if dtype not in (DType.FLOAT16, DType.FLOAT32, DType.FLOAT64):
         return None, None
     limits = np.finfo(dtype.numpy)
     return limits.min, limits.max

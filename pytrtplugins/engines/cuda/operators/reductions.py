@@ -37,6 +37,20 @@ def _smallest(xp: Any, x: Any, axes: Any, keep: bool) -> Any:
     return x.min(axis=axes, keepdims=keep)
 
 
+def _square(x: Any) -> Any:
+    """Of whole numbers in float64, since most types do not hold it."""
+    wide = x.astype(np.float64) if x.dtype.kind in "iu" else x
+    return wide * wide
+
+
+def _mean(xp: Any, x: Any, axes: Any, keep: bool) -> Any:
+    """Of whole numbers rounded towards zero."""
+    if x.dtype.kind not in "iu":
+        return x.mean(axis=axes, keepdims=keep)
+    total = x.sum(axis=axes, keepdims=keep)
+    return xp.abs(total) // total.dtype.type(x.size // max(total.size, 1)) * xp.sign(total)
+
+
 def _log_sum_exp(xp: Any, x: Any, axes: Any, keep: bool) -> Any:
     if 0 in x.shape:
         return xp.log(xp.exp(x).sum(axis=axes, keepdims=keep))
@@ -47,11 +61,11 @@ def _log_sum_exp(xp: Any, x: Any, axes: Any, keep: bool) -> Any:
 
 
 _reduce("ReduceL1", lambda xp, x, axes, keep: xp.abs(x).sum(axis=axes, keepdims=keep))
-_reduce("ReduceL2", lambda xp, x, axes, keep: xp.sqrt((x * x).sum(axis=axes, keepdims=keep)))
+_reduce("ReduceL2", lambda xp, x, axes, keep: xp.sqrt(_square(x).sum(axis=axes, keepdims=keep)))
 _reduce("ReduceLogSum", lambda xp, x, axes, keep: xp.log(x.sum(axis=axes, keepdims=keep)))
 _reduce("ReduceLogSumExp", _log_sum_exp)
 _reduce("ReduceMax", _largest)
-_reduce("ReduceMean", lambda xp, x, axes, keep: x.mean(axis=axes, keepdims=keep))
+_reduce("ReduceMean", lambda xp, x, axes, keep: _mean(xp, x, axes, keep))
 _reduce("ReduceMin", _smallest)
 _reduce("ReduceProd", lambda xp, x, axes, keep: x.prod(axis=axes, keepdims=keep))
 _reduce("ReduceSum", lambda xp, x, axes, keep: x.sum(axis=axes, keepdims=keep))

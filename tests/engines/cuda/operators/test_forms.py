@@ -33,9 +33,11 @@ CASES = [
     ("Resize", [f(1, 2, 4, 5), None, np.array([1, 1, 0.6, 1.7], np.float32)],
      {"coordinate_transformation_mode": "pytorch_half_pixel", "nearest_mode": "floor"}, 1, 18),
     *((op, [np.zeros((2, 0), np.float32)], {}, 1, 13) for op in ("Softmax", "LogSoftmax", "Hardmax")),
-    *(("Clip", [EDGES, *bounds], {}, 1, 13) for bounds in ([np.float32(0)], [None, np.float32(0)])),
+    *(("Clip", [EDGES.astype(kind), *bounds], {}, 1, 13)
+      for kind in (np.float32, np.float16) for bounds in ([kind(0)], [None, kind(0)])),
     ("MaxPool", [np.round(IMAGE)], {"kernel_shape": [2, 2]}, 2, 12),
     ("MaxPool", [f(1, 2, 4, 4).astype(np.float64)], {"kernel_shape": [2, 2], "pads": [1, 0, 0, 1]}, 1, 12),
+    *((op, [np.array([[2**24 + 1, 1], [-5, -2]], np.int32), ints(1)], {}, 1, 18) for op in ("ReduceL2", "ReduceMean")),
     ("DFT", [f(2, 4, 6, 1)], {}, 1, 17),
     *(("NonMaxSuppression", [BOX_SET, SCORES, *rest], {}, 1, 11) for rest in ([], [ints(2)], [ints(2), None, np.array([0.8], np.float32)])),
     *(("GroupNormalization", [f(2, 6, 4), f(count), f(count)], {"num_groups": 2}, 1, opset) for opset, count in ((18, 2), (21, 6))),
