@@ -59,8 +59,8 @@ VERDICTS: tuple[Verdict, ...] = (
     Verdict(
         ("MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool"),
         "onnxruntime",
-        "the output has the rank of the input, and its size is that of the operator's formula for auto_pad, pads and ceil_mode; the padding is "
-        "not counted unless count_include_pad is set",
+        "the output has the rank of the input, and its size is that of the operator's formula for auto_pad, pads and ceil_mode; "
+        "the padding is not counted unless count_include_pad is set",
     ),
     Verdict(
         ("LRN",), "formula", "the window is from floor((size - 1) / 2) before to ceil((size - 1) / 2) behind a channel"

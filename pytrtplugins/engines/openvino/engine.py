@@ -45,7 +45,7 @@ from ..host.int8 import signed_activations
 from ..host.ort_session import make_session
 from ..host.timing import run_seconds
 from .core import make_core
-from .fallback import FALLBACK, HOST, SessionHost, replace_by_sessions, unreadable, wrong_nodes
+from .fallback import FALLBACK, HOST, SessionHost, replace_by_sessions, unreadable, whole_reason, wrong_nodes
 from .plugin_errors import PluginErrors
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ PLACEMENT = Placement(unsigned=True, pooled=True)
 
 _log = logging.getLogger(__name__)
 _NATIVE_BF16 = {"bf16", "amx-bf16"}
-_WIDE = (DType.FLOAT64, DType.UINT32, DType.UINT64)  # kept by OpenVINO as float32 and int32
 _RUNTIME_FACTS = ("layerType", "originalLayersNames")
 _NO_KERNELS = ("Const", "Input", "Output")
 _BF16_GAIN = 0.95  # bf16 must take less than this part of float32's time to be chosen
@@ -94,15 +93,16 @@ class CpuEngine(HostEngine):
         self._hosts: dict[str, PluginHost | SessionHost] = {}
         self._errors = PluginErrors()
         self._output_names = [desc.name for desc in self.outputs]
-        wide = next((desc for desc in (*self.inputs, *self.outputs) if desc.dtype in _WIDE), None)
         contrib = next((node for node in walk(self.model_without_weights.graph.node) if node.domain == CONTRIB), None)
-        self._whole: Any = wide and self._session(f"{wide.name!r} is of {wide.dtype}, which OpenVINO keeps in 32 bits")
+        reason = whole_reason(self.model)
+        self._whole: Any = self._session(reason) if reason else None
         if contrib is not None and self._whole is None:
             self._whole = self._contrib_session(contrib)
         self._compiled = self._compile() if self._whole is None else None
         known = set[str]().union(*(port.get_names() for port in self._compiled.inputs)) if self._compiled else ()
         self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
         self._long = [desc.name for desc in self.inputs if desc.dtype is DType.INT64 and desc.name in known]
+        self._exact: Any = None
         weakref.finalize(self, _close_hosts, tuple(self._hosts.values()))
 
     def _create_context(self) -> ExecutionContext:
@@ -137,7 +137,13 @@ class CpuEngine(HostEngine):
         return found
 
     def _session(self, reason: str) -> Any:
-        """The session for the whole model; None where onnxruntime cannot run it, or a plugin is in it."""
+        """The session for the whole model, noted as a choice; None where onnxruntime cannot run it, or a plugin is in it."""
+        session = self._make_session(reason)
+        if session is not None:
+            self.choices["computed by"] = f"onnxruntime: {reason}"
+        return session
+
+    def _make_session(self, reason: str) -> Any:
         model = self._written_out()
         if any(is_plugin_node(node) for node in walk(model.graph.node)):
             return None
@@ -146,9 +152,14 @@ class CpuEngine(HostEngine):
         except Exception as error:  # onnxruntime raises types of its own
             _log.warning("engine 'cpu': %s; onnxruntime cannot run the model: %s", reason, shortened(error))
             return None
-        self.choices["computed by"] = f"onnxruntime: {reason}"
         _log.info("engine 'cpu': the model is computed by onnxruntime: %s", reason)
         return session
+
+    def _exact_session(self) -> Any:
+        """The session for runs on inputs of which OpenVINO loses something; None where onnxruntime cannot run the model."""
+        if self._exact is None:
+            self._exact = self._make_session("inputs with NaN, infinities or no elements") or False
+        return self._exact or None
 
     def _contrib_session(self, node: onnx.NodeProto) -> Any:
         """The session for a model with an operator of onnxruntime's own that is not written with others."""
@@ -295,8 +306,12 @@ class CpuContext(ExecutionContext):
             self._request = engine._compiled.create_infer_request() if engine._compiled else None
 
     def _run(self, inputs: Arrays) -> Arrays:
-        if self._request is None:
-            values = self.engine._whole.run(self.engine._output_names, inputs)
+        session = self.engine._whole
+        if session is None and any(map(_is_peculiar, inputs.values())):
+            session = self.engine._exact_session()
+        if session is not None:
+            with explaining("onnxruntime failed in the run", self.engine.name, ExecutionError):
+                values = session.run(self.engine._output_names, inputs)
             return dict(zip(self.engine._output_names, values, strict=True))
         for name in self.engine._long:
             _check_long(name, inputs[name])
@@ -333,6 +348,13 @@ def _plugin_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
 def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:
     for host in hosts:
         host.close()
+
+
+def _is_peculiar(array: npt.NDArray[Any]) -> bool:
+    """Whether OpenVINO loses something of an input: it reads arrays without elements as scalars, and NaN as numbers in places."""
+    if array.dtype.kind != "f":
+        return not array.size
+    return not (array.size and np.isfinite(array.sum())) and not (array.size and np.isfinite(array).all())
 
 
 def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

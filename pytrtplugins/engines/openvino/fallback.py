@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import BuildError, ModelError
 from ...model.decompose import infer_shapes
-from ...model.proto import copy_of, has_shape, info_dims, node_name, numpy_type, tensors_of
-from ...plugin.onnx_node import is_plugin_node
+from ...model.proto import arrays_of, copy_of, has_shape, info_dims, node_name, numpy_type, tensors_of
+from ...plugin.onnx_node import is_plugin_node, node_attributes
 from ...tensor import Dims, DType, SymbolicDim
 from ...utils.optional import require
 from ...utils.signal_stack import keeping_signal_stack
@@ -20,12 +21,14 @@ from ...validation.operators import standard_domain, standard_opset
 from ..base.failures import shortened
 from ..host.ort_session import Submodel, Submodels, make_session
 from .core import make_core
-from .known_errors import KNOWN_ERRORS, Facts, Usage
+from .known_errors import EMPTY, INFINITE, KNOWN_ERRORS, LONG, NAN, NEGATIVE, ZERO, Facts, KnownError, Usage
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["FALLBACK", "HOST", "SessionHost", "replace_by_sessions", "unreadable", "wrong_nodes"]
+__all__ = ["FALLBACK", "HOST", "SessionHost", "replace_by_sessions", "unreadable", "whole_reason", "wrong_nodes"]
+
+_MOST_AXES = 16  # whole numbers of a constant that may be sizes, or pads of both ends
 
 _POOLS = ("MaxPool", "AveragePool", "LpPool")  # ONNX infers an output that is too large for some
 _KEPT_AS = {  # by OpenVINO; its other operators would not find the types that they expect
@@ -87,6 +90,13 @@ class SessionHost:
         """Nothing to end."""
 
 
+def whole_reason(model: onnx.ModelProto) -> str:
+    """Why OpenVINO cannot even pass on what nodes of a model compute; empty where it can."""
+    facts = _facts(model)
+    rows = [row for row in KNOWN_ERRORS if row.whole]
+    return next(filter(None, (_reason(Usage(node, facts), rows) for node in walk(model.graph.node))), "")
+
+
 def wrong_nodes(model: onnx.ModelProto) -> dict[int, str]:
     """Index of each node that OpenVINO is known to compute wrongly, and why; those that hold one are run by onnxruntime whole."""
     facts = _facts(model)
@@ -98,12 +108,12 @@ def wrong_nodes(model: onnx.ModelProto) -> dict[int, str]:
     return found
 
 
-def _reason(usage: Usage) -> str:
+def _reason(usage: Usage, rows: Sequence[KnownError] = KNOWN_ERRORS) -> str:
     """Why a node is not left to OpenVINO; empty when it is."""
     if standard_domain(usage.node.domain):
         return ""
-    for row in KNOWN_ERRORS:
-        if usage.node.op_type in row.operators and row.applies(usage):
+    for row in rows:
+        if (not row.operators or usage.node.op_type in row.operators) and row.applies(usage):
             return " ".join(filter(None, (f"OpenVINO is wrong for {usage.node.op_type}", row.where))) + f": {row.what}"
     return ""
 
@@ -118,7 +128,33 @@ def _facts(model: onnx.ModelProto) -> Facts:
         read.update(name for node in graph.node for name in node.input)
     constants = computed_from(weights, walk(model.graph.node), ("Constant",))
     sizes = computed_from(constants, walk(model.graph.node), ("Shape", "Size"))
-    return Facts(types, constants, sizes, read, standard_opset(model))
+    peculiar = {name: text for name, array in _constant_arrays(model) if (text := _peculiarity(array))}
+    return Facts(types, constants, peculiar, sizes, read, standard_opset(model))
+
+
+def _constant_arrays(model: onnx.ModelProto) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    for graph in (model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))):
+        yield from arrays_of(graph.initializer).items()
+        for node in graph.node:
+            value = node_attributes(node).get("value") if node.op_type == "Constant" else None
+            if value is not None:
+                yield node.output[0], np.asarray(value)
+
+
+def _peculiarity(array: npt.NDArray[Any]) -> str:
+    """What OpenVINO minds about the values of a constant; empty where it is nothing."""
+    if not array.size:
+        return EMPTY
+    if array.dtype.kind == "f":
+        if np.isfinite(array.sum(dtype=np.float64 if array.dtype == np.float16 else None)):
+            return ""
+        return NAN if np.isnan(array).any() else INFINITE if np.isinf(array).any() else ""
+    if array.dtype != np.int64:
+        return ""
+    if array.min() < -(2**31) or array.max() >= 2**31:
+        return LONG
+    few = array.size <= _MOST_AXES
+    return NEGATIVE if few and (array < 0).any() else ZERO if few and (array == 0).any() else ""
 
 
 def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, str]:

@@ -15,7 +15,10 @@ from ...validation.pooling import LastWindow, last_windows, rounds_up
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["KNOWN_ERRORS", "Facts", "KnownError", "Usage"]
+__all__ = ["EMPTY", "INFINITE", "KNOWN_ERRORS", "LONG", "NAN", "NEGATIVE", "ZERO", "Facts", "KnownError", "Usage"]
+
+EMPTY, LONG, NAN, INFINITE = "no elements", "numbers beyond 32 bits", "NaN", "infinities"
+ZERO, NEGATIVE = "a zero among few whole numbers", "a negative number among few whole numbers"
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Facts:
     Attributes:
         types: Type of each tensor.
         constants: Tensors whose values are known when the model is built.
+        peculiar: Of initializers and Constants what is peculiar about their values: ``EMPTY``, ``LONG`` and so on.
         sizes: Tensors computed from dims and constants alone.
         read: Tensors that something reads.
         opset: The model's opset.
@@ -32,6 +36,7 @@ class Facts:
 
     types: Mapping[str, onnx.TypeProto]
     constants: Collection[str]
+    peculiar: Mapping[str, str]
     sizes: Collection[str]
     read: Collection[str]
     opset: int
@@ -49,6 +54,11 @@ class Usage:
         if self._attributes is None:
             self._attributes = node_attributes(self.node)
         return self._attributes.get(name, default)
+
+    def attributes(self) -> Mapping[str, Any]:
+        """All attributes that are set."""
+        self.attribute("")
+        return self._attributes or {}
 
     def has(self, index: int) -> bool:
         """Whether an input is given."""
@@ -68,6 +78,17 @@ class Usage:
         kind = found.tensor_type.elem_type if found is not None else 0
         return numpy_type(kind).name if kind else ""
 
+    def dtypes(self) -> set[str]:
+        """NumPy's names of the element types of all inputs and outputs that are known."""
+        names = (*self.node.input, *self.node.output)
+        types = [self.facts.types[name].tensor_type.elem_type for name in names if name in self.facts.types]
+        return {numpy_type(kind).name for kind in types if kind}
+
+    def reads(self, *peculiarities: str) -> bool:
+        """Whether an initializer that it reads, or a Constant that it is, has such values."""
+        names = (*self.node.input, *(self.node.output if self.node.op_type == "Constant" else ()))
+        return any(self.facts.peculiar.get(name) in peculiarities for name in names)
+
     def dims(self, index: int = 0) -> Dims | None:
         """Dims of an input; None where they are not known."""
         found = self.facts.types.get(self.node.input[index]) if self.has(index) else None
@@ -86,32 +107,76 @@ class KnownError:
     """One row of the table.
 
     Attributes:
-        operators: Types of nodes.
+        operators: Types of nodes; none for all types.
         where: Of which of them, for people.
         what: What OpenVINO does.
         applies: Whether a node of these types is one.
+        whole: Whether OpenVINO cannot even pass the values on, so that onnxruntime should compute the whole network.
     """
 
     operators: tuple[str, ...]
     where: str
     what: str
     applies: Callable[[Usage], bool] = lambda usage: True
+    whole: bool = False
 
 
 def _is_real(usage: Usage) -> bool:
     return usage.dtype() in ("float16", "float32", "bfloat16", "float64", "")
 
 
-def _is_byte(usage: Usage) -> bool:
-    return usage.dtype() in ("int8", "uint8")
+_WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_LONG = frozenset(("int64", "uint32", "uint64"))
+_MOVES = frozenset((
+    "Cast", "CastLike", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "DequantizeLinear", "Expand",
+    "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "If", "Loop", "QuantizeLinear", "Reshape", "Scan",
+    "ScatterElements", "ScatterND", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+    "Transpose", "Unsqueeze", """, ""Where",
+))
+"""Operators that take whole numbers on as they are; OpenVINO computes all others on them in float32 or 32 bits."""
 
 
-def _is_signed(usage: Usage) -> bool:
-    return usage.dtype() in ("int8", "int16", "int32", "int64")
+def _computes_whole_numbers(usage: Usage) -> bool:
+    if usage.node.op_type in _MOVES:
+        return "reduction" in usage.attributes() and usage.dtype() in _WHOLE
+    return usage.dtype() in _WHOLE and not usage.is_size()
 
 
-def _is_whole_data(usage: Usage) -> bool:
-    return usage.dtype() in ("int32", "int64") and not usage.is_size()
+def _computes_long_numbers(usage: Usage) -> bool:
+    return _computes_whole_numbers(usage) and usage.dtype() in _LONG
+
+
+def _has_no_form_in_32_bits(usage: Usage) -> bool:
+    return bool(usage.dtypes() & {"float64", "uint32", "uint64"})
+
+
+def _passes_infinities_on(usage: Usage) -> bool:
+    return usage.node.op_type in _MOVES or usage.node.op_type in ("Add", "Pad", "MaxPool")
+
+
+def _has_a_zero(*names: str) -> Callable[[Usage], bool]:
+    return lambda usage: any(usage.attribute(name, 1) == 0 for name in names)
+
+
+def _has_scales_of_an_axis(usage: Usage) -> bool:
+    return not usage.is_constant(0) and usage.dims(1) not in ((), (1,))
+
+
+def _strides_over_the_padding(usage: Usage) -> bool:
+    kernel = usage.attribute("kernel_shape") or [
+        dim for dim in (usage.dims(1) or (0, 0, 0))[2:] if isinstance(dim, int)
+    ]
+    strides = usage.attribute("strides") or [1]
+    padded = any(usage.attribute("pads") or []) or usage.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+    return set(kernel) == {1} and max(strides) > 1 and padded
+
+
+def _crops_or_computes_its_value(usage: Usage) -> bool:
+    return (
+        (usage.has(2) and not usage.is_constant(2))
+        or usage.reads(NEGATIVE)
+        or (usage.has(1) and not usage.is_constant(1))
+    )
 
 
 def _resizes_otherwise(usage: Usage) -> bool:
@@ -184,7 +249,7 @@ KNOWN_ERRORS = (
         "these are ignored or computed differently",
         _resizes_otherwise,
     ),
-    KnownError(("RoiAlign",), 'with mode "max"', "wrong values", lambda usage: usage.attribute("mode", "avg") == "max"),
+    KnownError(("RoiAlign",), "", "wrong values with the default number of samples, and outside of the image"),
     KnownError(
         ("MaxPool", "AveragePool", "LpPool"),
         "with ceil_mode, where a window may begin past the end of the image",
@@ -205,18 +270,77 @@ KNOWN_ERRORS = (
         "values are rounded differently",
         lambda usage: not usage.is_constant(1),
     ),
+    KnownError((), "of float64, uint32 or uint64", "they are kept in 32 bits", _has_no_form_in_32_bits, whole=True),
+    KnownError((), "of int64 that are not sizes", "they are kept in 32 bits", _computes_long_numbers, whole=True),
     KnownError(
-        ("Add", "Sub", "Mul", "Neg", "Abs", "BitShift"),
-        "of 8-bit numbers",
-        "they saturate instead of wrapping",
-        _is_byte,
+        (),
+        "of whole numbers that are not sizes, unless it moves them",
+        "they are computed in float32, exact up to 2^24, or saturate instead of wrapping",
+        _computes_whole_numbers,
     ),
-    KnownError(("BitShift",), "of signed integers", "they are shifted as if they were unsigned", _is_signed),
     KnownError(
-        ("Div", "Mod", "Pow", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceSumSquare", "ReduceL1", "MatMul", "Gemm"),
-        "of integers that are not sizes",
-        "they are computed in float32, exact up to 2^24",
-        _is_whole_data,
+        (),
+        "that reads a constant int64 beyond 32 bits",
+        "it is cut off",
+        lambda usage: usage.node.op_type != "Slice" and usage.reads(LONG),
+        whole=True,
+    ),
+    KnownError(
+        (),
+        "that reads a constant NaN",
+        "NaN is lost in Relu, Clip, Max and Min",
+        lambda usage: usage.reads(NAN),
+        whole=True,
+    ),
+    KnownError(
+        (),
+        "that reads a constant infinity, and neither moves nor adds it",
+        "infinities become the largest finite numbers",
+        lambda usage: usage.reads(INFINITE) and not _passes_infinities_on(usage),
+    ),
+    KnownError(
+        (),
+        "that reads a constant without elements",
+        "it is read as a scalar",
+        lambda usage: usage.node.op_type != "Resize" and usage.reads(EMPTY),
+    ),
+    KnownError(("Expand", "ConstantOfShape"), "to a size of 0", "wrong dims", lambda usage: usage.reads(ZERO)),
+    KnownError(("Reshape",), "with allowzero", "zeros copy", lambda usage: usage.attribute("allowzero", 0) == 1),
+    KnownError(("HardSigmoid",), "with alpha or beta of 0", "the default is taken", _has_a_zero("alpha", "beta")),
+    KnownError(("Selu",), "with alpha or gamma of 0", "the default is taken", _has_a_zero("alpha", "gamma")),
+    KnownError(
+        ("LRN",), "of even size", "the window lies otherwise", lambda usage: usage.attribute("size", 1) % 2 == 0
+    ),
+    KnownError(
+        ("Pad",),
+        "with pads or a value that are computed, or negative pads",
+        "wrong values",
+        _crops_or_computes_its_value,
+    ),
+    KnownError(
+        ("ConvTranspose",),
+        "with output_shape",
+        "the padding lies at the other end",
+        lambda usage: usage.attribute("output_shape") is not None,
+    ),
+    KnownError(("Conv",), "of one tap with strides and padding", "the output is too large", _strides_over_the_padding),
+    KnownError(("MaxPool",), "whose indices are read", "wrong indices", lambda usage: usage.reads_output(1)),
+    KnownError(
+        ("Mean",), "of several tensors", "the dims are wrong, or the run does not end", lambda usage: usage.has(1)
+    ),
+    KnownError(("Compress", "Unique", "OneHot"), "", "wrong values, or the process ends"),
+    KnownError(("Range",), "that is no size", "a range of nothing has one number", lambda usage: not usage.is_size()),
+    KnownError(
+        ("Slice",),
+        "with computed axes or steps that are no sizes",
+        "the process ends",
+        lambda usage: any(usage.has(i) and usage.node.input[i] not in usage.facts.sizes for i in (3, 4)),
+    ),
+    KnownError(
+        ("QuantizeLinear", "DequantizeLinear"),
+        "of computed tensors along an axis",
+        "wrong dims",
+        _has_scales_of_an_axis,
     ),
     KnownError(
         ("Attention",),
