@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
     from ..plugin.base import Plugin
 
-__all__ = ["add_functions", "add_shapes", "check_claims", "infer_shapes", "inline_plugins", "known_to_be_sound"]
+__all__ = [
+    "add_functions",
+    "add_shapes",
+    "check_claims",
+    "infer_shapes",
+    "inferred_infos",
+    "inline_plugins",
+    "known_to_be_sound",
+]
 
 _FEATURE = "working on ONNX models"
 _OPSET = 18
@@ -63,6 +71,11 @@ def add_shapes(full: onnx.ModelProto) -> onnx.ModelProto:
         del body.value_info[:]
         body.value_info.extend(seen.value_info)
     return full
+
+
+def inferred_infos(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """Descriptions of the tensors of a model's main graph, by name, as `infer_shapes` adds them."""
+    return _inferred(model)[1]
 
 
 def check_claims(model: onnx.ModelProto, weights_location: str | None = None) -> onnx.ModelProto:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..model.declared import infer_without_declared, take_output_dims
+from ..model.decompose import add_shapes
 from ..model.ir import to_ir
-from ..model.proto import info_dims
-from ..tensor import SymbolicDim
+from ..model.proto import has_shape, info_dims
+from ..tensor import Dims, SymbolicDim
 from ..validation.dataflow import given_inputs
 from .constants import PropagateConstants
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["name_inputs", "name_outputs"]
+__all__ = ["add_dims", "derived_output_dims", "name_inputs", "name_outputs"]
 
 _WORD = re.compile(r"[^\s()+*/%-]+")
 
@@ -27,12 +29,36 @@ def name_inputs(model: onnx.ModelProto) -> None:
                 dim.dim_param = shown.name
 
 
+def add_dims(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Add all shapes, in place; dims of outputs are those that follow from the nodes, and declared ones only where none follow."""
+    declared_types = take_output_dims(model)
+    full = add_shapes(model)
+    name_outputs(full)
+    names = _input_names(full)
+    for info in full.graph.output:
+        if info.name not in declared_types:
+            continue
+        if not has_shape({info.name: info}, info.name):
+            info.type.CopyFrom(declared_types[info.name])
+        for dim, declared_dim in zip(_dims(info), declared_types[info.name].tensor_type.shape.dim, strict=True):
+            if not _is_named(dim, names) and declared_dim.WhichOneof("value"):
+                dim.CopyFrom(declared_dim)
+    return full
+
+
+def derived_output_dims(model: onnx.ModelProto) -> dict[str, Dims]:
+    """Dims of the outputs as they follow from the nodes, by name, whatever the model declares."""
+    full = infer_without_declared(model)
+    name_outputs(full)
+    return {info.name: info_dims(info) for info in full.graph.output}
+
+
 def name_outputs(model: onnx.ModelProto) -> None:
     """Give free dims of outputs the names that inputs have, in place, where they follow from these.
 
     ONNX's rules lose a name where a shape is computed, and behind Resize; PyTorch's exporter then makes up another one.
     """
-    names = {dim.dim_param for info in given_inputs(model.graph) for dim in _dims(info)} - {""}
+    names = _input_names(model)
     strange = [info for info in model.graph.output if any(not _is_named(dim, names) for dim in _dims(info))]
     if not names or not strange:
         return
@@ -48,6 +74,10 @@ def name_outputs(model: onnx.ModelProto) -> None:
                 dim.dim_value = told
             elif told.value is not None and _is_of(told.value, names):
                 dim.dim_param = told.value
+
+
+def _input_names(model: onnx.ModelProto) -> set[str]:
+    return {dim.dim_param for info in given_inputs(model.graph) for dim in _dims(info)} - {""}
 
 
 def _dims(info: onnx.ValueInfoProto) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..model import Graph, read_onnx
+from ..model.declared import check_declared
 from ..model.decompose import add_shapes
 from ..model.ir import to_ir, to_proto
 from ..utils.garbage import no_collection
@@ -13,7 +14,7 @@ from ..validation import check_slopes, validated
 from ..validation.operators import standard_opset
 from .codes import CODES
 from .contrib import declared, needed_opset, write_functions
-from .dim_names import name_inputs, name_outputs
+from .dim_names import add_dims, name_inputs
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
 from .merge_pads import MergePads
@@ -61,14 +62,14 @@ def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.Mode
         model: The model; it is not changed.
         native: Leave operators of ``com.microsoft`` as they are, for an engine that runs them.
     """
+    check_declared(model)
     ir_model = to_ir(normalized(model) if native else of_onnx(model), checked=True)
     for step in (FoldBatchNorm(), MergePads(), Eliminate()):
         step(ir_model)
     prepared = to_proto(ir_model)
     name_inputs(prepared)
-    prepared = add_shapes(prepared)  # always: nodes lose what they leave out behind their last input
+    prepared = add_dims(prepared)  # always: nodes lose what they leave out behind their last input
     check_slopes(prepared)
-    name_outputs(prepared)
     return prepared
 
 

@@ -49,9 +49,9 @@ def test_a_result_whose_type_nobody_said_has_that_of_the_first_float():
     assert (product.dtype.name, product.shape) == ("FLOAT16", (3, 8, 6, 5))
 
 
-def untold(text, **constants):
+def untold(text, outputs="float[P, Q, R, S] y", **constants):
     """A network in which nothing is said of tensors inside."""
-    model = to_ir(network(text, "float[P, Q, R, S] y", **constants))
+    model = to_ir(network(text, outputs, **constants))
     for node in model.graph:
         for value in node.outputs:
             if not value.is_graph_output():
@@ -75,7 +75,7 @@ def test_what_cannot_be_inferred_is_left_to_the_engine():
 
 
 def test_dims_that_the_model_says_stay_where_inference_knows_less():
-    model = untold("r = Reshape(x, s) y = Relu(r)", s=np.int64([0, 8, 24]))
+    model = untold("r = Reshape(x, s) y = Relu(r)", "float[P, Q, R] y", s=np.int64([0, 8, 24]))
     reshape = model.graph[0]
     reshape.outputs[0].shape = onnx_ir.Shape([3, 8, 24])
     PropagateConstants()(model)

@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.passes import prepare
+from pytrtplugins.passes.dim_names import derived_output_dims
 from pytrtplugins.tensor import SymbolicDim
 
 TWICE = numpy_helper.from_array(np.float32([1, 1, 2, 2]), "twice")
@@ -82,6 +83,17 @@ def test_free_dims_of_two_inputs_have_two_names():
     assert engine.outputs[0].dims == (SymbolicDim("x.0"), SymbolicDim("z.1"))
 
 
-def test_an_output_whose_claimed_rank_is_wrong_is_left_alone():
-    (y,) = prepare(model(RESIZE, ["N", 3, 8, 8], ["P", "Q"])).graph.output
-    assert [dim.dim_param for dim in y.type.tensor_type.shape.dim] == ["P", "Q"]
+def test_a_fixed_dim_that_is_declared_where_it_follows_an_input_is_free():
+    """As PyTorch's exporters write it where `dynamic_axes` speaks of inputs alone."""
+    (y,) = prepare(model(RESIZE, ["N", 3, 8, 8], [1, 3, 16, 16])).graph.output
+    assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == ["N", 3, 16, 16]
+
+
+def test_declared_names_are_told_from_those_that_follow():
+    nodes = [("NonZero", ["x"], ["places"], {}), ("Cast", ["places"], ["y"], {"to": TensorProto.FLOAT})]
+    prepared = prepare(model(nodes, ["N", 3, 8, 8], [4, "N"]))
+    assert [dim.dim_param or dim.dim_value for dim in prepared.graph.output[0].type.tensor_type.shape.dim] == [4, "N"]
+    assert str(derived_output_dims(prepared)["y"][1]) != "N"
+    assert [str(dim) for dim in derived_output_dims(prepare(model(RESIZE, ["N", 3, 8, 8], ["N", 3, 16, 16])))["y"]] == [
+        *("N", "3", "16", "16")
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -10,8 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BindingError, EngineError
-from ...tensor import Array, SymbolicDim, TensorDesc, bind_dims
+from ...errors import BindingError, EngineError, ExecutionError
+from ...model.proto import has_shape, infos_of
+from ...passes.dim_names import derived_output_dims
+from ...tensor import Array, Dims, SymbolicDim, TensorDesc, bind_dims
 from .bound_run import BoundRun
 from .exclusive import Exclusive
 from .types import OwningEngine
@@ -32,6 +35,9 @@ class ExecutionContext(Exclusive[Arrays]):
     def __init__(self, engine: OwningEngine) -> None:
         super().__init__(engine)
         self._fitting: list[tuple[str, tuple[int, ...], np.dtype[Any]]] | None = None  # what the last inputs were like
+        self._fitting_outputs: list[tuple[tuple[int, ...], np.dtype[Any]]] | None = (
+            None  # what outputs of these were like
+        )
 
     @abstractmethod
     def _run(self, inputs: Arrays) -> Arrays:
@@ -63,14 +69,20 @@ class ExecutionContext(Exclusive[Arrays]):
 
         Raises:
             BindingError: names, dims or dtypes do not fit; dims of given outputs may be found wrong only after the run.
-            ExecutionError: the library below the engine failed, such as for want of memory.
+            ExecutionError: the library below the engine failed, such as for want of memory, or gave an output that is not as the
+                model says.
             EngineError: the context is closed, another thread is running it, or it is called from inside a run of it.
             Exception: what a plugin raised, as it raised it.
         """
         self._check_open()
         arrays, targets = self._check(inputs), self._check_targets(outputs or {})
         with self._running():
-            return self._run_into(arrays, targets)
+            results = self._run_into(arrays, targets)
+            facts = [(array.shape, array.dtype) for array in results.values()]
+            if facts != self._fitting_outputs:
+                self._check_outputs(arrays, results)
+                self._fitting_outputs = facts if self._fitting else None
+            return results
 
     def run_async(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Future[Arrays]:
         """Queue a run behind those queued before it, such as of the next inputs while outputs of others are looked at.
@@ -136,7 +148,7 @@ class ExecutionContext(Exclusive[Arrays]):
         if plain and facts == self._fitting:
             return dict(inputs)
         checked = self._check_each(inputs)
-        self._fitting = facts if plain else None
+        self._fitting, self._fitting_outputs = facts if plain else None, None
         return checked
 
     def _check_each(self, inputs: Mapping[str, Array]) -> Arrays:
@@ -149,6 +161,38 @@ class ExecutionContext(Exclusive[Arrays]):
             )
         free: dict[SymbolicDim, int] = {}
         return {name: self._checked(desc, inputs[name], free) for name, desc in expected.items()}
+
+    def _check_outputs(self, inputs: Arrays, outputs: Arrays) -> Arrays:
+        """Require the dims and dtypes of a run's outputs.
+
+        Raises:
+            ExecutionError: one has others than the model says.
+        """
+        sizes = self._sizes(inputs)
+        for desc in self.engine.outputs:
+            self._check_output(desc, outputs[desc.name], sizes)
+        return outputs
+
+    @functools.cached_property
+    def _derived_dims(self) -> Mapping[str, Dims]:
+        return derived_output_dims(self.engine.model_without_weights)
+
+    def _check_output(self, desc: TensorDesc, array: Any, sizes: Mapping[str, int]) -> None:
+        expected = [sizes.get(str(dim), dim) for dim in desc.dims]
+        pairs = enumerate(zip(expected, array.shape, strict=False))
+        wrong_axes = [axis for axis, (dim, size) in pairs if isinstance(dim, int) and dim != size]
+        if wrong_axes and all(isinstance(desc.dims[axis], SymbolicDim) for axis in wrong_axes):
+            derived = self._derived_dims[desc.name]  # a name that the file alone gives an axis holds nobody
+            wrong_axes = [axis for axis in wrong_axes if derived[axis : axis + 1] == desc.dims[axis : axis + 1]]
+        ranked = bool(expected) or has_shape(infos_of(self.engine.model_without_weights.graph), desc.name)
+        if wrong_axes or (ranked and array.ndim != len(expected)) or array.dtype != desc.dtype.numpy:
+            raise ExecutionError(
+                f"engine {self.engine.name!r}: output {desc.name!r} is {array.dtype} of dims {tuple(array.shape)}; expected "
+                f"{desc.dtype} of ({', '.join(map(str, expected))}).\n"
+                'Do: build with engine="onnxruntime"; if it gives the same, take the declared dims out of the model',
+                expected=desc.dims,
+                found=tuple(array.shape),
+            )
 
     def _check_targets(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
         known = {desc.name: desc for desc in self.engine.outputs}

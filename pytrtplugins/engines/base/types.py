@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ...errors import UsageError
 from ...plugin.policy import requested_forms
 from ...tensor import TensorDesc
 from ...utils.numbers import MAX_THREADS, check_whole
+
+if TYPE_CHECKING:
+    import onnx
 
 __all__ = ["Availability", "BuildOptions", "OwningEngine"]
 
@@ -85,6 +88,10 @@ class OwningEngine(Protocol):
     @property
     def outputs(self) -> tuple[TensorDesc, ...]:
         """The same of each output."""
+
+    @property
+    def model_without_weights(self) -> onnx.ModelProto:
+        """The model as built, whose weights may have no values."""
 
     def check_process(self) -> None:
         """Require the process that the engine was made in, where its library cannot be used in a child."""

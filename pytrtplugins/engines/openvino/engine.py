@@ -92,6 +92,7 @@ class CpuEngine(HostEngine):
             )
         self._hosts: dict[str, PluginHost | SessionHost] = {}
         self._errors = PluginErrors()
+        self._session_error: Exception | None = None  # why onnxruntime could not run the whole model
         self._output_names = [desc.name for desc in self.outputs]
         contrib = next((node for node in walk(self.model_without_weights.graph.node) if node.domain == CONTRIB), None)
         reason = whole_reason(self.model)
@@ -150,6 +151,7 @@ class CpuEngine(HostEngine):
         try:
             session = make_session(model, self.options.threads or default_threads(), self._exact_sums())
         except Exception as error:  # onnxruntime raises types of its own
+            self._session_error = error
             _log.warning("engine 'cpu': %s; onnxruntime cannot run the model: %s", reason, shortened(error))
             return None
         _log.info("engine 'cpu': the model is computed by onnxruntime: %s", reason)
@@ -166,13 +168,15 @@ class CpuEngine(HostEngine):
         operator = f"{node.domain}::{node.op_type}"
         session = self._session(f"OpenVINO does not have {operator}")
         if session is None:
+            text = str(self._session_error or "plugins are in the model")
             raise BuildError(
-                f"engine 'cpu' does not have the operator {operator} (node {node_name(node)!r}), and onnxruntime cannot run the "
-                "model.\nDo: export the model without onnxruntime's optimizer, or write the operator as a plugin",
+                f"engine 'cpu' does not have the operator {operator} (node {node_name(node)!r}), and onnxruntime cannot run it: "
+                f"{shortened(text)}.\nDo: export the model without onnxruntime's optimizer, or write the operator as a plugin",
                 engine=self.name,
                 op=node.op_type,
                 node=node.name,
-            )
+                text=text,
+            ) from self._session_error
         return session
 
     def _compile(self) -> Any:
@@ -318,24 +322,7 @@ class CpuContext(ExecutionContext):
         given = {name: _writable(inputs[name]) for name in self.engine._input_names}
         with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
             results = self._request.infer(given, share_inputs=True)
-        found = {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
-        if not all(array.size for array in found.values()):
-            self._check_empty(inputs, found)
-        return found
-
-    def _check_empty(self, inputs: Arrays, found: Arrays) -> None:
-        """Require that what has no values has a size of 0 which is not that of an input: OpenVINO ends some failed runs so."""
-        described = [(desc, inputs[desc.name].shape) for desc in self.engine.inputs]
-        sizes = {dim: size for desc, shape in described for dim, size in zip(desc.dims, shape, strict=True)}
-        for desc in self.engine.outputs:
-            shape, wanted = found[desc.name].shape, [sizes.get(dim, dim) for dim in desc.dims]
-            if any(size == 0 and isinstance(dim, int) and dim for dim, size in zip(wanted, shape, strict=False)):
-                raise ExecutionError(
-                    f"engine 'cpu': OpenVINO failed in the run: output {desc.name!r} has dims {shape} and no values; expected "
-                    f'({", ".join(map(str, wanted))}).\nDo: build with engine="onnxruntime"',
-                    expected=desc.dims,
-                    found=shape,
-                )
+        return {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
 
     def _close(self) -> None:
         del self._request

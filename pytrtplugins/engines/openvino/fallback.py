@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BuildError, ModelError
+from ...model.declared import infer_without_declared
 from ...model.decompose import infer_shapes
 from ...model.proto import arrays_of, copy_of, has_shape, info_dims, node_name, numpy_type, tensors_of
 from ...plugin.onnx_node import is_plugin_node, node_attributes
@@ -188,7 +189,7 @@ def replace_by_sessions(
         BuildError: onnxruntime cannot run one of the nodes either.
     """
     helper = require("onnx.helper", extra="onnx")
-    typed, hosts = infer_shapes(model), dict[str, SessionHost]()
+    typed, hosts = infer_without_declared(model), dict[str, SessionHost]()
     nodes, submodels = list(typed.graph.node), Submodels(typed)
     for index, reason in reasons.items():
         node = nodes[index]

@@ -127,12 +127,40 @@ def _is_real(usage: Usage) -> bool:
 
 _WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 _LONG = frozenset(("int64", "uint32", "uint64"))
-_MOVES = frozenset((
-    "Cast", "CastLike", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "DequantizeLinear", "Expand",
-    "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "If", "Loop", "QuantizeLinear", "Reshape", "Scan",
-    "ScatterElements", "ScatterND", "Shape", "Size", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
-    "Transpose", "Unsqueeze", """, ""Where",
-))
+_MOVES = frozenset(
+    (
+        "Cast",
+        "CastLike",
+        "Concat",
+        "Constant",
+        "ConstantOfShape",
+        "DepthToSpace",
+        "DequantizeLinear",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Identity",
+        "If",
+        "Loop",
+        "QuantizeLinear",
+        "Reshape",
+        "Scan",
+        "ScatterElements",
+        "ScatterND",
+        "Shape",
+        "Size",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+        "Where",
+    )
+)
 """Operators that take whole numbers on as they are; OpenVINO computes all others on them in float32 or 32 bits."""
 
 

@@ -263,7 +263,11 @@ class CudaContext(ExecutionContext):
     def run_async(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Future[Arrays]:
         """Queue a `run`, when the one before is finished: all is queued when this returns, and no thread works on it."""
         self._check_open()
-        return self._start(self._begin, self._check(inputs), self._check_targets(outputs or {}))
+        return self._start(self._begin_checked, self._check(inputs), self._check_targets(outputs or {}))
+
+    def _begin_checked(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
+        finish = self._begin(inputs, outputs)
+        return lambda: self._check_outputs(inputs, finish())
 
     @explained_runs(_FAILED)
     def _begin(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:

@@ -1,0 +1,94 @@
+"""Dims that a file declares for its tensors, compared with what its operators give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import ModelError
+from ..plugin.onnx_node import is_plugin_node
+from ..utils.optional import require
+from ..validation.operators import standard_domain, standard_opset
+from .decompose import add_shapes, inferred_infos
+from .proto import copy_of, has_shape, info_dims, without_data
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..tensor import Dims
+
+__all__ = ["check_declared", "infer_without_declared", "take_output_dims"]
+
+
+def check_declared(model: onnx.ModelProto) -> None:
+    """Require that declared dims of outputs, and of what lies between, are those that ONNX's rules and plugins infer.
+
+    Raises:
+        ModelError: a tensor has another number of axes, or another size of one.
+    """
+    declared_infos = {info.name: info for info in (*model.graph.value_info, *model.graph.output)}
+    if not any(has_shape(declared_infos, name) for name in declared_infos):
+        return
+    light = without_data(model)
+    unruled = _outputs_without_rules(light)
+    needed = [copy_of(info) for info in light.graph.value_info if info.name in unruled]
+    del light.graph.value_info[:]
+    light.graph.value_info.extend(needed)
+    take_output_dims(light)
+    inferred = inferred_infos(light)
+    for name, info in declared_infos.items():
+        if has_shape(declared_infos, name) and has_shape(inferred, name):
+            _check_agreement(name, info_dims(info), info_dims(inferred[name]))
+
+
+def infer_without_declared(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Add the dims and types of all tensors to a copy, those of its outputs as they follow from the nodes, whatever it declares."""
+    full = copy_of(model)
+    take_output_dims(full)
+    return add_shapes(full)
+
+
+def take_output_dims(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+    """Remove the declared dims of outputs that can be inferred, in place.
+
+    Returns:
+        Name of an output → its type with the dims that were declared.
+    """
+    unruled, declared_types = _outputs_without_rules(model), {}
+    for info in model.graph.output:
+        if info.name not in unruled and has_shape({info.name: info}, info.name):
+            declared_types[info.name] = copy_of(info.type)
+            info.type.tensor_type.ClearField("shape")
+    return declared_types
+
+
+def _outputs_without_rules(model: onnx.ModelProto) -> set[str]:
+    opset = standard_opset(model)
+    return {name for node in model.graph.node if not _has_rules(node, opset) for name in node.output}
+
+
+def _has_rules(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether the dims of a node's outputs can be inferred."""
+    if is_plugin_node(node):
+        return True
+    defs = require("onnx.defs", extra="onnx")
+    try:
+        schema = defs.get_schema(node.op_type, opset, "") if not standard_domain(node.domain) else None
+    except defs.SchemaError:
+        return False
+    return schema is not None and bool(schema.has_type_and_shape_inference_function or schema.has_function)
+
+
+def _check_agreement(name: str, declared_dims: Dims, inferred_dims: Dims) -> None:
+    pairs = zip(declared_dims, inferred_dims, strict=False)
+    if len(declared_dims) != len(inferred_dims) or any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs
+    ):
+        raise ModelError(
+            f"tensor {name!r} is declared with the dims ({', '.join(map(str, declared_dims))}), and the nodes before it give "
+            f"({', '.join(map(str, inferred_dims))}).\n"
+            "Do: export the model again, or take the declared dims away: "
+            "for info in [*model.graph.output, *model.graph.value_info]: info.type.tensor_type.ClearField('shape')",
+            tensor=name,
+            expected=inferred_dims,
+            found=declared_dims,
+        )
