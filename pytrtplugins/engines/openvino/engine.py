@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ...errors import BindingError, BuildError, EngineError, ExecutionError, UnavailableError
 from ...model.proto import arrays_of, node_name
+from ...model.skeleton import nodes_beyond_onnx
 from ...passes import (
     CONTRIB,
     WIDE_CODES,
@@ -94,11 +95,15 @@ class CpuEngine(HostEngine):
         self._errors = PluginErrors()
         self._session_error: Exception | None = None  # why onnxruntime could not run the whole model
         self._output_names = [desc.name for desc in self.outputs]
-        contrib = next((node for node in walk(self.model_without_weights.graph.node) if node.domain == CONTRIB), None)
+        # an operator that ONNX does not have may end the process in OpenVINO's reader
+        unread = (
+            node for node in nodes_beyond_onnx(self.model_without_weights) if node.domain in ("", "ai.onnx", CONTRIB)
+        )
+        unknown = next(unread, None)
         reason = whole_reason(self.model)
         self._whole: Any = self._session(reason) if reason else None
-        if contrib is not None and self._whole is None:
-            self._whole = self._contrib_session(contrib)
+        if unknown is not None and self._whole is None:
+            self._whole = self._unknown_session(unknown)
         self._compiled = self._compile() if self._whole is None else None
         known = set[str]().union(*(port.get_names() for port in self._compiled.inputs)) if self._compiled else ()
         self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
@@ -163,9 +168,9 @@ class CpuEngine(HostEngine):
             self._exact = self._make_session("inputs with NaN, infinities or no elements") or False
         return self._exact or None
 
-    def _contrib_session(self, node: onnx.NodeProto) -> Any:
-        """The session for a model with an operator of onnxruntime's own that is not written with others."""
-        operator = f"{node.domain}::{node.op_type}"
+    def _unknown_session(self, node: onnx.NodeProto) -> Any:
+        """The session for a model with an operator that ONNX does not have, and that is not written with others."""
+        operator = f"{node.domain or 'ai.onnx'}::{node.op_type}"
         session = self._session(f"OpenVINO does not have {operator}")
         if session is None:
             text = str(self._session_error or "plugins are in the model")
