@@ -11,6 +11,13 @@ from pytrtplugins.errors import EngineError
 from tests.engines.operators import ints, literal
 
 ENGINES = ("cpu", "onnxruntime", "reference")
+
+
+def rows(*values):
+    """Indices of one axis each, as operators with N axes take them."""
+    return np.array(values, np.int64)[:, None]
+
+
 SQUARE = "g (float[2,N] x, float[M,2] w) => (float[2,2] y)"
 # the network; inputs that fit and that contradict: arrays, or dims of an array of ones
 CASES = {
@@ -64,18 +71,20 @@ CASES = {
         "g (float[1,N,1,1] x) => (float[1,a,2,2] y) { y = DepthToSpace <blocksize=2> (x) }",
         *({"x": (1, 4, 1, 1)}, {"x": (1, 3, 1, 1)}),
     ),
-    "GatherElements": (
-        "g (float[3] x, int64[N] i) => (float[N] y) { y = GatherElements (x, i) }",
-        *({"x": (3,), "i": ints(0, 2)}, {"x": (3,), "i": ints(0, 5000)}),
-    ),
-    "ScatterElements": (
-        "g (float[3] x, int64[N] i, float[N] u) => (float[3] y) { y = ScatterElements (x, i, u) }",
-        *({"x": (3,), "i": ints(0, 2), "u": (2,)}, {"x": (3,), "i": ints(0, 7000), "u": (2,)}),
-    ),
-    "ScatterND": (
-        "g (float[3] x, int64[N,1] i, float[N] u) => (float[3] y) { y = ScatterND (x, i, u) }",
-        *({"x": (3,), "i": np.array([[0], [2]]), "u": (2,)}, {"x": (3,), "i": np.array([[0], [7000]]), "u": (2,)}),
-    ),
+    **{
+        f"{operator}, {index}": (
+            f"g (float[3] x, int64[{dims}] i{updates}) => (float[a] y) {{ y = {operator} (x, i{', u' if updates else ''}) }}",
+            *({"x": (3,), "i": at(*fitting)} | ({"u": (2,)} if updates else {}) for fitting in ((0, -3), (0, index))),
+        )
+        for operator, dims, updates, at in (
+            ("Gather", "N", "", ints),
+            ("GatherND", "N,1", "", rows),
+            ("GatherElements", "N", "", ints),
+            ("ScatterElements", "N", ", float[N] u", ints),
+            ("ScatterND", "N,1", ", float[N] u", rows),
+        )
+        for index in (3, -4, 50000)
+    },
     "Tile": (
         "g (float[3] x, int64[1] r) => (float[N] y) { y = Tile (x, r) }",
         *({"x": (3,), "r": ints(2)}, {"x": (3,), "r": ints(-1)}),

@@ -383,6 +383,18 @@ KNOWN_ERRORS = (
     KnownError(
         ("Dropout",), "whose mask is read", "every element of the mask is false", lambda usage: usage.reads_output(1)
     ),
+    KnownError(
+        ("Gather", "GatherND"),
+        "with computed indices that are not sizes",
+        "0 for an index out of range",
+        lambda usage: not usage.is_constant(1) and not usage.is_size(),
+    ),
+    KnownError(
+        ("Scatter", "ScatterElements"),
+        "with computed indices",
+        "memory in front of the array is written for an index below minus its size",
+        lambda usage: not usage.is_constant(1),
+    ),
     KnownError(("Tile",), "with computed repeats", "wrong values", lambda usage: not usage.is_constant(1)),
     KnownError(
         ("SpaceToDepth",), "with a mode", "the mode is ignored", lambda usage: usage.attribute("mode", "DCR") != "DCR"
