@@ -41,7 +41,7 @@ def test_equal_values_come_in_onnxruntimes_order_and_their_places_are_computed_w
     built = same(
         model(nodes, [X], [info("v", F, None), info("y", F, None), info("j", I64, None)], constants), {"x": ONES}
     )
-    assert built.choices[BY] == "OpenVINO is wrong for TopK: equal values come in another order"
+    assert "OpenVINO is wrong for TopK: equal values come in another order" in built.choices[BY].split("; ")
 
 
 def test_infinities_stay_infinite():
