@@ -94,6 +94,8 @@ def _reverse_sequence(xp: Any, at: Attributes, dims: Any, x: Any, lengths: Any) 
 
 def _positive(xp: Any, indices: Any, size: int) -> Any:
     index = xp.asarray(indices).astype(np.int64)
+    if isinstance(index, np.ndarray) and ((index < -size) | (index >= size)).any():  # CuPy takes them modulo the size
+        raise IndexError(f"an index is out of range, of {size} values: {index.min()} to {index.max()}")
     return xp.where(index < 0, index + size, index)
 
 

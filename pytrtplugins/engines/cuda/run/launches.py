@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ....cuda import launches_kernels
-from ....errors import BuildError
+from ....errors import BuildError, ExecutionError
 from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
 from ..conv.problem import ConvLaunch
@@ -126,7 +127,8 @@ class StepBuilder:
         xp, kind = self.device.xp, np.dtype(np.float32)
 
         def launch(stream: Any) -> None:
-            y.view[...] = xp.matmul(a.view.astype(kind, copy=False), b.view.astype(kind, copy=False))
+            with _naming(step, (a.view, b.view)):
+                y.view[...] = xp.matmul(a.view.astype(kind, copy=False), b.view.astype(kind, copy=False))
 
         return launch
 
@@ -196,7 +198,9 @@ class StepBuilder:
         def launch(stream: Any) -> None:
             if not fetched:
                 xp.begin()
-            result = function(xp, step.attributes, dims, *map(given, range(len(operands))))
+            arrays = [given(index) for index in range(len(operands))]
+            with _naming(step, arrays):
+                result = function(xp, step.attributes, dims, *arrays)
             results = result if isinstance(result, (list, tuple)) else [result]
             for output, value in zip(outputs, results, strict=True):
                 if output:
@@ -205,6 +209,20 @@ class StepBuilder:
                 padding[...] = 0
 
         return launch
+
+
+@contextlib.contextmanager
+def _naming(step: Step, arrays: Iterable[Any]) -> Iterator[None]:
+    """Raise what arrays raise that a step cannot run on as an error that names its node."""
+    try:
+        yield
+    except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+        raise ExecutionError(
+            f"engine 'cuda': node {step.name!r} ({step.op}) cannot run on tensors of the dims "
+            f"{', '.join(str(np.shape(array)) for array in arrays if array is not None)}: {error}",
+            node=step.name,
+            op=step.op,
+        ) from error
 
 
 class _Uploads:
