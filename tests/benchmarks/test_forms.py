@@ -56,7 +56,7 @@ def test_the_same_seed_draws_the_same_bytes_whatever_else_is_drawn():
 
 @pytest.mark.slow
 def test_forms_use_nineteen_of_twenty_parts_of_the_schemas():
-    used = defaultdict(set)
+    used: defaultdict[tuple[str, int], set[tuple[str, str, str]]] = defaultdict(set)
     count = 0
     for form in draw_forms():
         used[form.operator, form.version] |= form.items

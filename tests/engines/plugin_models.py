@@ -132,7 +132,7 @@ PLACES = {
 
 REFUSED = {
     "an input that is left out": (model(one_plugin(Scaled(), ["", "x"], ["y"])), "input 0 is left out"),
-    "a last input that is left out": (model(one_plugin(Scaled(), ["x", ""], ["y"])), "expected 2 inputs, found 1"),
+    "a last input that is left out": (model(one_plugin(Scaled(), ["x", ""], ["y"])), "input 1 is left out"),
     "too few inputs": (model(one_plugin(Scaled(), ["x"], ["y"])), "expected 2 inputs, found 1"),
     "too few outputs": (model(one_plugin(Pair(), ["x"], ["y"])), "the plugin has 2 outputs, the node 1"),
     "a last output without a name": (model(one_plugin(Pair(), ["x"], ["y", ""])), "the plugin has 2 outputs, the node"),

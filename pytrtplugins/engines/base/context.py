@@ -76,11 +76,12 @@ class ExecutionContext(Exclusive[Arrays]):
         """
         self._check_open()
         arrays, targets = self._check(inputs), self._check_targets(outputs or {})
+        read = dict(arrays)  # a context may take arrays out of its own
         with self._running():
             results = self._run_into(arrays, targets)
             facts = [(array.shape, array.dtype) for array in results.values()]
             if facts != self._fitting_outputs:
-                self._check_outputs(arrays, results)
+                self._check_outputs(read, results)
                 self._fitting_outputs = facts if self._fitting else None
             return results
 
@@ -180,7 +181,7 @@ class ExecutionContext(Exclusive[Arrays]):
     def _check_output(self, desc: TensorDesc, array: Any, sizes: Mapping[str, int]) -> None:
         expected = [sizes.get(str(dim), dim) for dim in desc.dims]
         pairs = enumerate(zip(expected, array.shape, strict=False))
-        wrong_axes = [axis for axis, (dim, size) in pairs if isinstance(dim, int) and dim != size]
+        wrong_axes = [axis for axis, (dim, size) in pairs if isinstance(dim, int) and dim not in (-1, size)]  # -1: free
         if wrong_axes and all(isinstance(desc.dims[axis], SymbolicDim) for axis in wrong_axes):
             derived = self._derived_dims[desc.name]  # a name that the file alone gives an axis holds nobody
             wrong_axes = [axis for axis in wrong_axes if derived[axis : axis + 1] == desc.dims[axis : axis + 1]]

@@ -312,7 +312,7 @@ class CpuContext(ExecutionContext):
     def __init__(self, engine: CpuEngine) -> None:
         super().__init__(engine)
         with engine._explaining("OpenVINO cannot make the memory of a run", ExecutionError):
-            self._request = engine._compiled.create_infer_request() if engine._compiled else None
+            self._request: Any = engine._compiled.create_infer_request() if engine._compiled else None
 
     def _run(self, inputs: Arrays) -> Arrays:
         session = self.engine._whole

@@ -34,12 +34,11 @@ def test_equal_values_come_in_onnxruntimes_order_and_their_places_are_computed_w
     nodes = [
         node("Relu", ["x"], ["h"]),
         node("TopK", ["h", "k"], ["v", "i"]),
-        node("Add", ["i", "one"], ["j"]),
-        node("Gather", ["table", "j"], ["y"]),
+        node("Gather", ["table", "i"], ["y"]),
     ]
-    constants = {"k": np.array([3]), "one": np.array(1), "table": np.arange(9, dtype=np.float32)}
+    constants = {"k": np.array([3]), "table": np.arange(9, dtype=np.float32)}
     built = same(
-        model(nodes, [X], [info("v", F, None), info("y", F, None), info("j", I64, None)], constants), {"x": ONES}
+        model(nodes, [X], [info("v", F, None), info("y", F, None), info("i", I64, None)], constants), {"x": ONES}
     )
     assert "OpenVINO is wrong for TopK: equal values come in another order" in built.choices[BY].split("; ")
 
@@ -210,7 +209,9 @@ def test_what_neither_has_is_refused_by_name():
 def test_numbers_that_openvino_does_not_keep_are_computed_by_onnxruntime(dtype):
     made, (feeds,) = _of(dtype)
     built = same(made, feeds)
-    assert built.choices["computed by"] == f"onnxruntime: 'x' is of {dtype}, which OpenVINO keeps in 32 bits"
+    assert built.choices["computed by"].startswith(
+        "onnxruntime: OpenVINO is wrong for Mul of float64, uint32 or uint64"
+    )
 
 
 def _of(dtype):
@@ -227,9 +228,9 @@ def _of(dtype):
 
 
 def test_whole_numbers_beyond_32_bits_are_refused_by_name():
-    made = model([node("Add", ["x", "x"], ["y"])], [info("x", I64, ["n"])], [info("y", I64, ["n"])])
+    made = model([node("Concat", ["x", "x"], ["y"], axis=0)], [info("x", I64, ["n"])], [info("y", I64, ["m"])])
     with build(made, engine="cpu").create_context() as context:
-        np.testing.assert_array_equal(context.run({"x": np.array([-5, 2**30 - 1])})["y"], [-10, 2**31 - 2])
+        np.testing.assert_array_equal(context.run({"x": np.array([-5])})["y"], [-5, -5])
         with pytest.raises(
             BindingError, match=r"(?s)input 'x': OpenVINO keeps int64 in 32 bits.*Do: build with engine=.onnxruntime"
         ):
@@ -316,4 +317,4 @@ def test_other_slopes_are_left_to_openvino(slopes):
 
 
 def test_every_row_of_the_table_says_what_is_wrong():
-    assert all(row.operators and row.what for row in KNOWN_ERRORS)
+    assert all((row.operators or row.where) and row.what for row in KNOWN_ERRORS)

@@ -266,8 +266,9 @@ class CudaContext(ExecutionContext):
         return self._start(self._begin_checked, self._check(inputs), self._check_targets(outputs or {}))
 
     def _begin_checked(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
+        read = dict(inputs)  # the run takes them out
         finish = self._begin(inputs, outputs)
-        return lambda: self._check_outputs(inputs, finish())
+        return lambda: self._check_outputs(read, finish())
 
     @explained_runs(_FAILED)
     def _begin(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
