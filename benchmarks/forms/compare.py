@@ -52,7 +52,7 @@ def _differs(right: Any, result: Any, operator: str, exact: bool, loose: float, 
         )
         return _example(right, result, wrong)
     a, b = right.astype(np.float64), result.astype(np.float64)
-    name = "float16" if half and right.dtype == np.float32 else right.dtype.name
+    name = "float16" if half and right.dtype in (np.float32, np.float64) else right.dtype.name
     relative = _RELATIVE.get(name, 0.1) * loose
     if exact and not half and name in ("float32", "float64"):
         relative = _RELATIVE[name] / 10

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 __all__ = ["LEGACY", "NEWEST", "SAME_AS"]
@@ -30,7 +31,10 @@ def _broadcast(function: Callable[[Any, Any], Any]) -> _Formula:
 
 
 def _divided(a: Any, b: Any) -> Any:
-    return a / b if a.dtype.kind == "f" else np.trunc(a / b).astype(a.dtype)
+    if a.dtype.kind == "f":
+        return a / b
+    below = a // b
+    return np.asarray(below + ((below * b != a) & ((a < 0) != (b < 0))), a.dtype)
 
 
 def _prelu(version: int, attributes: _Attributes, operands: Sequence[Any]) -> Any:
@@ -94,7 +98,23 @@ def _lrn(version: int, attributes: _Attributes, operands: Sequence[Any]) -> Any:
     return (wide / scale ** attributes.get("beta", 0.75)).astype(x.dtype)
 
 
+def _global_max_pool(version: int, attributes: _Attributes, operands: Sequence[Any]) -> Any:
+    (x,) = operands
+    return x.max(axis=tuple(range(2, x.ndim)), keepdims=True)
+
+
+def _clip(version: int, attributes: _Attributes, operands: Sequence[Any]) -> Any:
+    """From version 11 on bounds are inputs, by default the least and the largest number of the type."""
+    if version < 11:
+        raise NotImplementedError
+    x, low, high = (*operands, None, None)[:3]
+    limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else ml_dtypes.finfo(x.dtype)
+    return np.minimum(np.maximum(x, limits.min if low is None else low), limits.max if high is None else high)
+
+
 LEGACY: dict[str, _Formula] = {
+    "Clip": _clip,
+    "GlobalMaxPool": _global_max_pool,
     "Add": _broadcast(operator.add),
     "Sub": _broadcast(operator.sub),
     "Mul": _broadcast(operator.mul),
@@ -117,7 +137,16 @@ LEGACY: dict[str, _Formula] = {
 }
 """Operator → its formula, which raises NotImplementedError for newer versions."""
 
-NEWEST = {"LRN": 28, "Softmax": 12, "LogSoftmax": 12, "Hardmax": 12, "Concat": 3, "Tile": 5}
+NEWEST = {
+    "Clip": 28,
+    "GlobalMaxPool": 28,
+    "LRN": 28,
+    "Softmax": 12,
+    "LogSoftmax": 12,
+    "Hardmax": 12,
+    "Concat": 3,
+    "Tile": 5,
+}
 """The newest version that a formula is for; of all others 6."""
 
 SAME_AS = {

@@ -136,7 +136,10 @@ def _by_onnx(form: Form) -> list[Any]:
         node.domain = "" if node.domain == "ai.onnx" else node.domain
     with np.errstate(all="ignore"):
         results = ReferenceEvaluator(model).run(None, dict(form.inputs))
-    return [np.asarray(result) for result in results]
+    results = [np.asarray(result) for result in results]
+    with contextlib.suppress(KeyError):  # of a type that is not inferred
+        return _narrowed(model, results)
+    return results
 
 
 def _by_formula(form: Form) -> list[Any]:

@@ -26,7 +26,7 @@ def _engine(name: str) -> Callable[[onnx.ModelProto, Mapping[str, Any]], tuple[l
     def run(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> tuple[list[Any], str]:
         from pytrtplugins.engines import build
 
-        quantized = any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node)
+        quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
         engine = build(model, engine=name, precision="int8" if quantized else "fp32", threads=1, progress=False)
         with engine.create_context() as context:
             results = context.run(dict(inputs))
@@ -130,6 +130,7 @@ def run_form(form: Form, runner: str) -> Outcome:
         name the node or one of its tensors, the values are ``"unnamed"``.
     """
     from pytrtplugins.errors import PytrtpluginsError
+    from pytrtplugins.validation.dataflow import walk
 
     model = form.model
     try:
@@ -138,7 +139,8 @@ def run_form(form: Form, runner: str) -> Outcome:
             results, library = RUNNERS[runner](model, form.inputs)
     except PytrtpluginsError as error:
         text = str(error)
-        names = ["the_node", form.operator, *form.inputs, *(info.name for info in model.graph.output)]
+        names = [form.operator, *form.inputs, *(info.name for info in model.graph.output)]
+        names += [name for node in walk(model.graph.node) for name in (node.name, *node.output) if name]
         return Outcome(
             REFUSED,
             f"{type(error).__name__}: {_short(text)}",

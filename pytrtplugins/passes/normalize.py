@@ -15,7 +15,7 @@ from ..validation import validated
 from ..validation.broadcasting import BROADCAST_SLOPES
 from ..validation.dataflow import bodies, given_inputs, walk
 from ..validation.operators import standard_opset
-from .old_forms import restore_resizes, rewrite_old_forms
+from .old_forms import hide_from_converter, restore_meanings, rewrite_old_forms
 
 if TYPE_CHECKING:
     import onnx
@@ -164,13 +164,14 @@ def converted(model: onnx.ModelProto, opset: int = _OLDEST) -> onnx.ModelProto:
     if found < _OLDEST:
         rewrite_old_forms(model)
     light = without_data(model)
+    hide_from_converter(light)
     try:
         made = converter.convert_version(light, opset)
     except Exception as error:  # the C++ side raises types of its own
         for slope, _ in slopes:
             del slope.dims[1:]
         return _as_it_is(model, _unconvertible(light, opset), " ".join(str(error).split())[:300], opset)
-    restore_resizes(made, model)
+    restore_meanings(made, model)
     _log.info("the model has opset %d; it was converted to opset %d", found, opset)
     made.functions.extend(model.functions)
     del made.graph.output[:], made.graph.value_info[:]  # the converter gives free dims names of its own

@@ -13,12 +13,16 @@ from ..validation.operators import standard_domain, standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["restore_resizes", "rewrite_old_forms"]
+__all__ = ["hide_from_converter", "restore_meanings", "rewrite_old_forms"]
 
 _FEATURE = "working on ONNX models"
 _NUMPY_BROADCAST = 7  # the opset from which on operands broadcast as in NumPy
+_ONE_AXIS = 13  # the opset from which on Hardmax takes the largest along one axis
 _COORDINATES = 11  # the opset from which on Resize says how coordinates are mapped
-_BROADCASTS = frozenset(("Add", "Div", "Mul", "Pow", "Sub"))
+_UNADAPTED = frozenset(("And", "Equal", "Greater", "Less", "Or", "Xor"))
+"""Operators that the converter has no adapter for; without ``axis`` and ``broadcast`` they need none."""
+_HIDDEN = "pytrtplugins.hidden"  # a domain, whose operators the converter leaves alone
+_BROADCASTS = frozenset(("Add", "Div", "Mul", "Pow", "Sub")) | _UNADAPTED
 _INPUT_PADS = 11  # the opset from which on the value of Pad is an input
 
 
@@ -40,7 +44,54 @@ def rewrite_old_forms(model: onnx.ModelProto) -> None:
             _remove_attributes(node, "value")
 
 
-def restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
+def hide_from_converter(model: onnx.ModelProto) -> None:
+    """Move logical operators and comparisons of an opset before 7, which the converter does not know, to a domain of their own."""
+    if standard_opset(model) < _NUMPY_BROADCAST:
+        model.opset_import.add(domain=_HIDDEN, version=1)
+        for node in model.graph.node:
+            if node.op_type in _UNADAPTED and not standard_domain(node.domain):
+                node.domain = _HIDDEN
+
+
+def restore_meanings(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
+    """Let nodes that were converted from an older opset mean what they meant there.
+
+    Raises:
+        ModelError: the scales of a Resize to nearest neighbours are not constant.
+    """
+    imports = [item for item in model.opset_import if item.domain != _HIDDEN]
+    del model.opset_import[:]
+    model.opset_import.extend(imports)
+    for node in model.graph.node:
+        if node.domain == _HIDDEN:
+            node.domain = ""
+    if standard_opset(before) < _COORDINATES:
+        _restore_resizes(model, before)
+    if standard_opset(before) < _ONE_AXIS:
+        _restore_hardmaxes(model)
+
+
+def _restore_hardmaxes(model: onnx.ModelProto) -> None:
+    """Let Hardmax take the largest of all axes from ``axis`` on, as before opset 13: of rows that Flatten makes."""
+    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        if node.op_type != "Hardmax" or standard_domain(node.domain):
+            nodes.append(node)
+            continue
+        axis, name = _attribute(node, "axis"), node_name(node)
+        rows, hot, shape = (f"{node.output[0]}_{kind}" for kind in ("rows", "hot", "shape"))
+        nodes += [
+            helper.make_node("Shape", [node.input[0]], [shape], f"{name}_shape"),
+            helper.make_node("Flatten", [node.input[0]], [rows], f"{name}_rows", axis=1 if axis is None else axis.i),
+            helper.make_node("Hardmax", [rows], [hot], name, axis=-1),
+            helper.make_node("Reshape", [hot, shape], [node.output[0]], f"{name}_restored"),
+        ]
+    if len(nodes) != len(model.graph.node):
+        _set_nodes(model, nodes)
+
+
+def _restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
     """Give Resize nodes, converted from an opset before 11, the mapping of coordinates that Resize and Upsample had there.
 
     The converter leaves the new attributes out, and their defaults compute other values. Neighbours are those below where an
@@ -49,36 +100,38 @@ def restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
     Raises:
         ModelError: the scales of a Resize to nearest neighbours are not constant.
     """
-    if standard_opset(before) >= _COORDINATES:
-        return
     helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
-    upsamples = {name for node in before.graph.node if node.op_type == "Upsample" for name in node.output}
+    origins = iter(
+        [node for node in before.graph.node if node.op_type in ("Resize", "Upsample")]
+    )  # the converter keeps the order
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
         if node.op_type == "Constant" and (value := _attribute(node, "value")) is not None:
             constants[node.output[0]] = value.t
         if node.op_type == "Resize" and not standard_domain(node.domain):
+            origin = next(origins)
             node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
             mode = _attribute(node, "mode")
             if mode is None or mode.s == b"nearest":
-                grows = node.output[0] in upsamples
-                nodes += [] if grows else _shrinking_first(node, constants)
+                nodes += [] if origin.op_type == "Upsample" else _shrinking_first(node, constants, node_name(origin))
                 if _attribute(node, "nearest_mode") is None:
                     node.attribute.append(helper.make_attribute("nearest_mode", "floor"))
         nodes.append(node)
     _set_nodes(model, nodes)
 
 
-def _shrinking_first(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> list[onnx.NodeProto]:
+def _shrinking_first(
+    node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto], name: str
+) -> list[onnx.NodeProto]:
     """Nodes in front of a Resize to nearest neighbours for the axes that shrink, where others grow."""
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     tensor = constants.get(node.input[2])
     if tensor is None:
         raise ModelError(
-            f"node {node_name(node)!r} ({node.op_type}) takes nearest neighbours by scales that are computed, from above or below "
+            f"node {name!r} ({node.op_type}) takes nearest neighbours by scales that are computed, from above or below "
             "according to their values, and no newer opset does.\nDo: export the model with opset 11 or newer",
-            node=node.name,
+            node=name,
             tensor=node.input[2],
         )
     scales = onnx.numpy_helper.to_array(tensor)

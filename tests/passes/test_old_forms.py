@@ -38,6 +38,35 @@ def test_second_operands_before_opset_7_lie_along_their_axis(op, constant):
         np.testing.assert_allclose(found, expected, rtol=1e-5, equal_nan=True)
 
 
+@pytest.mark.parametrize("op", ["And", "Or", "Xor", "Equal", "Less", "Greater"])
+def test_second_operands_of_comparisons_lie_along_their_axis_too(op):
+    number = op in ("Less", "Greater")
+    a, b = (
+        values(1, 3, 2, 2).round() if number else values(1, 3, 2, 2) > 0,
+        values(3).round() if number else values(3) > 0,
+    )
+    function = {"And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor}.get(op) or getattr(np, op.lower())
+    old = network(node(op, ["a", "b"], ["y"], broadcast=1, axis=1), {"a": a, "b": b}, 6)
+    old.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.BOOL
+    np.testing.assert_array_equal(literal(normalize(old), {"a": a, "b": b})[0], function(a, b.reshape(3, 1, 1)))
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, -1])
+def test_hardmax_before_opset_13_takes_the_largest_of_all_axes_from_one_on(axis):
+    x = values(2, 3, 4)
+    old = network(node("Hardmax", ["x"], ["y"], **({} if axis is None else {"axis": axis})), {"x": x}, 11)
+    np.testing.assert_array_equal(literal(normalize(old), {"x": x})[0], literal(old, {"x": x})[0])
+
+
+def test_an_upsample_before_another_node_may_have_computed_scales():
+    x, scales = values(1, 1, 2, 3), np.array([1, 1, 2, 1.5], np.float32)
+    nodes = [node("Upsample", ["x", "s"], ["up"], mode="nearest"), node("Relu", ["up"], ["y"])]
+    infos = [info("x", F, x.shape), info("s", F, [4])]
+    old = model(nodes, infos, [info("y", F, None)], opset=9, ir=4)
+    inputs = {"x": x, "s": scales}
+    np.testing.assert_array_equal(literal(normalize(old), inputs)[0], literal(old, inputs)[0])
+
+
 def test_an_axis_along_an_operand_of_unknown_rank_is_refused():
     old = network(node("Add", ["a", "b"], ["y"], broadcast=1, axis=1), {"a": values(2, 3), "b": values(3)}, 6)
     old.graph.input[1].type.tensor_type.ClearField("shape")

@@ -26,6 +26,7 @@ _SCALARS = {
     "CumSum": "x1",
     "OneHot": "x1",
 }  # inputs of one element that onnx.reference takes without dims only
+_POSITIONS = {"OneHot": "x0"}  # inputs that become whole numbers first, which onnx.reference compares as they are
 
 
 class Delegated:
@@ -48,6 +49,7 @@ class Delegated:
         self._outputs = [f"y{index}" if name else "" for index, name in enumerate(node.output)]
         self._dtypes = [_dtype(types.get(name)) for name in node.output]
         self._widens, self._scalar = node.op_type not in _READS_BITS, _SCALARS.get(node.op_type)
+        self._positions = _POSITIONS.get(node.op_type)
         copy = copy_of(node)
         copy.input[:], copy.output[:], copy.domain = self._inputs, self._outputs, standard_domain(node.domain)
         graph = onnx.helper.make_graph(
@@ -78,6 +80,8 @@ class Delegated:
         feeds = {name: self._fed(value) for name, value in zip(self._inputs, given, strict=True) if name}
         if self._scalar is not None:
             feeds[self._scalar] = feeds[self._scalar].reshape(())
+        if self._positions is not None:
+            feeds[self._positions] = feeds[self._positions].astype(np.int64)
         names = [name for name in self._outputs if name]
         try:
             found = dict(zip(names, self._evaluator.run(names, feeds), strict=True))

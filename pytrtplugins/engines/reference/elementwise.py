@@ -10,6 +10,7 @@ import numpy as np
 
 from ...model.proto import numpy_type
 from ...tensor import Array
+from ...utils.optional import require
 
 __all__ = ["ELEMENTWISE_OPS"]
 
@@ -55,11 +56,11 @@ def _mod(a: Attributes, x: Array, y: Array) -> Array:
 
 
 def _clip(a: Attributes, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
-    """A bound that is left out is the least or largest finite number, if there is the other one."""
-    if low is None and high is None:
-        return x
-    limits = (np.iinfo if x.dtype.kind in "iu" else np.finfo)(x.dtype)
-    return np.minimum(np.maximum(x, limits.min if low is None else low), limits.max if high is None else high)
+    """A bound that is left out is the least or largest finite number of the type."""
+    limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else require("ml_dtypes", extra="onnx").finfo(x.dtype)
+    bounds = (limits.min if low is None else low, limits.max if high is None else high)
+    low, high = (np.asarray(bound).astype(x.dtype) for bound in bounds)
+    return np.minimum(np.maximum(x, low), high)
 
 
 def _cast(a: Attributes, x: Array) -> Array:

@@ -24,7 +24,7 @@ from ..base.failures import explaining
 from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
 from .coverage import is_plain
-from .half import HALF_SUM_OPS, half_type, is_half, run_wide
+from .half import HALF_SUM_OPS, STAYS_HALF, half_type, is_half, run_wide
 from .ops import OPS
 from .program import Program, Step
 from .windows import convolve
@@ -172,7 +172,7 @@ class ReferenceContext(ExecutionContext):
                     "the model does not say this type, so that it was not refused when it was built"
                 )
         half = half_type(given)
-        if half is not None:
+        if half is not None and name not in STAYS_HALF:
             function = (self.engine._float16_ops if half == np.float16 else OPS)[name]
             return run_wide(function, step.attributes, given, keeps_type=name != "Cast")
         result = OPS[name](step.attributes, *given)

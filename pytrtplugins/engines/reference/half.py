@@ -12,9 +12,11 @@ from ...tensor import Array
 from .sums import SUM_OPS
 from .windows import WINDOW_OPS
 
-__all__ = ["HALF_SUM_OPS", "half_type", "is_half", "matmul_half", "run_wide"]
+__all__ = ["HALF_SUM_OPS", "STAYS_HALF", "half_type", "is_half", "matmul_half", "run_wide"]
 
 _HALF = ("float16", "bfloat16")
+STAYS_HALF = frozenset(("Clip",))
+"""Operators that compute half numbers as they are: their limits are those of the type."""
 _PRODUCTS = 16  # of one tensor core instruction
 
 
@@ -32,13 +34,16 @@ def half_type(values: Sequence[Any]) -> np.dtype[Any] | None:
 def run_wide(function: Callable[..., Any], attributes: Any, values: Sequence[Any], keeps_type: bool) -> list[Any]:
     """Run an operator that reads half numbers: they are widened to float32, and what it gives is rounded once.
 
-    With ``keeps_type`` a float32 result is rounded to the inputs' half type; Cast says its type itself.
+    With ``keeps_type`` a float result gets the type of the first float operand, which others may accompany in other types; Cast
+    says its type itself.
     """
-    dtype = half_type(values)
+    dtype = next(
+        value.dtype for value in values if value is not None and (value.dtype.kind == "f" or is_half(value.dtype))
+    )
     wide = [value.astype(np.float32) if value is not None and is_half(value.dtype) else value for value in values]
     result = function(attributes, *wide)
     results = result if isinstance(result, list) else [result]
-    if not keeps_type or dtype is None:
+    if not keeps_type:
         return results
     return [value.astype(dtype) if value.dtype.kind == "f" else value for value in results]
 

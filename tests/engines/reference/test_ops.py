@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, numpy_helper
 
+import pytrtplugins as ptp
 from pytrtplugins.engines.reference.ops import OPS
-from tests.engines.operators import IMAGE, POINT, both, f, ints
+from tests.engines.operators import IMAGE, POINT, both, f, ints, model_of
+
+
+def by_engine(op, inputs, attributes):
+    """The first output of engine `reference`."""
+    engine = ptp.build(model_of(op, inputs, attributes), engine="reference", progress=False)
+    with engine.create_context() as context:
+        return context.run({"x0": inputs[0]})["y0"]
+
 
 FLAGS = np.array([[True], [False], [True]])
 NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -251,3 +261,38 @@ def test_axes_may_be_an_attribute_as_before_opset_18(axes):
     (found,), (wanted,) = both("ReduceMean", [IMAGE], {"axes": axes} if axes else {}, opset=13)
     np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
     assert found.shape == wanted.shape
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+@pytest.mark.parametrize("bounds", [[], [None, 2.0], [-2.0, None]])
+def test_a_bound_of_clip_that_is_left_out_is_the_largest_finite_number_of_the_type(kind, bounds):
+    x = np.array([-np.inf, -3, 3, np.inf], kind)
+    limits = ml_dtypes.finfo(kind)
+    low, high = (*bounds, None, None)[:2]
+    given = [x, *(None if bound is None else np.asarray(bound, kind) for bound in bounds)]
+    found = by_engine("Clip", given, {})
+    assert found.dtype == kind
+    wanted = np.clip(x.astype(np.float64), low if low else float(limits.min), high if high else float(limits.max))
+    np.testing.assert_array_equal(found.astype(np.float64), wanted)
+
+
+@pytest.mark.parametrize(
+    ("op", "others"),
+    [
+        ("BatchNormalization", [f(4), f(4), f(4), f(4, low=0.5)]),
+        ("Dropout", [np.float32(0.5)]),
+        ("Pow", [np.float32(2)]),
+    ],
+)
+@pytest.mark.parametrize("half", [np.float16, ml_dtypes.bfloat16])
+def test_a_half_operand_beside_a_wider_first_one_does_not_narrow_the_result(op, others, half):
+    narrow = [np.asarray(value).astype(half) for value in others]
+    found = by_engine(op, [IMAGE, *narrow], {})
+    wanted = by_engine(op, [IMAGE, *(value.astype(np.float32) for value in narrow)], {})
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_positions_lose_their_fractions():
+    found = by_engine("OneHot", [f(3) * 0 + np.float32(1.25), np.int64(3), np.float32([0, 5])], {})
+    np.testing.assert_array_equal(found, np.float32([[0, 5, 0]] * 3))
