@@ -24,6 +24,46 @@ if TYPE_CHECKING:
 __all__ = ["PropagateConstants"]
 
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+_ELSEWHERE = frozenset(
+    (
+        *(
+            "AffineGrid",
+            "AveragePool",
+            "BatchNormalization",
+            "Clip",
+            "Conv",
+            "ConvInteger",
+            "ConvTranspose",
+            "CumSum",
+            "DeformConv",
+        ),
+        *(
+            "GRU",
+            "GlobalAveragePool",
+            "GlobalLpPool",
+            "GlobalMaxPool",
+            "GridSample",
+            "Hardmax",
+            "LRN",
+            "LSTM",
+            "LpPool",
+            "MaxPool",
+        ),
+        *(
+            "MelWeightMatrix",
+            "OneHot",
+            "PRelu",
+            "QLinearConv",
+            "QLinearMatMul",
+            "RNN",
+            "Resize",
+            "RoiAlign",
+            "STFT",
+            "Upsample",
+        ),
+    )
+)
+"""Layers of which ONNX's reference implementation computes some forms otherwise than ONNX's text says: the engines compute them."""
 _FLOAT = 1  # TensorProto.FLOAT
 _FLOATS = (_FLOAT, 10, 16)  # and FLOAT16, BFLOAT16
 _MAX_BYTES = 1 << 26
@@ -46,7 +86,7 @@ class PropagateConstants(Pass):
 
     What stays: (1) random numbers; (2) plugins; (3) nodes with subgraphs, besides If; (4) results above 64 MB that are larger
     than what they are computed from, and those whose dims are not known; (5) QuantizeLinear and DequantizeLinear, which say
-    which weights are int8.
+    which weights are int8; (6) layers that the reference implementation does not compute as ONNX says in every form.
 
     Args:
         sizes: Free dim → its size.
@@ -166,7 +206,7 @@ class PropagateConstants(Pass):
         if (
             not self._may_go(node)
             or node.domain not in ("", "ai.onnx")
-            or node.op_type in (*_RANDOM, "QuantizeLinear", "DequantizeLinear")
+            or node.op_type in (*_RANDOM, *_ELSEWHERE, "QuantizeLinear", "DequantizeLinear")
         ):
             return False
         is_output = any(value.is_graph_output() for value in node.outputs)

@@ -123,7 +123,10 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
 
 
 class FoldConstants(Rewrite["tuple[Any, Any]"]):
-    """DequantizeLinear of constants → constants: weights of layers that stay in float."""
+    """DequantizeLinear of constants → constants: weights of layers that stay in float.
+
+    What does not match: (1) what the network's output is.
+    """
 
     name: ClassVar[str] = "float-weights"
     needs: ClassVar[tuple[str, ...]] = ("DequantizeLinear",)
@@ -131,7 +134,7 @@ class FoldConstants(Rewrite["tuple[Any, Any]"]):
 
     def match(self, node: ir.Node) -> tuple[Any, Any] | None:
         """Codes and scales."""
-        if not is_op(node, "DequantizeLinear"):
+        if not is_op(node, "DequantizeLinear") or node.outputs[0].is_graph_output():  # case 1
             return None
         codes, steps = array_of(node.inputs[0]), array_of(node.inputs[1])
         return None if codes is None or steps is None else (codes, steps)

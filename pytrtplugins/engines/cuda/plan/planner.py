@@ -134,7 +134,8 @@ class _Planner:
         if _is_plugin(node):
             self._add_plugin(from_node(node), replace(step, kind="plugin", name=node.name or op, attributes={}))
         elif op == "Constant" and not node.domain:
-            self.constants[outputs[0]] = np.asarray(next(iter(step.attributes.values())))
+            value = next(iter(step.attributes.values()))  # a number, or several, may be said without a type
+            self.constants[outputs[0]] = np.asarray(value, tensors.dtype(outputs[0]).numpy)
         elif op in ("Pointwise", "Rows") and own:
             self._add_generated(step)
         elif op in ACTIVATIONS and (own or not node.domain) and kinds.is_plain_activation(step, tensors):

@@ -14,6 +14,7 @@ from ....cuda import launches_kernels
 from ....errors import BuildError, ExecutionError
 from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
+from ...base.failures import explaining
 from ..conv.problem import ConvLaunch
 from ..device.attention import AttentionMaker, AttentionProblem, attention
 from ..device.device import Device, Tensor, bytes_of, rows_of
@@ -59,7 +60,10 @@ class StepBuilder:
     interpreter: Interpreter | None = None
 
     def build(self, step: Step) -> Launch:
-        """The function that queues a step."""
+        """The function that queues a step.
+
+        What a library raises, here and when the function runs, becomes an error that names the step's node.
+        """
         makers: dict[str, Callable[[Step], Launch]] = {
             "conv": self._conv,
             "pool": self._pool,
@@ -73,7 +77,17 @@ class StepBuilder:
             "generic": self._generic,
             "tail": self._tail,
         }
-        return makers[step.kind](step)
+        what = f"engine 'cuda' cannot compute node {step.name!r} ({step.op})"
+        with explaining(what, "cuda"):
+            launch = makers[step.kind](step)
+
+        def explained(stream: Any) -> None:
+            with explaining(what, "cuda", ExecutionError):
+                launch(stream)
+
+        return (
+            explained if step.kind == "generic" else launch
+        )  # the others launch kernels, which raise nothing of their own
 
     def _conv(self, step: Step) -> Launch:
         launch, names = self.conv(step), step.inputs

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from pytrtplugins.errors import ExecutionError
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import run_on_host
 from tests.engines.operators import IMAGE, f, ints, literal, model_of
@@ -114,3 +115,59 @@ def test_a_zero_point_of_each_row():
     zeros = np.array([1, 2, 3, 4], np.uint8)
     found = computed(model_of("MatMulInteger", [CODES, CODES.T.copy(), zeros], {}), {"x0": CODES})[0]
     np.testing.assert_array_equal(found, (CODES.astype(int) - zeros[:, None].astype(int)) @ CODES.T.astype(int))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "dtype"),
+    [("value_float", 0.5, "f4"), ("value_floats", [0.5, 2], "f4"), ("value_ints", [1, 2], "i8")],
+)
+def test_a_constant_that_is_an_output_has_the_type_that_onnx_says(name, value, dtype):
+    nodes = [helper.make_node("Constant", [], ["y"], "c", **{name: value}), helper.make_node("Identity", ["x"], ["z"])]
+    infos = [helper.make_tensor_value_info(tensor, 1, [1]) for tensor in ("x", "z")]
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = helper.make_graph(nodes, "constant", infos[:1], [helper.make_tensor_value_info("y", kind, None), infos[1]])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    found = computed(model, {"x": np.zeros(1, np.float32)})[0]
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, np.asarray(value, dtype))
+
+
+def constants_only(op, inputs, attributes, opset):
+    """A model whose operator reads constants, beside an input that it does not read."""
+    model = model_of(op, inputs, attributes, 1, opset)
+    model.graph.initializer.append(numpy_helper.from_array(inputs[0], "x0"))
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", 1, [1]))
+    model.graph.node.append(helper.make_node("Identity", ["x"], ["z"]))
+    model.graph.output.append(helper.make_tensor_value_info("z", 1, [1]))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "opset"),
+    [
+        ("LRN", [IMAGE], {"size": 3, "alpha": 0.5}, 13),
+        ("DequantizeLinear", [CODES, np.float32(0.5), np.uint8(3)], {}, 13),
+        ("BatchNormalization", [IMAGE, f(4), f(4), f(4), f(4, low=0.5)], {}, 9),
+        ("MaxPool", [f(1, 1, 2)], {"kernel_shape": [2], "strides": [3], "auto_pad": "SAME_LOWER"}, 12),
+        ("CumSum", [IMAGE, np.array([1])], {"exclusive": 1}, 14),
+    ],
+)
+def test_an_operator_of_constants_computes_what_onnxruntime_does(op, inputs, attributes, opset):
+    """ONNX's reference implementation, which folds constants, computes some of these otherwise."""
+    model, x = constants_only(op, inputs, attributes, opset), {"x": np.zeros(1, np.float32)}
+    np.testing.assert_allclose(computed(model, x)[0], literal(model, x)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_where_onnx_has_no_rule_for_dims_the_type_is_that_of_the_schema():
+    values = np.array([4, 7], np.uint16)
+    found = computed(model_of("OneHot", [np.float16(1), np.uint16(3), values], {}, opset=11), {"x0": np.float16(1)})[0]
+    assert found.dtype == np.uint16
+    np.testing.assert_array_equal(found, np.uint16([4, 7, 4]))
+
+
+def test_what_numpy_raises_names_the_node():
+    """Dims that ONNX's inference says wrongly: the frames of this STFT are three."""
+    x, window = f(2, 12, 1), f(4)
+    model = model_of("STFT", [x, np.int64(3), window, np.int64(4)], {}, opset=17)
+    with pytest.raises(ExecutionError, match=r"engine 'cuda' cannot compute node 'STFT' \(STFT\): "):
+        computed(model, {"x0": x})
