@@ -7,7 +7,7 @@ from typing import Literal
 from pytrtplugins.errors import UsageError
 
 from .cfg import Cfg
-from .layers import ALEXEYAB_ACTIVATIONS, ALEXEYAB_TYPES, LAYER_TYPES, Dialect
+from .layers import ALEXEYAB_ACTIVATIONS, ALEXEYAB_TRAINING_KEYS, ALEXEYAB_TYPES, LAYER_TYPES, Dialect
 
 __all__ = ["ALEXEYAB_NET_KEYS", "DIALECTS", "DialectChoice", "choose_dialect"]
 
@@ -22,7 +22,7 @@ ALEXEYAB_NET_KEYS = frozenset(
         *("sequential_subdivisions", "num_sigmas_reject_badlabels", "equidistant_point", "ema_alpha", "loss_scale"),
         *("dynamic_minibatch", "unsupervised", "adversarial_lr", "attention", "max_chart_loss", "try_fix_nan"),
         *("badlabels_rejection_percentage", "weights_reject_freq", "use_cuda_graph", "resize_step"),
-        *("show_receptive_field", "cutmix_threshold"),
+        *("show_receptive_field", "cutmix_threshold", "learning_rate_min"),
     ]
 )
 """Keys of ``[net]`` that only the fork reads; all belong to training and drawing, except letter_box."""
@@ -49,7 +49,7 @@ def choose_dialect(cfg: Cfg, wanted: str) -> tuple[Dialect, str]:
         cls = LAYER_TYPES.get(section.type)
         if cls is None:
             continue
-        theirs = cls.alexeyab_keys | cls.alexeyab_training_keys | cls.alexeyab_refused.keys()
+        theirs = cls.alexeyab_keys | cls.alexeyab_training_keys | cls.alexeyab_refused.keys() | ALEXEYAB_TRAINING_KEYS
         for option in section.options:
             if option.key in theirs:
                 return (

@@ -16,7 +16,7 @@ from pytrtplugins.utils.files import write_atomic
 
 from .cfg import Cfg, read_cfg
 from .dialect import ALEXEYAB_NET_KEYS, DialectChoice, choose_dialect
-from .layers import IMAGE, MAX_ELEMENTS, Detection, Dialect, Layer, Place, PluginLayer, Shape, read_layer
+from .layers import IMAGE, MAX_ELEMENTS, Detection, Dialect, Layer, Place, PluginLayer, Shape, YoloLayer, read_layer
 from .weights import (
     FloatArray,
     Header,
@@ -135,6 +135,8 @@ class Network:
         heads = []
         for layer in self.outputs:
             fields = layer.plugin.fields() if isinstance(layer, PluginLayer) else {}
+            if isinstance(layer, YoloLayer) and layer.distance_power is not None:
+                fields = {**fields, "distance_power": layer.distance_power}
             if isinstance(layer, Detection):
                 fields = {key: getattr(layer, key) for key in ("classes", "coords", "num", "side", "softmax", "sqrt")}
             heads.append({"output": layer.name, "type": layer.type, **fields})

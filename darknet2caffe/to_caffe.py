@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from pytrtplugins.errors import UsageError
@@ -10,10 +11,13 @@ from ._caffe_layers import write_layer
 from ._caffe_writer import CaffeWriter
 from ._onnx_writer import Options
 from .fold import BnEps, check_bn_eps
+from .layers import YoloLayer
 from .network import Network
 from .to_onnx import Activation, chosen_activation
 
 __all__ = ["to_caffe"]
+
+log = logging.getLogger(__name__)
 
 
 def to_caffe(
@@ -55,8 +59,20 @@ def to_caffe(
         raise UsageError(f"batch={batch!r}: caffe's batch is a number of at least 1")
     if input_size is not None:
         network = network.with_input_size(*input_size)
+    _name_what_is_left_out(network)
     writer = CaffeWriter(network, Options(fold, activation, bn_eps, batch))
     writer.write(write_layer)
     text, binary = Path(f"{prefix}.prototxt"), Path(f"{prefix}.caffemodel")
     writer.save(text, binary)
     return text, binary
+
+
+def _name_what_is_left_out(network: Network) -> None:
+    """Warn of options that change boxes and have no place in caffe's files."""
+    heads = [layer for layer in network.outputs if isinstance(layer, YoloLayer) and layer.distance_power is not None]
+    if heads:
+        log.warning(
+            "%s:%d: [yolo]: caffe's files do not hold nms_kind and beta_nms.\n"
+            "Do: suppress boxes with pytrtplugins.vision.nms(..., distance_power=%g), or convert to ONNX, which holds them",
+            *(network.cfg.path, heads[-1].line, heads[-1].distance_power),
+        )

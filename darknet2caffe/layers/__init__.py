@@ -19,6 +19,7 @@ from .resampling import Avgpool, Crop, Dropout, Maxpool, Upsample
 
 __all__ = [
     "ALEXEYAB_ACTIVATIONS",
+    "ALEXEYAB_TRAINING_KEYS",
     "ALEXEYAB_TYPES",
     "IMAGE",
     "LAYER_TYPES",
@@ -62,6 +63,8 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _TRAINING_KEYS = frozenset(["truth", "onlyforward", "stopbackward", "dontsave", "learning_rate", "smooth"])
+ALEXEYAB_TRAINING_KEYS = frozenset(["clip", "dont_update", "burnin_update", "train_only_bn"])
+"""Keys of every layer that only the fork reads; they belong to training."""
 
 _CLASSES: tuple[type[Layer], ...] = (
     *(
@@ -132,7 +135,7 @@ def _check_keys(section: Section, cls: type[Layer], dialect: Dialect) -> None:
     fork = dialect == "alexeyab"
     refused = {**cls.refused, **(cls.alexeyab_refused if fork else {})}
     known = cls.keys | cls.training_keys | _TRAINING_KEYS
-    known |= cls.alexeyab_keys | cls.alexeyab_training_keys if fork else cls.pjreddie_keys
+    known |= cls.alexeyab_keys | cls.alexeyab_training_keys | ALEXEYAB_TRAINING_KEYS if fork else cls.pjreddie_keys
     for option in section.first_options:
         if option.key in refused:
             neutral = refused[option.key]

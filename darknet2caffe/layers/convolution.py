@@ -31,7 +31,7 @@ class Convolutional(Layer):
         ["filters", "size", "stride", "pad", "padding", "groups", "activation", "batch_normalize", "flipped"]
     )
     training_keys = frozenset(["dot"])
-    alexeyab_training_keys = frozenset(["grad_centr", "stream", "wait_stream", "bin_output"])
+    alexeyab_training_keys = frozenset(["grad_centr", "stream", "wait_stream", "bin_output", "angle"])
     refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ["binary", "xnor", "dontload", "dontloadscales", "numload"], "0"
     )

@@ -75,6 +75,7 @@ class Detection(Layer):
             *("random", "reorg"),  # reorg is read and not used (src/detection_layer.c)
         ]
     )
+    alexeyab_training_keys = frozenset(["resize"])
 
     classes: int
     coords: int

@@ -5,8 +5,10 @@ from __future__ import annotations
 import operator
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
+
+import numpy as np
 
 from pytrtplugins.errors import PluginError
 from pytrtplugins.layers import Region, Yolo
@@ -63,6 +65,7 @@ class RegionLayer(PluginLayer):
             "map",  # data/coco9k.map: which classes count in an evaluation; src/region_layer.c reads it for boxes only
         ]
     )
+    alexeyab_training_keys = frozenset(["focal_loss", "resize"])
 
     @classmethod
     @override
@@ -98,22 +101,36 @@ class RegionLayer(PluginLayer):
 
 @dataclass(frozen=True)
 class YoloLayer(PluginLayer):
-    """``[yolo]``: YOLOv3's head, and that of YOLOv4 and its relatives."""
+    """``[yolo]``: YOLOv3's head, and that of YOLOv4 and its relatives.
+
+    Attributes:
+        distance_power: How the fork suppresses boxes (`pytrtplugins.vision.nms`): None with nms_kind=default, the power of
+            the distance with greedynms and diounms (src/box.c, diounms_sort).
+    """
 
     type = "yolo"
     is_head = True
     keys = frozenset(["anchors", "mask", "classes", "num"])
-    alexeyab_keys = frozenset(["scale_x_y", "new_coords"])
+    alexeyab_keys = frozenset(["scale_x_y", "new_coords", "nms_kind", "beta_nms"])
     training_keys = frozenset(["max", "jitter", "ignore_thresh", "truth_thresh", "random", "map"])
     alexeyab_training_keys = frozenset(
         [
             *("iou_thresh", "cls_normalizer", "iou_normalizer", "obj_normalizer", "delta_normalizer", "iou_loss"),
-            *("nms_kind", "beta_nms", "label_smooth_eps", "resize", "counters_per_class", "focal_loss", "max_delta"),
+            *("label_smooth_eps", "resize", "counters_per_class", "focal_loss", "max_delta"),
             *("show_details", "objectness_smooth", "iou_thresh_kind", "track_history_size", "sim_thresh"),
             *("dets_for_track", "dets_for_show", "track_ciou_norm"),
         ]
     )
     alexeyab_refused: ClassVar[Mapping[str, str]] = {"embedding_layer": ""}
+
+    distance_power: float | None = None
+
+    @classmethod
+    @override
+    def read(cls, section: Section, place: Place) -> YoloLayer:
+        layer = super().read(section, place)
+        assert isinstance(layer, YoloLayer)
+        return replace(layer, distance_power=_distance_power(section)) if place.dialect == "alexeyab" else layer
 
     @classmethod
     @override
@@ -128,6 +145,19 @@ class YoloLayer(PluginLayer):
             scale_x_y=section.number("scale_x_y", 1.0) if fork else 1.0,
             new_coords=bool(section.integer("new_coords", 0)) if fork else False,
         )
+
+
+def _distance_power(section: Section) -> float | None:
+    """The power of the distance in the fork's suppression; it takes a kind that it does not know for the default."""
+    kind, beta = section.text("nms_kind", "default"), section.number("beta_nms", 0.6)
+    if kind not in ("default", "greedynms", "diounms"):
+        section.fail(
+            f"nms_kind={kind}: expected default, greedynms or diounms (src/parser.c, parse_yolo)",
+            section.line_of("nms_kind"),
+        )
+    if beta < 0:
+        section.fail(f"beta_nms={beta}: expected a number of at least 0", section.line_of("beta_nms"))
+    return {"default": None, "greedynms": 0.6}.get(kind, float(np.float32(beta)))
 
 
 def _anchors(section: Section, num: int, dialect: Dialect) -> tuple[float, ...]:

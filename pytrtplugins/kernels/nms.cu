@@ -2,6 +2,8 @@
 //
 // boxes: [N, B, 4] centre x, centre y, width, height; scores: [N, classes, B], 0 for what is no candidate, changed in place:
 // what is suppressed gets a minus sign. threshold: the one that `limit` points to, or `threshold` where that is null.
+// power: at least 0: the overlap is lessened by (squared distance of the centres / squared diagonal of the box around both) to
+// this power, as the fork's box_diou and box_diounms do; below 0: it is not.
 // found: [N, classes * B], counts: [N], which must be 0: what stays, in any order, each as one number: the higher one has
 // the higher score or, of equal scores, the smaller box * classes + class. Both may be null.
 //
@@ -22,15 +24,24 @@ constexpr int NEAR = 2048;
 __device__ __forceinline__ float larger(float a, float b) { return a >= b || a != a ? a : b; }
 __device__ __forceinline__ float smaller(float a, float b) { return a <= b || a != a ? a : b; }
 
-__device__ __forceinline__ float overlap(float4 a, float4 b) {
-    const float left = larger(__fsub_rn(a.x, a.z / 2), __fsub_rn(b.x, b.z / 2));
-    const float right = smaller(__fadd_rn(a.x, a.z / 2), __fadd_rn(b.x, b.z / 2));
-    const float top = larger(__fsub_rn(a.y, a.w / 2), __fsub_rn(b.y, b.w / 2));
-    const float bottom = smaller(__fadd_rn(a.y, a.w / 2), __fadd_rn(b.y, b.w / 2));
-    const float width = __fsub_rn(right, left), height = __fsub_rn(bottom, top);
+__device__ __forceinline__ float squares(float x, float y) { return __fadd_rn(__fmul_rn(x, x), __fmul_rn(y, y)); }
+
+__device__ __forceinline__ float overlap(float4 a, float4 b, double power) {
+    const float a_left = __fsub_rn(a.x, a.z / 2), b_left = __fsub_rn(b.x, b.z / 2);
+    const float a_right = __fadd_rn(a.x, a.z / 2), b_right = __fadd_rn(b.x, b.z / 2);
+    const float a_top = __fsub_rn(a.y, a.w / 2), b_top = __fsub_rn(b.y, b.w / 2);
+    const float a_bottom = __fadd_rn(a.y, a.w / 2), b_bottom = __fadd_rn(b.y, b.w / 2);
+    const float width = __fsub_rn(smaller(a_right, b_right), larger(a_left, b_left));
+    const float height = __fsub_rn(smaller(a_bottom, b_bottom), larger(a_top, b_top));
     const float shared = width < 0 || height < 0 ? 0 : __fmul_rn(width, height);
     const float both = __fadd_rn(__fmul_rn(a.z, a.w), __fmul_rn(b.z, b.w));
-    return __fdiv_rn(shared, __fsub_rn(both, shared));
+    const float plain = __fdiv_rn(shared, __fsub_rn(both, shared));
+    if (power < 0) return plain;
+    const float diagonal = squares(__fsub_rn(larger(a_right, b_right), smaller(a_left, b_left)),
+                                   __fsub_rn(larger(a_bottom, b_bottom), smaller(a_top, b_top)));
+    if (diagonal == 0) return plain;
+    const float distance = squares(__fsub_rn(a.x, b.x), __fsub_rn(a.y, b.y));
+    return __fsub_rn(plain, static_cast<float>(pow(static_cast<double>(__fdiv_rn(distance, diagonal)), power)));
 }
 
 // The scores of one image, read without the sign that other blocks may set meanwhile.
@@ -63,6 +74,11 @@ struct Class {
     int* kept;                  // how many there are
     int count, kinds;
     float threshold;
+    double power;
+
+    __device__ __forceinline__ bool clash(float4 kept_place, int box) const {
+        return overlap(kept_place, places[box], power) > threshold;
+    }
 
     __device__ __forceinline__ void keep(int box) const {
         if (!found) return;
@@ -88,7 +104,7 @@ __device__ void in_memory(const Class& of) {
             if (!(own > 0)) continue;
             if (last >= 0) {
                 if (!of.order.before(last_score, last, own, i)) continue;
-                if (overlap(place, of.places[i]) > of.threshold) {
+                if (of.clash(place, i)) {
                     of.scores[i] = -own;
                     continue;
                 }
@@ -121,7 +137,7 @@ __device__ void in_memory(const Class& of) {
 }
 
 __global__ void nms(const float* __restrict__ boxes, float* scores, unsigned long long* found, int* counts,
-                    const float* __restrict__ limit, int classes, int count, float threshold) {
+                    const float* __restrict__ limit, int classes, int count, float threshold, double power) {
     __shared__ float listed_scores[NEAR];
     __shared__ int listed[NEAR], ordered[NEAR], candidates;
     __shared__ bool gone[NEAR];
@@ -135,7 +151,8 @@ __global__ void nms(const float* __restrict__ boxes, float* scores, unsigned lon
                       counts + image,
                       count,
                       classes,
-                      limit ? *limit : threshold};
+                      limit ? *limit : threshold,
+                      power};
     if (thread == 0) candidates = 0;
     __syncthreads();
     for (int i = thread; i < count; i += 256) {
@@ -163,7 +180,7 @@ __global__ void nms(const float* __restrict__ boxes, float* scores, unsigned lon
         if (gone[first]) continue;  // the same for all threads: only what is behind the one that stays is written
         const float4 place = of.places[ordered[first]];
         for (int i = thread; i < many; i += 256) {
-            if (i > first && !gone[i] && overlap(place, of.places[ordered[i]]) > of.threshold) gone[i] = true;
+            if (i > first && !gone[i] && of.clash(place, ordered[i])) gone[i] = true;
         }
         __syncthreads();
     }

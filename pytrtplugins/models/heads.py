@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,13 @@ def _head(entry: Mapping[str, Any]) -> Head:
             mask=tuple(int(value) for value in entry.get("mask") or ()),
             background=bool(entry.get("background", False)),
             new_coords=bool(entry.get("new_coords", False)),
+            distance_power=_distance_power(entry.get("distance_power")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"{where}: its fields are incomplete or wrong ({shorten(error)}).") from error
+
+
+def _distance_power(value: Any) -> float | None:
+    if value is not None and not 0 <= float(value) < math.inf:
+        raise ValueError(f"distance_power: {value}")
+    return None if value is None else float(value)

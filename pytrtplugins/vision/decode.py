@@ -92,6 +92,7 @@ class Head:
         mask: Which anchors a yolo layer uses; empty: all.
         background: A region layer without objectness.
         new_coords: A yolo layer whose widths and heights are squares.
+        distance_power: As for `nms`, which suppresses the boxes of all layers as the last one says.
     """
 
     output: str
@@ -101,6 +102,7 @@ class Head:
     mask: tuple[int, ...] = ()
     background: bool = False
     new_coords: bool = False
+    distance_power: float | None = None
 
     def decode(self, values: Floats, size: tuple[int, int]) -> tuple[Floats, Floats]:
         """Boxes (N, B, 4) and scores (N, B, classes) of the layer's values; ``size`` is the input's (width, height)."""

@@ -149,6 +149,7 @@ def nms_into(
     scores: Array,
     iou_threshold: float | Array = 0.45,
     *,
+    distance_power: float | None = None,
     found: Array | None = None,
     counts: Array | None = None,
     stream: Any = None,
@@ -160,6 +161,7 @@ def nms_into(
         scores: (N, classes, B) float32; what is suppressed becomes negative.
         iou_threshold: Overlap above which the box with the lower score is suppressed, 0..1. An array of one float32: read
             when the kernel runs.
+        distance_power: As for `nms`.
         found: (N, classes·B) uint64; written: what stays, for `top_k_into`.
         counts: (N,) int32, all 0; written: how many stay.
         stream: CUDA stream; None: the current one.
@@ -176,6 +178,7 @@ def nms_into(
         raise UsageError(f"nms_into: iou_threshold: expected a number from 0 to 1, found {iou_threshold}.")
     _NMS.launch(
         boxes, scores, found, counts, *_limit(iou_threshold, classes, count),
+        -1.0 if distance_power is None else distance_power,
         threads=(256, classes, n), block=256, stream=stream,
     )  # fmt: skip
 

@@ -12,8 +12,10 @@ __all__ = ["nms"]
 Floats = npt.NDArray[np.float32]
 
 
-def nms(boxes_cxcywh: Floats, scores: Floats, iou_threshold: float = 0.45) -> Floats:
-    """Suppress overlapping boxes, class by class, exactly as darknet's ``do_nms_sort`` does.
+def nms(
+    boxes_cxcywh: Floats, scores: Floats, iou_threshold: float = 0.45, *, distance_power: float | None = None
+) -> Floats:
+    """Suppress overlapping boxes, class by class, exactly as darknet's ``do_nms_sort`` does, or as its fork's ``diounms_sort``.
 
     OpenCV's NMSBoxes is not used: it compares in another precision, and breaks ties in another order.
 
@@ -21,15 +23,18 @@ def nms(boxes_cxcywh: Floats, scores: Floats, iou_threshold: float = 0.45) -> Fl
         boxes_cxcywh: (B, 4) centre x, centre y, width, height; any unit, the same for both axes of all boxes or not.
         scores: (B, classes); 0 where a box is not of the class.
         iou_threshold: Overlap (intersection over union) above which the box with the lower score is suppressed, 0..1.
+        distance_power: With it the overlap is lessened by (squared distance of the centres / squared diagonal of the smallest box
+            around both) to this power, so that boxes beside each other stay (DIoU); None: the plain overlap.
 
     Returns:
         The scores, with 0 for what was suppressed. Of equal scores the earlier box wins.
 
     Raises:
-        UsageError: the shapes do not fit each other, or the threshold is outside 0..1.
+        UsageError: the shapes do not fit each other, or the threshold is outside 0..1, or the power is below 0.
 
     Source:
-        pjreddie/darknet f6afaabc, src/box.c do_nms_sort and box_iou.
+        pjreddie/darknet f6afaabc, src/box.c do_nms_sort and box_iou; AlexeyAB/darknet 59596d78, src/box.c diounms_sort, box_diou
+        and box_diounms.
     """
     boxes = np.asarray(boxes_cxcywh, np.float32)
     result: Floats = np.array(scores, np.float32)
@@ -37,6 +42,8 @@ def nms(boxes_cxcywh: Floats, scores: Floats, iou_threshold: float = 0.45) -> Fl
         raise UsageError(f"nms: expected boxes (B, 4) and scores (B, classes), found {boxes.shape} and {result.shape}.")
     if not 0 <= iou_threshold <= 1:
         raise UsageError(f"nms: iou_threshold: expected a number from 0 to 1, found {iou_threshold}.")
+    if distance_power is not None and not distance_power >= 0:
+        raise UsageError(f"nms: distance_power: expected a number of at least 0, found {distance_power}.")
     order = np.arange(len(boxes))
     for k in range(result.shape[1]):
         if not result[:, k].any():
@@ -45,20 +52,27 @@ def nms(boxes_cxcywh: Floats, scores: Floats, iou_threshold: float = 0.45) -> Fl
         candidates = order[: np.count_nonzero(result[:, k])]
         while len(candidates) > 1:
             first, rest = candidates[0], candidates[1:]
-            clash = _iou(boxes[first], boxes[rest]) > np.float32(iou_threshold)
+            clash = _overlap(boxes[first], boxes[rest], distance_power) > np.float32(iou_threshold)
             result[rest[clash], k] = 0
             candidates = rest[~clash]
     return result
 
 
-def _iou(box: Floats, others: Floats) -> Floats:
-    """Intersection over union of one box with others, in float32 and darknet's order of operations."""
+def _overlap(box: Floats, others: Floats, distance_power: float | None) -> Floats:
+    """Intersection over union of one box with others, less the distance term, in float32 and darknet's order of operations."""
     half, halves = box[2:] / 2, others[:, 2:] / 2
-    low = np.maximum(box[:2] - half, others[:, :2] - halves)
-    high = np.minimum(box[:2] + half, others[:, :2] + halves)
-    side = high - low
+    low, lows, high, highs = box[:2] - half, others[:, :2] - halves, box[:2] + half, others[:, :2] + halves
+    side = np.minimum(high, highs) - np.maximum(low, lows)
     shared = np.where((side < 0).any(1), np.float32(0), side[:, 0] * side[:, 1])
     union = box[2] * box[3] + others[:, 2] * others[:, 3] - shared
     with np.errstate(invalid="ignore", divide="ignore"):
         overlap: Floats = shared / union
-    return overlap
+        if distance_power is None:
+            return overlap
+        outer, step = np.maximum(high, highs) - np.minimum(low, lows), box[:2] - others[:, :2]
+        diagonal = outer[:, 0] * outer[:, 0] + outer[:, 1] * outer[:, 1]
+        distance = step[:, 0] * step[:, 0] + step[:, 1] * step[:, 1]
+        term = ((distance / diagonal).astype(np.float64) ** distance_power).astype(
+            np.float32
+        )  # darknet's pow is double's
+        return np.where(diagonal == 0, overlap, overlap - term)

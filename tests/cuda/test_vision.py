@@ -116,13 +116,17 @@ def test_decoding_gives_the_boxes_and_scores_of_numpy(n, anchors, classes, h, w,
     np.testing.assert_array_equal(scores, wanted.transpose(0, 2, 1))
 
 
-@example(n=1, count=600, classes=1, threshold=0.3, keep=0.1, levels=1000)  # more boxes than a block has threads
-@example(n=2, count=300, classes=4, threshold=0.45, keep=0.9, levels=3)
-@example(n=1, count=2100, classes=2, threshold=0.0, keep=0.9, levels=5)  # as many candidates as shared memory holds
-@example(n=1, count=2300, classes=2, threshold=0.0, keep=0.95, levels=5)  # more
+@example(
+    n=1, count=600, classes=1, threshold=0.3, keep=0.1, levels=1000, power=0.6
+)  # more boxes than a block has threads
+@example(n=2, count=300, classes=4, threshold=0.45, keep=0.9, levels=3, power=None)
+@example(
+    n=1, count=2100, classes=2, threshold=0.0, keep=0.9, levels=5, power=0.3
+)  # as many candidates as shared memory holds
+@example(n=1, count=2300, classes=2, threshold=0.0, keep=0.95, levels=5, power=0.6)  # more
 @given(n=st.integers(1, 2), count=st.integers(1, 60), classes=st.integers(1, 4), threshold=st.sampled_from([0.0, 0.45, 1.0]),
-       keep=st.floats(0.05, 1), levels=st.sampled_from([2, 5, 1000]))  # fmt: skip
-def test_suppression_and_the_best_are_numpys(n, count, classes, threshold, keep, levels):
+       keep=st.floats(0.05, 1), levels=st.sampled_from([2, 5, 1000]), power=st.sampled_from([None, 0.0, 0.6]))  # fmt: skip
+def test_suppression_and_the_best_are_numpys(n, count, classes, threshold, keep, levels, power):
     rng = np.random.default_rng(count)
     boxes = np.concatenate([rng.uniform(0, 1, (n, count, 2)), rng.uniform(0.05, 0.5, (n, count, 2))], 2).astype(
         np.float32
@@ -132,9 +136,10 @@ def test_suppression_and_the_best_are_numpys(n, count, classes, threshold, keep,
     scores = (rng.integers(1, levels, (n, classes, count)) / levels).astype(np.float32)
     scores[rng.uniform(size=scores.shape) > keep] = 0
     with np.errstate(invalid="ignore"):
-        expected = np.stack([nms(boxes[i], scores[i].T, threshold) for i in range(n)])
+        expected = np.stack([nms(boxes[i], scores[i].T, threshold, distance_power=power) for i in range(n)])
     found, counts = np.zeros((n, classes * count), np.uint64), np.zeros(n, np.int32)
-    nms_into(boxes, scores, np.array([threshold], np.float32), found=found, counts=counts)
+    limit = np.array([threshold], np.float32)
+    nms_into(boxes, scores, limit, distance_power=power, found=found, counts=counts)
     np.testing.assert_array_equal(np.maximum(scores, 0).transpose(0, 2, 1), expected)
     rows, totals = np.full((n, 20, 6), np.nan, np.float32), np.zeros(n, np.int32)
     top_k_into(found, counts, boxes, rows, totals, classes)

@@ -14,7 +14,7 @@ from darknet2caffe import read_network, to_caffe, to_onnx
 from darknet2caffe.caffe_schema import messages
 from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.weights import Header, Weights
-from pytrtplugins.errors import UsageError
+from pytrtplugins.errors import CfgError, UsageError
 from tests.darknet2caffe.caffe import PLUGINS, opencv, read_prototxt, run_opencv
 from tests.darknet2caffe.networks import darknet_output, first_layers, image, published, run
 from tests.measures import relative_error
@@ -396,3 +396,20 @@ def test_two_outputs_are_written(tmp_path):
     values = run(to_onnx(net), x)
     for layer in net.outputs:
         assert relative_error(run_opencv(*files, x, layer.name), values[layer.name]) < 1e-5
+
+
+def test_options_of_suppression_that_caffe_has_no_place_for_are_named(tmp_path, caplog):
+    head = "[convolutional]\nfilters=14\n[yolo]\nnum=2\nclasses=2\nnms_kind={}\nbeta_nms=0.3\n"
+    for kind, power in (("default", None), ("greedynms", 0.6), ("diounms", 0.3)):
+        caplog.clear()
+        network = small(head.format(kind), "alexeyab")
+        to_caffe(network, tmp_path / kind)
+        assert [f"distance_power={power}" in message for message in caplog.messages] == ([True] if power else [])
+        (entry,) = network.head_metadata()
+        assert entry.get("distance_power") == (None if power is None else pytest.approx(power, rel=1e-6))
+
+
+@pytest.mark.parametrize("line", ["nms_kind=cornersnms", "nms_kind=diounms\nbeta_nms=-1"])
+def test_kinds_of_suppression_that_the_fork_does_not_read_are_refused(line):
+    with pytest.raises(CfgError, match=line.splitlines()[-1]):
+        small(f"[convolutional]\nfilters=14\n[yolo]\nnum=2\nclasses=2\n{line}\n", "alexeyab")

@@ -18,7 +18,7 @@ from darknet2caffe.cli import main as darknet2caffe
 from pytrtplugins import build
 from pytrtplugins.cli import main as pytrt
 from pytrtplugins.engines.base.host_detection import HostDetection
-from pytrtplugins.models import Head, YoloData, Yolov2, evaluate
+from pytrtplugins.models import Head, YoloData, Yolov2, evaluate, read_heads
 from pytrtplugins.vision import letterbox, load_image
 
 SMALL, LARGE = "yolo-fastest-1.1", "yolo-fastest-1.1-xl"
@@ -47,7 +47,9 @@ class OpencvEngine:
         text = cfg.read_bytes().replace(b"[yolo]", b"[yolo]\nthresh=0\nnms_threshold=0\n")
         self.net = cv2.dnn.readNetFromDarknet(np.frombuffer(text, np.uint8), np.fromfile(weights, np.uint8))
         self.net.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
-        self.heads = tuple(Rows(name, "yolo", (), 80) for name in self.net.getUnconnectedOutLayersNames())
+        power = read_heads(self.model_without_weights)[-1].distance_power  # OpenCV does not read nms_kind
+        names = self.net.getUnconnectedOutLayersNames()
+        self.heads = tuple(Rows(name, "yolo", (), 80, distance_power=power) for name in names)
 
     def check_process(self):
         pass

@@ -24,11 +24,12 @@ def head_with(*boxes):
     return values.reshape(HEAD_DIMS)
 
 
-def detector_of(values, dims=DIMS, names=("cat", "dog"), **options):
+def detector_of(values, dims=DIMS, names=("cat", "dog"), distance_power=None, **options):
     def function(data):
         return np.repeat(values, len(data), 0)
 
-    return Yolov2(FunctionEngine(function, dims, HEAD_DIMS, anchors=ANCHORS, classes=CLASSES), names, **options)
+    fields = {"anchors": ANCHORS, "classes": CLASSES, "distance_power": distance_power}
+    return Yolov2(FunctionEngine(function, dims, HEAD_DIMS, **fields), names, **options)
 
 
 def test_a_box_comes_back_in_pixels_of_the_image():
@@ -58,6 +59,16 @@ def test_boxes_that_overlap_no_more_than_was_asked_for_stay():
     kept = [len(detector(IMAGE, iou_threshold=threshold)) for threshold in (0.45, 0.49, 0.51, 1)]
     assert kept == [1, 1, 2, 2]
     assert len(detector(IMAGE)) == 1
+
+
+def test_a_network_whose_cfg_counts_the_distance_keeps_boxes_beside_each_other():
+    """The boxes above: (1/3)² of (4/3)² + 1, to the power of 0.6 that is 0.145 of the overlap of 0.5."""
+    values = head_with((1, 0, 0, 0.9, (1, 0)), (1, 0, 1, 0.8, (1, 0)))
+    detector = detector_of(values, distance_power=0.6)
+    assert [len(detector(IMAGE, iou_threshold=threshold)) for threshold in (0.35, 0.36, 0.45)] == [1, 2, 2]
+    for power in (-1, "x", [0.6]):
+        with pytest.raises(ModelError, match="its fields are incomplete or wrong"):
+            detector_of(values, distance_power=power)
 
 
 def test_nothing_found_is_an_empty_list():

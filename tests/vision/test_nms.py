@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.vision import nms
+from tests.oracles.diounms import suppress
 
 from . import darknet
 
@@ -31,6 +32,34 @@ def test_the_result_is_do_nms_sorts(count, classes, threshold, ties, seed):
     values = np.round(values, 1) if ties else values
     values[values < 0.3] = 0
     np.testing.assert_array_equal(nms(boxes, values, threshold), darknet.suppressed(boxes, values, threshold))
+
+
+@given(
+    kind=st.sampled_from([("default", 0.6), ("greedynms", 0.3), ("diounms", 0.6), ("diounms", 0.2), ("diounms", 0.0)]),
+    count=st.integers(1, 30),
+    classes=st.integers(1, 3),
+    threshold=st.sampled_from([0.0, 0.3, 0.45]),
+    seed=st.integers(0, 10_000),
+)
+def test_with_a_distance_the_result_is_the_forks(kind, count, classes, threshold, seed):
+    rng = np.random.default_rng(seed)
+    boxes = np.concatenate([rng.normal(0.5, 0.05, (count, 2)), rng.uniform(0.1, 0.6, (count, 2))], 1).astype(np.float32)
+    boxes[::7] = 0
+    values = np.round(rng.random((count, classes), dtype=np.float32), 1)
+    power = {"default": None, "greedynms": 0.6}.get(kind[0], float(np.float32(kind[1])))
+    expected = suppress(boxes, values, threshold, *kind)
+    np.testing.assert_array_equal(nms(boxes, values, threshold, distance_power=power), expected)
+
+
+def test_the_distance_keeps_boxes_beside_each_other():
+    boxes, values = np.array([A, (0.57, 0.5, 0.2, 0.2)], np.float32), scores([0.9], [0.6])
+    assert nms(boxes, values).ravel().tolist() == scores([0.9], [0]).ravel().tolist()
+    np.testing.assert_array_equal(nms(boxes, values, distance_power=0.6), values)
+
+
+def test_a_power_below_0_is_refused():
+    with pytest.raises(UsageError, match="distance_power: expected a number of at least 0, found -1"):
+        nms(np.zeros((1, 4), np.float32), np.zeros((1, 1), np.float32), distance_power=-1.0)
 
 
 def test_the_better_of_two_boxes_stays():

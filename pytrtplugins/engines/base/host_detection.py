@@ -62,7 +62,8 @@ class HostDetection(DetectionContext):
     def _select(self, boxes: Floats, scores: Floats, image: Letterboxed, iou_threshold: float) -> Boxes:
         """Suppress, and take the best of one image."""
         likely = scores.any(axis=1)
-        boxes, scores = boxes[likely], nms(boxes[likely], scores[likely], iou_threshold)
+        power = self.heads[-1].distance_power
+        boxes, scores = boxes[likely], nms(boxes[likely], scores[likely], iou_threshold, distance_power=power)
         rows, classes = scores.nonzero()
         best = np.argsort(-scores[rows, classes], kind="stable")[: self.max_detections]
         rows, classes = rows[best], classes[best]

@@ -76,8 +76,9 @@ class ImageRun:
                 score_threshold=staging.score_threshold, first=first, stream=stream,
             )  # fmt: skip
         nms_into(
-            self._places, self._scores, staging.iou_threshold, found=self._found, counts=staging.counts, stream=stream
-        )
+            self._places, self._scores, staging.iou_threshold, distance_power=self._heads[-1][0].distance_power,
+            found=self._found, counts=staging.counts, stream=stream,
+        )  # fmt: skip
         top_k_into(self._found, staging.counts, self._places, *self._written, classes, stream=stream)
 
     def boxes(self, placements: Sequence[Placement]) -> list[Boxes]:

@@ -30,6 +30,7 @@ NETWORKS = {
     + CONV.format(filters=8, activation="linear")
     + "[yolo]\nanchors=10,13,16,30,33,23\nmask=2\nclasses=3\nnum=3\n",
 }
+NETWORKS["suppression by distance"] = f"{NETWORKS['two yolo layers']}nms_kind=diounms\nbeta_nms=0.4\n"
 
 
 def random_image(size, seed=0):
