@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from .. import models, precision
 from ..calibration import CALIBRATORS
 from ..engines.base.engine import Engine
+from ..engines.base.engine_file import is_engine_file
 from ..errors import NoDataError, UsageError
 from ..passes import CODES
 from ..precision.scales import make_tables
@@ -33,6 +34,10 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 __all__ = ["command"]
 
 _LARGEST_SEED, _LARGEST_RATIO, _MAX_RUNS = (1 << 32) - 1, 1_000_000, 1_000_000
+
+
+def _expect_second(path: Path | None) -> Path | None:
+    return None if path is None else expect_model(path)
 
 
 command: Any = typer.Typer(
@@ -183,11 +188,17 @@ def compare(
         ),
     ],
     second: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="B", callback=expect_model, help="Another model or engine, or the same model for another engine."
+            metavar="[B]",
+            callback=_expect_second,
+            help="Another model or engine, or the same model for another engine; none with --with.",
         ),
-    ],
+    ] = None,
+    beside: Annotated[
+        Literal["file"] | None,
+        typer.Option("--with", help="Compare A's outputs with those of its file, run by onnxruntime as it is."),
+    ] = None,
     engine: Annotated[str, typer.Option("--engine", help="Engine of A.")] = "reference",
     other_engine: Annotated[str, typer.Option("--engine-b", help="Engine of B.")] = "auto",
     precision_a: ComparedPrecisionOption = "fp32",
@@ -201,18 +212,39 @@ def compare(
     seed: SeedOption = 0,
     mode: FitOption = "letterbox",
     plugins: options.Plugins = None,
-) -> Result[precision.Comparison]:
+) -> Result[precision.Comparison] | Result[precision.FileComparison]:
     """Compare every tensor of two engines or models, and name the first that differs; exit code 1 if one does.
 
-    Example: pytrt compare net.onnx net.onnx --engine-b cpu
+    All engines share the readers and conversions of this package: where these are wrong, A and B are wrong alike, so two engines are no
+    independent comparison. With --with file A is compared with its ONNX file instead: onnxruntime runs it as it is, without optimizations
+    and without a conversion of this package, and each output has its largest absolute and relative difference.
+
+    Examples: pytrt compare net.onnx net.onnx --engine-b cpu
+
+    pytrt compare net.onnx --with file --engine cpu
     """
     wanted = precision.parse_tolerance(tolerance)
-    one, other = (
-        loading.open_engine(path, engine=name, precision=kind, cache=cache if kind in CODES else None)
-        for path, name, kind in ((first, engine, precision_a), (second, other_engine, precision_b))
-    )
     choice: dict[str, Any] = {"limit": limit, "seed": seed, "mode": mode}
+
+    def opened(path: Path, name: str, kind: str) -> Engine:
+        return loading.open_engine(path, engine=name, precision=kind, cache=cache if kind in CODES else None)
+
+    if (second is None) == (beside is None):
+        raise UsageError(
+            "compare: expected a second model, or --with file.\n"
+            f"Do: pytrt compare {first} {first} --engine-b cpu, or pytrt compare {first} --with file --engine cpu"
+        )
+    if second is None and (is_engine_file(first) or first.suffix.lower() == ".cfg"):
+        raise UsageError(
+            f"compare --with file: {first} is no ONNX file, which onnxruntime could run as it is.\nDo: name the ONNX file",
+            path=first,
+        )
+    one = opened(first, engine, precision_a)
+    other = None if second is None else opened(second, other_engine, precision_b)
     samples = read_samples(data, one.inputs, **choice) if data else [loading.read_inputs(None, one)]
+    if other is None:
+        outputs = precision.compare_with_file(first, one, samples, wanted)
+        return Result(outputs, print, outputs.agrees)
     result = precision.compare(one, other, samples, wanted)
     return Result(result, _print_comparison, result.first_difference is None)
 

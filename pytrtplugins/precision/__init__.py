@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .compare import Comparison, TensorDifference, compare
+from .file_comparison import FileComparison, OutputDifference, compare_with_file
 from .measure import LayerError, Measurer
 from .network import Network
 from .page import write_html
@@ -15,14 +16,17 @@ __all__ = [
     "Comparison",
     "CosineTolerance",
     "ElementTolerance",
+    "FileComparison",
     "LayerError",
     "MapTolerance",
     "Measurer",
     "Network",
+    "OutputDifference",
     "SearchResult",
     "Step",
     "TensorDifference",
     "compare",
+    "compare_with_file",
     "parse_tolerance",
     "read_report",
     "search",
