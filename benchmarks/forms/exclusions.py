@@ -6,7 +6,7 @@ from onnx.defs import OpSchema
 
 from .draft import element_type
 
-__all__ = ["OPERATORS", "excluded"]
+__all__ = ["OPERATORS", "RANDOM", "excluded"]
 
 _SEQUENCES = "sequences and optionals"
 _TEXT = "text"
@@ -16,15 +16,18 @@ _SEQUENCE_OPERATORS = (
 )
 _RANDOM = "random numbers, which each library draws differently"
 
+RANDOM = frozenset(
+    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+)
+"""Operators that draw random numbers."""
+
 OPERATORS: dict[str, str] = {
     **dict.fromkeys(
         _SEQUENCE_OPERATORS.split(),
         _SEQUENCES,
     ),
     **dict.fromkeys(["RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"], _TEXT),
-    **dict.fromkeys(
-        ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"], _RANDOM
-    ),
+    **dict.fromkeys(sorted(RANDOM), _RANDOM),
     "ImageDecoder": "files of images as input",
 }
 """Operator → why no form of it is drawn."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from .compare import difference
 from .form import Form
 from .oracles import run_literal
 
-__all__ = ["RUNNERS", "run_form"]
+__all__ = ["RUNNERS", "run_form", "run_model"]
 
 _REASON = 400  # characters
 _HALF = ("float16", "bfloat16")
@@ -126,37 +126,53 @@ def run_form(form: Form, runner: str) -> Outcome:
     """Run one form in this process.
 
     Returns:
-        What came of it. Where it is right, the reason says which other library computed it; where it is refused, and the text does not
-        name the node or one of its tensors, the values are ``"unnamed"``.
+        What came of it, as `run_model` says; right or wrong where there is an oracle.
     """
-    from pytrtplugins.errors import PytrtpluginsError
     from pytrtplugins.validation.dataflow import walk
 
     model = form.model
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"), _quiet():
-            warnings.simplefilter("ignore")
-            results, library = RUNNERS[runner](model, form.inputs)
-    except PytrtpluginsError as error:
-        text = str(error)
-        names = [form.operator, *form.inputs, *(info.name for info in model.graph.output)]
-        names += [name for node in walk(model.graph.node) for name in (node.name, *node.output) if name]
-        return Outcome(
-            REFUSED,
-            f"{type(error).__name__}: {_short(text)}",
-            None if any(name in text for name in names) else "unnamed",
-        )
-    except Exception as error:
-        if runner in _REWRITES:
-            return Outcome(REFUSED, f"onnxruntime: {type(error).__name__}: {_short(str(error))}")
-        return Outcome(FAILED, f"{type(error).__name__}: {_short(str(error))}")
+    names = [name for node in walk(model.graph.node) for name in (node.name, *node.output) if name]
+    outcome = run_model(model, form.inputs, runner, [form.operator, *names])
+    if outcome.kind != PASSED:
+        return outcome
     if form.expected is None:
         return Outcome(PASSED, "no oracle")
     half = any(str(np.asarray(array).dtype) in _HALF for array in form.inputs.values()) or any(
         tensor.data_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16) for tensor in model.graph.initializer
     )
-    text = difference(form.expected, results, form.operator, form.exact, form.loose, half)
-    return Outcome(WRONG, text) if text else Outcome(PASSED, library)
+    text = difference(form.expected, outcome.values, form.operator, form.exact, form.loose, half)
+    return Outcome(WRONG, text) if text else Outcome(PASSED, outcome.reason)
+
+
+def run_model(model: onnx.ModelProto, inputs: Mapping[str, Any], runner: str, names: Sequence[str]) -> Outcome:
+    """Run a model in this process, without judging its results.
+
+    Args:
+        model: An ONNX model.
+        inputs: Arrays by the names of its inputs.
+        runner: One of `RUNNERS`.
+        names: Nodes, operators and tensors that a refusal may name, besides the model's inputs and outputs.
+
+    Returns:
+        Results as values where it ran, and as the reason which other library computed them. Where it is refused, and the text has none
+        of the names, the values are ``"unnamed"``.
+    """
+    from pytrtplugins.errors import PytrtpluginsError
+
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"), _quiet():
+            warnings.simplefilter("ignore")
+            results, library = RUNNERS[runner](model, inputs)
+    except PytrtpluginsError as error:
+        text = str(error)
+        known = (*names, *inputs, *(info.name for info in model.graph.output))
+        named = any(name in text for name in known if name)
+        return Outcome(REFUSED, f"{type(error).__name__}: {_short(text)}", None if named else "unnamed")
+    except Exception as error:
+        if runner in _REWRITES:
+            return Outcome(REFUSED, f"onnxruntime: {type(error).__name__}: {_short(str(error))}")
+        return Outcome(FAILED, f"{type(error).__name__}: {_short(str(error))}")
+    return Outcome(PASSED, library, results)
 
 
 _REWRITES = ("normalize", "prepare", "repair", "passes of cpu")
