@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 import onnx
+import onnxruntime as ort
 
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.contrib.table import BODIES
@@ -242,6 +243,8 @@ CASES = {**FUSED, **ATTENTION, **dict(packed()), **dict(quantized())}
 @pytest.mark.parametrize("case", CASES)
 def test_it_computes_what_the_operator_does(case):
     op, inputs, options = CASES[case]
+    if case == "without a bias" and ort.__version__ < "1.32":
+        pytest.skip("onnxruntime 1.31 ends the process at an Attention without a bias")
     model, feeds = model_of(op, inputs, **options)
     written = prepare(model)
     assert {node.domain for node in written.graph.node} == {""}
