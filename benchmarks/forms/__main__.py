@@ -21,7 +21,7 @@ from ..networks import ROOT
 from ..node_tests import CRASHED, FAILED, HUNG, PASSED, REFUSED, WRONG, Outcome, run_cases
 from .kept import load_forms
 from .report import coverage_table, dispute_table, operator_table, packages, summary
-from .runners import RUNNERS, run_form
+from .runners import INT8, RUNNERS, run_form, takes
 
 
 def main() -> int:
@@ -33,9 +33,10 @@ def main() -> int:
     for runner in arguments.runner:
         begin = time.perf_counter()
         run = partial(run_form, runner=runner)
-        outcomes[runner] = {form.name: outcome for form, outcome in run_cases(forms, run, arguments.processes)}
+        taken = [form for form in forms if takes(runner, form)]
+        outcomes[runner] = {form.name: outcome for form, outcome in run_cases(taken, run, arguments.processes)}
         print(f"{runner}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-        for form in forms:
+        for form in taken:
             outcome = outcomes[runner][form.name]
             unnamed = outcome.kind == REFUSED and outcome.values == "unnamed" and "unnamed" in arguments.show
             if outcome.kind in arguments.show or unnamed:
@@ -61,7 +62,13 @@ def _arguments() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("operators", nargs="*", help="only forms of these operators")
-    add("--runner", nargs="+", choices=list(RUNNERS), default=list(RUNNERS), help="engines and rewrites (default: all)")
+    add(
+        "--runner",
+        nargs="+",
+        choices=[*RUNNERS, *INT8],
+        default=[*RUNNERS, *INT8],
+        help="engines and rewrites (default: all)",
+    )
     add("--seed", type=Whole(0, 2**31), default=0, help="draws other forms (default: %(default)s)")
     add("--every", type=Whole(1, 10**6), default=1, metavar="N", help="only every N-th form (default: all)")
     add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="forms at a time (default: %(default)s)")

@@ -25,6 +25,8 @@ def packages() -> str:
 def _counts(forms: Sequence[Form], outcomes: Mapping[str, Outcome], by_onnxruntime: Mapping[str, Outcome]) -> list[int]:
     counts: Counter[str] = Counter()
     for form in forms:
+        if form.name not in outcomes:
+            continue
         outcome = outcomes[form.name]
         kind = outcome.kind
         if kind == PASSED:
@@ -63,9 +65,9 @@ def operator_table(forms: Sequence[Form], outcomes: Outcomes) -> str:
     for operator, members in sorted(by_operator.items()):
         cells = []
         for found in outcomes.values():
-            counts = Counter(found[form.name].kind for form in members)
+            counts = Counter(found[form.name].kind for form in members if form.name in found)
             words = [f"{counts[kind]} {word}" for kind, word in _WORDS.items() if counts[kind]]
-            cells.append("all" if counts[PASSED] == len(members) else ", ".join([str(counts[PASSED]), *words]))
+            cells.append("all" if counts[PASSED] == counts.total() > 0 else ", ".join([str(counts[PASSED]), *words]))
         versions = ", ".join(str(v) for v in sorted({form.version for form in members}))
         lines.append(f"| {operator} | {versions} | {len(members)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -14,9 +14,10 @@ import onnx
 from ..node_tests import FAILED, PASSED, REFUSED, WRONG, Outcome
 from .compare import difference
 from .form import Form
+from .int8 import ENGINES, is_quantizable, run_int8
 from .oracles import run_literal
 
-__all__ = ["RUNNERS", "run_form", "run_model"]
+__all__ = ["INT8", "RUNNERS", "run_form", "run_model", "takes"]
 
 _REASON = 400  # characters
 _HALF = ("float16", "bfloat16")
@@ -122,6 +123,15 @@ RUNNERS: dict[str, Callable[[onnx.ModelProto, Mapping[str, Any]], tuple[list[Any
 """What computes a form, by name: engines, then rewrites in front of plain onnxruntime."""
 
 
+INT8 = {f"{engine} int8": engine for engine in ENGINES}
+"""Runners of forms with weights in INT8, and their engines."""
+
+
+def takes(runner: str, form: Form) -> bool:
+    """Whether a runner runs a form."""
+    return runner not in INT8 or is_quantizable(form)
+
+
 def run_form(form: Form, runner: str) -> Outcome:
     """Run one form in this process.
 
@@ -132,7 +142,10 @@ def run_form(form: Form, runner: str) -> Outcome:
 
     model = form.model
     names = [name for node in walk(model.graph.node) for name in (node.name, *node.output) if name]
-    outcome = run_model(model, form.inputs, runner, [form.operator, *names])
+    names = [form.operator, *names, *form.inputs, *(info.name for info in model.graph.output)]
+    if runner in INT8:
+        return _caught(lambda: run_int8(form, INT8[runner]), names, foreign=FAILED)
+    outcome = run_model(model, form.inputs, runner, names)
     if outcome.kind != PASSED:
         return outcome
     if form.expected is None:
@@ -157,22 +170,30 @@ def run_model(model: onnx.ModelProto, inputs: Mapping[str, Any], runner: str, na
         Results as values where it ran, and as the reason which other library computed them. Where it is refused, and the text has none
         of the names, the values are ``"unnamed"``.
     """
+
+    def run() -> Outcome:
+        results, library = RUNNERS[runner](model, inputs)
+        return Outcome(PASSED, library, results)
+
+    known = (*names, *inputs, *(info.name for info in model.graph.output))
+    return _caught(run, known, REFUSED if runner in _REWRITES else FAILED)
+
+
+def _caught(run: Callable[[], Outcome], names: Sequence[str], foreign: str) -> Outcome:
+    """What a run gives; a refusal where it raises an error of this package, and ``foreign`` at another one."""
     from pytrtplugins.errors import PytrtpluginsError
 
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"), _quiet():
             warnings.simplefilter("ignore")
-            results, library = RUNNERS[runner](model, inputs)
+            return run()
     except PytrtpluginsError as error:
         text = str(error)
-        known = (*names, *inputs, *(info.name for info in model.graph.output))
-        named = any(name in text for name in known if name)
+        named = any(name in text for name in names if name)
         return Outcome(REFUSED, f"{type(error).__name__}: {_short(text)}", None if named else "unnamed")
     except Exception as error:
-        if runner in _REWRITES:
-            return Outcome(REFUSED, f"onnxruntime: {type(error).__name__}: {_short(str(error))}")
-        return Outcome(FAILED, f"{type(error).__name__}: {_short(str(error))}")
-    return Outcome(PASSED, library, results)
+        library = "onnxruntime: " if foreign == REFUSED else ""
+        return Outcome(foreign, f"{library}{type(error).__name__}: {_short(str(error))}")
 
 
 _REWRITES = ("normalize", "prepare", "repair", "passes of cpu")
