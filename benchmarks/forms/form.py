@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -125,15 +126,18 @@ def _items_used(draft: Draft) -> set[Item]:
     return items & items_of(schema)
 
 
-def draw_forms(seed: int = 0, only: Iterable[str] = (), least: int = _LEAST) -> Iterator[Form]:
+def draw_forms(
+    seed: int = 0, only: Iterable[str] = (), least: int = _LEAST, most: int | None = None
+) -> Iterator[Form]:
     """Draw forms of all operators, or of some; the same for the same seed, whatever else is drawn.
 
-    Each version gets at least ``least`` forms, and more until every part of its schema that its builder reaches is used.
+    Each version gets at least ``least`` forms, and more until every part of its schema that its builder reaches is used, or until it
+    has ``most``.
     """
     wanted = set(only)
     for schema in schemas():
         if schema.name in BUILDERS and (not wanted or schema.name in wanted):
-            yield from _forms_of(schema, seed, least)
+            yield from islice(_forms_of(schema, seed, least), most)
 
 
 def _forms_of(schema: OpSchema, seed: int, least: int) -> Iterator[Form]:

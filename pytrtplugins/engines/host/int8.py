@@ -49,7 +49,7 @@ def int8_requirements(model: onnx.ModelProto) -> dict[str, Any]:
 def missing_int8_features(requirements: Mapping[str, Any]) -> str:
     """Why an engine with such weights would compute wrong sums here; empty when it would not."""
     largest = requirements.get("largest_int8_weight", 0)
-    if not isinstance(largest, int) or largest <= safe_weight_levels():
+    if not isinstance(largest, int) or largest <= SAFE_LEVELS or exact_int8():
         return ""
     return (
         f"it has int8 weights up to {largest}, made for a CPU with VNNI; this CPU has none, adds products in 16 bits, and "
