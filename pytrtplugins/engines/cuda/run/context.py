@@ -266,13 +266,12 @@ class CudaContext(ExecutionContext):
         return self._start(self._begin_checked, self._check(inputs), self._check_targets(outputs or {}))
 
     def _begin_checked(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
-        read = dict(inputs)  # the run takes them out
         finish = self._begin(inputs, outputs)
-        return lambda: self._check_outputs(read, finish())
+        return lambda: self._check_outputs(inputs, finish())
 
     @explained_runs(_FAILED)
     def _begin(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Callable[[], Arrays]:
-        ready = self._prepared(inputs)
+        ready, inputs = self._prepared(inputs), dict(inputs)  # the caller's dict keeps what it has
         for name, target in outputs.items():
             if name in ready.outputs:
                 check_dims(name, target, ready.outputs[name].shape)
