@@ -41,7 +41,7 @@ def int8_requirements(model: onnx.ModelProto) -> dict[str, Any]:
         return {}
     return {
         "largest_int8_weight": max(
-            int(np.abs(numpy_helper.to_array(tensor).astype(np.int16)).max()) for tensor in weights
+            int(np.abs(numpy_helper.to_array(tensor).astype(np.int16)).max(initial=0)) for tensor in weights
         )
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 import tempfile
 import weakref
@@ -11,7 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ...model.proto import copy_fields, copy_of, infos_of
+import numpy as np
+import numpy.typing as npt
+
+from ...model.proto import copy_fields, copy_of, infos_of, numpy_type
 from ...utils.forks import ForkLock, in_children, never_free
 from ...utils.optional import require
 from ...validation.dataflow import reads, walk
@@ -20,7 +25,7 @@ from ...validation.operators import standard_domain, standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Session", "Submodel", "Submodels", "in_oldest_opset", "make_session", "optimized_model"]
+__all__ = ["Session", "Submodel", "Submodels", "in_oldest_opset", "make_session", "optimized_model", "unsupported_node"]
 
 _SAFE_IR = 10  # known to onnxruntime since 1.18
 _ERRORS = 3  # and nothing less is logged
@@ -90,6 +95,8 @@ class Session:
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make, self._making = make, ForkLock()
         self._made: Any = make()
+        tensors = (*self._made.get_inputs(), *self._made.get_outputs())
+        self._bfloat16 = any(tensor.type == "tensor(bfloat16)" for tensor in tensors)
         _SESSIONS.add(self)
 
     def run(self, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
@@ -101,8 +108,11 @@ class Session:
         Raises:
             Exception: of onnxruntime's own types.
         """
-        found: list[Any] = (self._made or self._anew()).run(outputs, inputs)
-        return found
+        session = self._made or self._anew()
+        if self._bfloat16:  # which its NumPy interface does not know
+            return _run_values(session, outputs, inputs)
+        arrays: list[Any] = session.run(outputs, inputs)
+        return arrays
 
     def _anew(self) -> Any:
         with self._making:
@@ -114,6 +124,31 @@ class Session:
         if self._made is not None:
             never_free(self._made)
             self._made = None
+
+
+def _run_values(session: Any, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
+    """Run a session on onnxruntime's own tensors, which may be of bfloat16."""
+    values = {name: _to_value(array) for name, array in inputs.items()}
+    return [_to_array(value) for value in session.run_with_ort_values(outputs, values)]
+
+
+def _to_value(array: npt.NDArray[Any]) -> Any:
+    ort = require("onnxruntime", extra="cpu")
+    if array.dtype.name != "bfloat16":
+        return ort.OrtValue.ortvalue_from_numpy(array)
+    helper = require("onnx.helper", extra="onnx")
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), kind)
+
+
+def _to_array(value: Any) -> npt.NDArray[Any]:
+    dtype = numpy_type(value.element_type())
+    if dtype.name != "bfloat16":
+        array: npt.NDArray[Any] = value.numpy()
+        return array
+    count = math.prod(value.shape())
+    data = ctypes.string_at(value.data_ptr(), count * dtype.itemsize) if count else b""
+    return np.frombuffer(bytearray(data), dtype).reshape(value.shape())
 
 
 _SESSIONS: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -158,6 +193,19 @@ def make_session(
         if older is None:
             raise
     return Session(partial(session, older))
+
+
+def unsupported_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
+    """The first node that onnxruntime cannot run by itself, of a model with the types of its tensors; None where there is none."""
+    submodels = Submodels(model)
+    for node in model.graph.node:
+        try:
+            make_session(submodels.extract([node]).model, 1)
+        except KeyError:  # of a tensor whose type is not known
+            continue
+        except Exception:  # onnxruntime raises types of its own
+            return node
+    return None
 
 
 def optimized_model(model: onnx.ModelProto, disabled: Collection[str] | None = None) -> onnx.ModelProto:

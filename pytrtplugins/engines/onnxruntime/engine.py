@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import BuildError, ExecutionError
 from ...model.decompose import add_shapes
-from ...model.proto import arrays_of
+from ...model.proto import arrays_of, node_name
 from ...passes import Placement, UnsignedActivations, of_onnx, run_passes
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
@@ -17,7 +17,7 @@ from ..base.fusion import Part, part_of
 from ..base.types import BuildOptions
 from ..host.cpu_features import default_threads
 from ..host.host_engine import HostEngine
-from ..host.ort_session import make_session, optimized_model
+from ..host.ort_session import make_session, optimized_model, unsupported_node
 from .split import PluginStep, constants_outside, split
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class OnnxruntimeEngine(HostEngine):
         standard = self._standard_form()
         try:
             self._start(standard)
-        except BuildError:  # it has not all kernels for its own operators
+        except BuildError as error:  # it has not all kernels for its own operators
             written = of_onnx(standard)
             if written is standard:
-                raise
+                raise self._error_of_node(standard, error) from error.__cause__
             self._start(add_shapes(written))
 
     def _start(self, standard: onnx.ModelProto) -> None:
@@ -77,6 +77,17 @@ class OnnxruntimeEngine(HostEngine):
             for index, step in enumerate(self._steps)
             if not isinstance(step, PluginStep)
         }
+
+    def _error_of_node(self, model: onnx.ModelProto, error: BuildError) -> BuildError:
+        """The same error with the name of the node that onnxruntime lacks; its text names at most one inside a decomposition."""
+        node = unsupported_node(model) if isinstance(error.__cause__, Exception) else None
+        if node is None:
+            return error
+        operator = f"{node.domain or 'ai.onnx'}::{node.op_type}"
+        return BuildError(
+            f'node {node_name(node)!r} ({operator}): {error}\nDo: build with engine="cpu" or engine="reference"',
+            **{**error.facts, "op": node.op_type, "node": node.name},
+        )
 
     def _create_context(self) -> ExecutionContext:
         return OnnxruntimeContext(self)

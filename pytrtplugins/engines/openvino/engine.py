@@ -47,6 +47,7 @@ from ..host.ort_session import make_session
 from ..host.timing import run_seconds
 from .core import make_core
 from .fallback import FALLBACK, HOST, SessionHost, replace_by_sessions, unreadable, whole_reason, wrong_nodes
+from .fold_integers import fold_integers
 from .plugin_errors import PluginErrors
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class CpuEngine(HostEngine):
             ProductsApart(),
             NonzeroBiases(),
         )
-        model = run_passes(write_functions(self._written_out(), WIDE_CODES), *passes)
+        model = fold_integers(run_passes(write_functions(self._written_out(), WIDE_CODES), *passes))
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in _plugin_nodes(model):
             from .plugin_op import PluginHost
@@ -324,7 +325,7 @@ class CpuContext(ExecutionContext):
             return dict(zip(self.engine._output_names, values, strict=True))
         for name in self.engine._long:
             _check_long(name, inputs[name])
-        given = {name: _writable(inputs[name]) for name in self.engine._input_names}
+        given = {name: _shareable(inputs[name]) for name in self.engine._input_names}
         with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
             results = self._request.infer(given, share_inputs=True)
         return {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
@@ -344,13 +345,16 @@ def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:
 
 def _is_peculiar(array: npt.NDArray[Any]) -> bool:
     """Whether OpenVINO loses something of an input: it reads arrays without elements as scalars, and NaN as numbers in places."""
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in "fV":  # bfloat16, which NumPy does not have, is V
         return not array.size
     return not (array.size and np.isfinite(array.sum())) and not (array.size and np.isfinite(array).all())
 
 
-def _writable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _shareable(array: npt.NDArray[Any]) -> Any:
     """An array that OpenVINO takes: it shares scalars only where it may write them; of others it makes a copy itself."""
+    if array.dtype.kind == "V":  # it does not know ml_dtypes' bfloat16
+        ov = require("openvino", extra="cpu")
+        return ov.Tensor(array.view(np.uint16).ravel(), ov.Shape(array.shape), ov.Type.bf16)
     return array if array.ndim or array.flags.writeable else array.copy()
 
 

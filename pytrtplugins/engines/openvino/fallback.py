@@ -22,13 +22,15 @@ from ...validation.operators import standard_domain, standard_opset
 from ..base.failures import shortened
 from ..host.ort_session import Submodel, Submodels, make_session
 from .core import make_core
-from .known_errors import EMPTY, INFINITE, KNOWN_ERRORS, LONG, NAN, NEGATIVE, ZERO, Facts, KnownError, Usage
+from .known_errors import KNOWN_ERRORS, KnownError
+from .usage import EMPTY, INFINITE, LONG, NAN, NEGATIVE, ZERO, Facts, Usage
 
 if TYPE_CHECKING:
     import onnx
 
 __all__ = ["FALLBACK", "HOST", "SessionHost", "replace_by_sessions", "unreadable", "whole_reason", "wrong_nodes"]
 
+_VALUES = ("value", "value_int", "value_ints", "value_float", "value_floats")
 _MOST_AXES = 16  # whole numbers of a constant that may be sizes, or pads of both ends
 
 _POOLS = ("MaxPool", "AveragePool", "LpPool")  # ONNX infers an output that is too large for some
@@ -137,9 +139,11 @@ def _constant_arrays(model: onnx.ModelProto) -> Iterator[tuple[str, npt.NDArray[
     for graph in (model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))):
         yield from arrays_of(graph.initializer).items()
         for node in graph.node:
-            value = node_attributes(node).get("value") if node.op_type == "Constant" else None
-            if value is not None:
-                yield node.output[0], np.asarray(value)
+            if node.op_type in ("Constant", "ConstantOfShape"):
+                attributes = node_attributes(node)
+                value = next((attributes[name] for name in _VALUES if name in attributes), None)
+                if value is not None:
+                    yield node.output[0], np.asarray(value)
 
 
 def _peculiarity(array: npt.NDArray[Any]) -> str:

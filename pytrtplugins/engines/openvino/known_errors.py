@@ -2,104 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from ...model.proto import info_dims, numpy_type
-from ...plugin.onnx_node import node_attributes
-from ...tensor import Dims, is_concrete
+from ...tensor import SMALL_DTYPES, is_concrete
 from ...validation.broadcasting import BROADCAST_SLOPES
 from ...validation.pooling import LastWindow, last_windows, rounds_up
+from .usage import EMPTY, INFINITE, LONG, NAN, NEGATIVE, ZERO, Usage
 
-if TYPE_CHECKING:
-    import onnx
-
-__all__ = ["EMPTY", "INFINITE", "KNOWN_ERRORS", "LONG", "NAN", "NEGATIVE", "ZERO", "Facts", "KnownError", "Usage"]
-
-EMPTY, LONG, NAN, INFINITE = "no elements", "numbers beyond 32 bits", "NaN", "infinities"
-ZERO, NEGATIVE = "a zero among few whole numbers", "a negative number among few whole numbers"
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is known of a model's tensors.
-
-    Attributes:
-        types: Type of each tensor.
-        constants: Tensors whose values are known when the model is built.
-        peculiar: Of initializers and Constants what is peculiar about their values: ``EMPTY``, ``LONG`` and so on.
-        sizes: Tensors computed from dims and constants alone.
-        read: Tensors that something reads.
-        opset: The model's opset.
-    """
-
-    types: Mapping[str, onnx.TypeProto]
-    constants: Collection[str]
-    peculiar: Mapping[str, str]
-    sizes: Collection[str]
-    read: Collection[str]
-    opset: int
-
-
-class Usage:
-    """One node, and the facts about its tensors."""
-
-    def __init__(self, node: onnx.NodeProto, facts: Facts) -> None:
-        self.node, self.facts = node, facts
-        self._attributes: dict[str, Any] | None = None
-
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute's value."""
-        if self._attributes is None:
-            self._attributes = node_attributes(self.node)
-        return self._attributes.get(name, default)
-
-    def attributes(self) -> Mapping[str, Any]:
-        """All attributes that are set."""
-        self.attribute("")
-        return self._attributes or {}
-
-    def has(self, index: int) -> bool:
-        """Whether an input is given."""
-        return len(self.node.input) > index and bool(self.node.input[index])
-
-    def is_constant(self, index: int) -> bool:
-        """Whether an input is known when the model is built."""
-        return self.has(index) and self.node.input[index] in self.facts.constants
-
-    def is_size(self) -> bool:
-        """Whether the node computes with dims and constants alone."""
-        return all(name in self.facts.sizes for name in self.node.input if name)
-
-    def dtype(self) -> str:
-        """NumPy's name of the first input's element type; empty where it is not known."""
-        found = self.facts.types.get(self.node.input[0]) if self.node.input else None
-        kind = found.tensor_type.elem_type if found is not None else 0
-        return numpy_type(kind).name if kind else ""
-
-    def dtypes(self) -> set[str]:
-        """NumPy's names of the element types of all inputs and outputs that are known."""
-        names = (*self.node.input, *self.node.output)
-        types = [self.facts.types[name].tensor_type.elem_type for name in names if name in self.facts.types]
-        return {numpy_type(kind).name for kind in types if kind}
-
-    def reads(self, *peculiarities: str) -> bool:
-        """Whether an initializer that it reads, or a Constant that it is, has such values."""
-        names = (*self.node.input, *(self.node.output if self.node.op_type == "Constant" else ()))
-        return any(self.facts.peculiar.get(name) in peculiarities for name in names)
-
-    def dims(self, index: int = 0) -> Dims | None:
-        """Dims of an input; None where they are not known."""
-        found = self.facts.types.get(self.node.input[index]) if self.has(index) else None
-        if found is None or not found.tensor_type.HasField("shape"):
-            return None
-        holder: Any = type("Info", (), {"name": self.node.input[index], "type": found})
-        return info_dims(holder)
-
-    def reads_output(self, index: int) -> bool:
-        """Whether something reads an output."""
-        return len(self.node.output) > index and self.node.output[index] in self.facts.read
+__all__ = ["KNOWN_ERRORS", "MOVES", "WHOLE", "KnownError"]
 
 
 @dataclass(frozen=True)
@@ -125,9 +36,10 @@ def _is_real(usage: Usage) -> bool:
     return usage.dtype() in ("float16", "float32", "bfloat16", "float64", "")
 
 
-_WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+"""Types of whole numbers that have bytes of their own."""
 _LONG = frozenset(("int64", "uint32", "uint64"))
-_MOVES = frozenset(
+MOVES = frozenset(
     (
         "Cast",
         "CastLike",
@@ -165,9 +77,9 @@ _MOVES = frozenset(
 
 
 def _computes_whole_numbers(usage: Usage) -> bool:
-    if usage.node.op_type in _MOVES:
-        return "reduction" in usage.attributes() and usage.dtype() in _WHOLE
-    return usage.dtype() in _WHOLE and not usage.is_size()
+    if usage.node.op_type in MOVES:
+        return "reduction" in usage.attributes() and usage.dtype() in WHOLE
+    return usage.dtype() in WHOLE and not (usage.is_size() and usage.dtype() in ("int32", "int64"))
 
 
 def _computes_long_numbers(usage: Usage) -> bool:
@@ -178,8 +90,17 @@ def _has_no_form_in_32_bits(usage: Usage) -> bool:
     return bool(usage.dtypes() & {"float64", "uint32", "uint64"})
 
 
+_SMALL = frozenset((*map(str, SMALL_DTYPES), "float6_e2m3fn", "float6_e3m2fn"))
+
+
+def _has_small_numbers(usage: Usage) -> bool:
+    return usage.node.op_type not in ("QuantizeLinear", "DequantizeLinear", "Constant") and bool(
+        usage.dtypes() & _SMALL
+    )
+
+
 def _passes_infinities_on(usage: Usage) -> bool:
-    return usage.node.op_type in _MOVES or usage.node.op_type in ("Add", "Pad", "MaxPool")
+    return usage.node.op_type in MOVES or usage.node.op_type in ("Add", "Pad", "MaxPool")
 
 
 def _has_a_zero(*names: str) -> Callable[[Usage], bool]:
@@ -242,6 +163,12 @@ def _has_one_slope_for_each_channel(usage: Usage) -> bool:
     return len(dims) > 2 and (dims[1] == slopes[0] or not (is_concrete(dims[1]) and is_concrete(slopes[0])))
 
 
+def _is_causal_on_other_keys(usage: Usage) -> bool:
+    queries, keys = usage.dims(0), usage.dims(1)
+    same = queries is not None and keys is not None and len(queries) > 2 and queries[-2] == keys[-2]
+    return bool(usage.attribute("is_causal", 0)) and not same
+
+
 _ATTENTION = {
     "is_causal",
     "kv_num_heads",
@@ -277,6 +204,7 @@ KNOWN_ERRORS = (
         "these are ignored or computed differently",
         _resizes_otherwise,
     ),
+    KnownError(("GridSample",), "of whole numbers", "they are rounded otherwise", lambda usage: not _is_real(usage)),
     KnownError(("RoiAlign",), "", "wrong values with the default number of samples, and outside of the image"),
     KnownError(
         ("MaxPool", "AveragePool", "LpPool"),
@@ -299,6 +227,13 @@ KNOWN_ERRORS = (
         lambda usage: not usage.is_constant(1),
     ),
     KnownError((), "of float64, uint32 or uint64", "they are kept in 32 bits", _has_no_form_in_32_bits, whole=True),
+    KnownError(
+        (),
+        "of numbers of 2, 4 or 6 bits or float8, unless it quantizes",
+        "they are rounded or packed otherwise",
+        _has_small_numbers,
+        whole=True,
+    ),
     KnownError((), "of int64 that are not sizes", "they are kept in 32 bits", _computes_long_numbers, whole=True),
     KnownError(
         (),
@@ -347,9 +282,9 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         ("ConvTranspose",),
-        "with output_shape",
-        "the padding lies at the other end",
-        lambda usage: usage.attribute("output_shape") is not None,
+        "with output_shape, or auto_pad SAME",
+        "the padding lies at the other end, or is missing",
+        lambda usage: usage.attribute("output_shape") is not None or usage.attribute("auto_pad", "").startswith("SAME"),
     ),
     KnownError(("Conv",), "of one tap with strides and padding", "the output is too large", _strides_over_the_padding),
     KnownError(("MaxPool",), "whose indices are read", "wrong indices", lambda usage: usage.reads_output(1)),
@@ -376,6 +311,13 @@ KNOWN_ERRORS = (
         "the window is ignored",
         lambda usage: any(attribute.name not in _ATTENTION for attribute in usage.node.attribute),
     ),
+    KnownError(
+        ("Attention",),
+        "that is causal, and has more or fewer keys than queries",
+        "the mask lies otherwise",
+        _is_causal_on_other_keys,
+    ),
+    KnownError(("LSTM",), "with input_forget", "it is ignored", lambda usage: usage.attribute("input_forget", 0) != 0),
     KnownError(
         ("LSTM", "GRU", "RNN"), "with layout 1", "wrong values", lambda usage: usage.attribute("layout", 0) == 1
     ),

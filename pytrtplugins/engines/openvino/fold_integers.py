@@ -1,0 +1,64 @@
+"""Integer arithmetic on constants, which OpenVINO folds with other rounding and overflow, is folded by onnxruntime."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ...model.decompose import infer_shapes
+from ...model.proto import copy_of, numpy_type
+from ...plugin.onnx_node import is_plugin_node
+from ...utils.optional import require
+from ...validation.dataflow import bodies, constants, reads
+from ..base.failures import shortened
+from ..host.ort_session import Submodels, make_session
+from .known_errors import MOVES, WHOLE
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["fold_integers"]
+
+_log = logging.getLogger(__name__)
+
+
+def fold_integers(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Write results of integer arithmetic on constants as constants.
+
+    Returns:
+        A new model, or the same one where there is no such arithmetic, or where onnxruntime cannot compute it.
+    """
+    known = constants(model.graph)
+    if not any(node.op_type not in MOVES and reads(node) <= known for node in model.graph.node):
+        return model
+    typed = infer_shapes(model)
+    types = {info.name: info.type.tensor_type.elem_type for info in (*typed.graph.value_info, *typed.graph.output)}
+    types.update((tensor.name, tensor.data_type) for tensor in typed.graph.initializer)
+    integers = {name for name, kind in types.items() if kind and numpy_type(kind).name in (*WHOLE, "bool")}
+    foldable = known & integers
+    nodes = [
+        node
+        for node in typed.graph.node
+        if foldable.issuperset((*reads(node), *filter(None, node.output)))
+        and not is_plugin_node(node)
+        and not any(bodies(node))
+    ]
+    if all(node.op_type in MOVES for node in nodes):
+        return model
+    submodel = Submodels(typed).extract(nodes)
+    try:
+        arrays = make_session(submodel.model, 1).run(submodel.outputs, {})
+    except Exception as error:  # onnxruntime raises types of its own
+        _log.info("engine 'cpu': onnxruntime cannot fold constants: %s", shortened(error))
+        return model
+    numpy_helper, helper = require("onnx.numpy_helper", extra="onnx"), require("onnx.helper", extra="onnx")
+    made = [
+        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, name))
+        for name, array in zip(submodel.outputs, arrays, strict=True)
+    ]
+    folded = {name for node in nodes for name in node.output}
+    result = copy_of(model)
+    kept = [copy_of(node) for node in result.graph.node if folded.isdisjoint(node.output)]
+    del result.graph.node[:]
+    result.graph.node.extend((*made, *kept))
+    return result

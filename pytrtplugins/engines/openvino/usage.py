@@ -1,0 +1,101 @@
+"""What is known of a node and its tensors, for the rows of `known_errors`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...model.proto import info_dims, numpy_type
+from ...plugin.onnx_node import node_attributes
+from ...tensor import Dims
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["EMPTY", "INFINITE", "LONG", "NAN", "NEGATIVE", "ZERO", "Facts", "Usage"]
+
+EMPTY, LONG, NAN, INFINITE = "no elements", "numbers beyond 32 bits", "NaN", "infinities"
+ZERO, NEGATIVE = "a zero among few whole numbers", "a negative number among few whole numbers"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a model's tensors.
+
+    Attributes:
+        types: Type of each tensor.
+        constants: Tensors whose values are known when the model is built.
+        peculiar: Of initializers and Constants what is peculiar about their values: ``EMPTY``, ``LONG`` and so on.
+        sizes: Tensors computed from dims and constants alone.
+        read: Tensors that something reads.
+        opset: The model's opset.
+    """
+
+    types: Mapping[str, onnx.TypeProto]
+    constants: Collection[str]
+    peculiar: Mapping[str, str]
+    sizes: Collection[str]
+    read: Collection[str]
+    opset: int
+
+
+class Usage:
+    """One node, and the facts about its tensors."""
+
+    def __init__(self, node: onnx.NodeProto, facts: Facts) -> None:
+        self.node, self.facts = node, facts
+        self._attributes: dict[str, Any] | None = None
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute's value."""
+        if self._attributes is None:
+            self._attributes = node_attributes(self.node)
+        return self._attributes.get(name, default)
+
+    def attributes(self) -> Mapping[str, Any]:
+        """All attributes that are set."""
+        self.attribute("")
+        return self._attributes or {}
+
+    def has(self, index: int) -> bool:
+        """Whether an input is given."""
+        return len(self.node.input) > index and bool(self.node.input[index])
+
+    def is_constant(self, index: int) -> bool:
+        """Whether an input is known when the model is built."""
+        return self.has(index) and self.node.input[index] in self.facts.constants
+
+    def is_size(self) -> bool:
+        """Whether the node computes with dims and constants alone."""
+        return all(name in self.facts.sizes for name in self.node.input if name)
+
+    def dtype(self) -> str:
+        """NumPy's name of the first input's element type; empty where it is not known."""
+        found = self.facts.types.get(self.node.input[0]) if self.node.input else None
+        kind = found.tensor_type.elem_type if found is not None else 0
+        return numpy_type(kind).name if kind else ""
+
+    def dtypes(self) -> set[str]:
+        """NumPy's names of the element types of all inputs and outputs that are known."""
+        names = (*self.node.input, *self.node.output)
+        types = [self.facts.types[name].tensor_type.elem_type for name in names if name in self.facts.types]
+        return {numpy_type(kind).name for kind in types if kind}
+
+    def reads(self, *peculiarities: str) -> bool:
+        """Whether an initializer that it reads, or the Constant or ConstantOfShape that it is, has such values."""
+        made = self.node.op_type in ("Constant", "ConstantOfShape")
+        names = (*self.node.input, *(self.node.output if made else ()))
+        return any(self.facts.peculiar.get(name) in peculiarities for name in names)
+
+    def dims(self, index: int = 0) -> Dims | None:
+        """Dims of an input; None where they are not known."""
+        found = self.facts.types.get(self.node.input[index]) if self.has(index) else None
+        if found is None or not found.tensor_type.HasField("shape"):
+            return None
+        holder: Any = type("Info", (), {"name": self.node.input[index], "type": found})
+        return info_dims(holder)
+
+    def reads_output(self, index: int) -> bool:
+        """Whether something reads an output."""
+        return len(self.node.output) > index and self.node.output[index] in self.facts.read
