@@ -14,7 +14,7 @@ from benchmarks.forms.compare import difference
 from benchmarks.forms.exclusions import OPERATORS, excluded
 from benchmarks.forms.families import BUILDERS
 from benchmarks.forms.form import draw_forms, items_of, schemas
-from benchmarks.forms.oracles import ask, judge
+from benchmarks.forms.oracles import ask, judge, run_literal
 from benchmarks.forms.runners import run_form
 from benchmarks.node_tests import PASSED, REFUSED, WRONG
 
@@ -106,3 +106,20 @@ def test_oracles_that_differ_are_no_oracle_without_a_verdict():
     expected, source = judge(form, answers, "")
     assert expected is None
     assert "differ" in source
+
+
+def test_pytorch_gives_what_onnxruntime_gives_for_activations_and_lengths_of_an_rnn():
+    torch = pytest.importorskip("torch")
+    theirs, rng = torch.nn.RNN(2, 3, nonlinearity="relu", bias=False), np.random.default_rng(0)
+    x, lengths = rng.standard_normal((4, 2, 2), dtype=np.float32), np.array([4, 2], np.int32)
+    w, r = (getattr(theirs, f"weight_{kind}_l0").detach().numpy() for kind in ("ih", "hh"))
+    text = """<ir_version: 8, opset_import: ["": 14]>
+        rnn (float[4, 2, 2] x, float[1, 3, 2] w, float[1, 3, 3] r, int32[2] lengths) => (float[4, 1, 2, 3] y, float[1, 2, 3] last)
+        { y, last = RNN<hidden_size = 3, activations = ["Relu"]>(x, w, r, "", lengths) }"""
+    inputs = {"x": x, "w": w[None], "r": r[None], "lengths": lengths}
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.from_numpy(x), torch.from_numpy(lengths).long())
+    found, last = theirs(packed)
+    expected = torch.nn.utils.rnn.pad_packed_sequence(found, total_length=4)[0].detach().numpy()[:, None]
+    y, y_last = run_literal(onnx.parser.parse_model(text), inputs)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(y_last, last.detach().numpy(), rtol=1e-5, atol=1e-6)

@@ -101,7 +101,7 @@ class CpuEngine(HostEngine):
             node for node in nodes_beyond_onnx(self.model_without_weights) if node.domain in ("", "ai.onnx", CONTRIB)
         )
         unknown = next(unread, None)
-        reason = whole_reason(self.model)
+        reason = whole_reason(fold_integers(self.model))
         self._whole: Any = self._session(reason) if reason else None
         if unknown is not None and self._whole is None:
             self._whole = self._unknown_session(unknown)

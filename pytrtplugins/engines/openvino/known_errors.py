@@ -147,6 +147,8 @@ def _counts_too_much(usage: Usage) -> bool:
 
 def _may_have(usage: Usage, kind: Callable[[LastWindow], bool]) -> bool:
     """Whether a pool that rounds up has such a last window on an axis, or its sizes are found out when it runs."""
+    if usage.attribute("ceil_mode", 0) and usage.attribute("auto_pad", "NOTSET") not in ("", "NOTSET"):
+        return True
     if not rounds_up(usage.node):
         return False
     windows = last_windows(usage.node, usage.facts.types)
@@ -208,7 +210,7 @@ KNOWN_ERRORS = (
     KnownError(("RoiAlign",), "", "wrong values with the default number of samples, and outside of the image"),
     KnownError(
         ("MaxPool", "AveragePool", "LpPool"),
-        "with ceil_mode, where a window may begin past the end of the image",
+        "with ceil_mode and auto_pad, or where a window may begin past the end of the image",
         "the output is too large by one",
         _ends_in_the_padding,
     ),
@@ -267,6 +269,13 @@ KNOWN_ERRORS = (
         "it is read as a scalar",
         lambda usage: usage.node.op_type != "Resize" and usage.reads(EMPTY),
     ),
+    KnownError(
+        ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"),
+        "with noop_with_empty_axes",
+        "values are passed on as they are",
+        lambda usage: usage.attribute("noop_with_empty_axes", 0) == 1,
+    ),
+    KnownError(("RNN",), "with lengths of sequences", "they are ignored", lambda usage: usage.has(4)),
     KnownError(("Expand", "ConstantOfShape"), "to a size of 0", "wrong dims", lambda usage: usage.reads(ZERO)),
     KnownError(("Reshape",), "with allowzero", "zeros copy", lambda usage: usage.attribute("allowzero", 0) == 1),
     KnownError(("HardSigmoid",), "with alpha or beta of 0", "the default is taken", _has_a_zero("alpha", "beta")),
