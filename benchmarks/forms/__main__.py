@@ -21,7 +21,7 @@ from ..networks import ROOT
 from ..node_tests import CRASHED, FAILED, HUNG, PASSED, REFUSED, WRONG, Outcome, run_cases
 from .kept import load_forms
 from .report import coverage_table, dispute_table, operator_table, packages, summary
-from .runners import INT8, RUNNERS, run_form, takes
+from .runners import DOCUMENTED, INT8, RUNNERS, run_form, takes
 
 
 def main() -> int:
@@ -72,7 +72,7 @@ def _arguments() -> argparse.Namespace:
     add("--seed", type=Whole(0, 2**31), default=0, help="draws other forms (default: %(default)s)")
     add("--every", type=Whole(1, 10**6), default=1, metavar="N", help="only every N-th form (default: all)")
     add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="forms at a time (default: %(default)s)")
-    kinds = [WRONG, FAILED, CRASHED, HUNG, REFUSED, PASSED, "unnamed", "disputed"]
+    kinds = [WRONG, DOCUMENTED, FAILED, CRASHED, HUNG, REFUSED, PASSED, "unnamed", "disputed"]
     add("--show", nargs="*", default=[], choices=kinds, help="print forms that ended so, with the reason")
     add("--write", action="store_true", help="write the tables of the page")
     add("--docs", type=Path, default=ROOT / "docs" / "operators.md", help="the page (default: %(default)s)")

@@ -95,6 +95,11 @@ def _dilated(form: Form) -> bool:
 _INTERPOLATED = "undefined: the text does not say how a number between whole ones becomes whole"
 
 
+def _ends_before_the_first_axis(form: Form) -> bool:
+    x = _operand(form, 0)
+    return bool(_attribute(form, "end", 0) < -(6 if x is None else x.ndim))
+
+
 def _old(form: Form) -> bool:
     return form.version <= NEWEST.get(form.operator, 6)
 
@@ -187,6 +192,18 @@ VERDICTS: tuple[Verdict, ...] = (
         "without an oracle: onnx.reference takes windows of even sizes for others",
         "",
         lambda form: _attribute(form, "size", 0) % 2 == 0,
+    ),
+    Verdict(
+        ("Shape",),
+        "onnxruntime",
+        "an end before the first axis is clamped to it, so that no sizes are left; onnx.reference 1.23.2 leaves some",
+        _ends_before_the_first_axis,
+    ),
+    Verdict(
+        ("Shape",),
+        "without an oracle: onnx.reference does not clamp an end before the first axis",
+        "",
+        _ends_before_the_first_axis,
     ),
     Verdict(("Loop",), "onnxruntime", "what each round gives is joined along a new first axis"),
     Verdict(
