@@ -18,7 +18,7 @@ from .exclusions import excluded
 from .families import BUILDERS
 from .write import write
 
-__all__ = ["Form", "draw_forms", "items_of", "schemas"]
+__all__ = ["Form", "draw_form", "draw_forms", "items_of", "schemas"]
 
 Item = tuple[str, str, str]
 """Part of a schema that a form uses: ``("attribute", name, how)``, ``("input", name, how)`` or ``("type", variable, type)``."""
@@ -140,31 +140,55 @@ def draw_forms(
             yield from islice(_forms_of(schema, seed, least), most)
 
 
+def draw_form(name: str, seed: int = 0) -> Form:
+    """Draw one form again, by its name."""
+    operator, _, place = name.rpartition("-")
+    version, number = map(int, place.split("/"))
+    schema = next(item for item in schemas() if (item.name, item.since_version) == (operator, version))
+    return _form(_draft(schema, seed, number), number)
+
+
 def _forms_of(schema: OpSchema, seed: int, least: int) -> Iterator[Form]:
     missing = {item for item in items_of(schema) if not excluded(schema, item)}
     made = 0
     for number in range(least * _TRIES):
         if made >= least and not missing:
             return
-        key = zlib.crc32(f"{schema.name}-{schema.since_version}".encode())
-        draft = Draft(schema, _opset(schema, number), np.random.default_rng([seed, key, number]))
         try:
-            with np.errstate(all="ignore"):
-                BUILDERS[schema.name](draft)
+            draft = _draft(schema, seed, number)
         except Unfit:
             continue
-        items = frozenset(_items_used(draft))
+        items = _items_used(draft)
         if made >= least and not items & missing:
             continue
         missing -= items
-        with np.errstate(all="ignore"):
-            model, inputs, tags = write(draft)
         made += 1
-        name = f"{schema.name}-{schema.since_version}/{number}"
-        data = model.SerializeToString(deterministic=True)
-        yield Form(
-            name, schema.name, schema.since_version, draft.opset, data, inputs, items, tags, draft.exact, draft.loose
-        )
+        yield _form(draft, number)
+
+
+def _draft(schema: OpSchema, seed: int, number: int) -> Draft:
+    """Draw one form of a version.
+
+    Raises:
+        Unfit: what was drawn makes no sense.
+    """
+    key = zlib.crc32(f"{schema.name}-{schema.since_version}".encode())
+    draft = Draft(schema, _opset(schema, number), np.random.default_rng([seed, key, number]))
+    with np.errstate(all="ignore"):
+        BUILDERS[schema.name](draft)
+    return draft
+
+
+def _form(draft: Draft, number: int) -> Form:
+    """Write a draft as a model."""
+    schema, items = draft.schema, frozenset(_items_used(draft))
+    with np.errstate(all="ignore"):
+        model, inputs, tags = write(draft)
+    name = f"{schema.name}-{schema.since_version}/{number}"
+    data = model.SerializeToString(deterministic=True)
+    return Form(
+        name, schema.name, schema.since_version, draft.opset, data, inputs, items, tags, draft.exact, draft.loose
+    )
 
 
 def _opset(schema: OpSchema, number: int) -> int:

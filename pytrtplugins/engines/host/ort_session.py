@@ -8,7 +8,7 @@ import os
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -198,7 +198,8 @@ def make_session(
 def unsupported_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
     """The first node that onnxruntime cannot run by itself, of a model with the types of its tensors; None where there is none."""
     submodels = Submodels(model)
-    for node in model.graph.node:
+    nodes: Iterable[onnx.NodeProto] = model.graph.node
+    for node in nodes:
         try:
             make_session(submodels.extract([node]).model, 1)
         except KeyError:  # of a tensor whose type is not known

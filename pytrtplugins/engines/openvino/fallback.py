@@ -59,10 +59,10 @@ class SessionHost:
         strange = [
             info.name
             for info in (*submodel.model.graph.input, *submodel.model.graph.output)
-            if numpy_type(info.type.tensor_type.elem_type).name == "bfloat16"
+            if numpy_type(info.type.tensor_type.elem_type).kind == "V"  # bfloat16, float8, and less than 8 bits
         ]
         if strange:
-            raise ModelError(f"onnxruntime takes no NumPy array of bfloat16, which {strange[0]!r} is")
+            raise ModelError(f"OpenVINO hands over no array of the element type that {strange[0]!r} has")
         self._session = make_session(submodel.model, threads, {"session.force_spinning_stop": "1"})
         self._inputs = [(info.name, numpy_type(info.type.tensor_type.elem_type)) for info in submodel.model.graph.input]
         certain = all(node.op_type not in _POOLS for node in submodel.model.graph.node)

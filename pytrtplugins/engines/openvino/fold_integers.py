@@ -12,7 +12,7 @@ from ...utils.optional import require
 from ...validation.dataflow import bodies, constants, reads
 from ..base.failures import shortened
 from ..host.ort_session import Submodels, make_session
-from .known_errors import MOVES, WHOLE
+from .conditions import MOVES, WHOLE
 
 if TYPE_CHECKING:
     import onnx

@@ -1,0 +1,193 @@
+"""Conditions on nodes, for the rows of `known_errors`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...tensor import SMALL_DTYPES, is_concrete
+from ...validation.broadcasting import BROADCAST_SLOPES
+from ...validation.pooling import LastWindow, last_windows, rounds_up
+from .usage import NEGATIVE, Usage
+
+__all__ = [
+    "ATTENTION",
+    "MOVES",
+    "WHOLE",
+    "computes_long_numbers",
+    "computes_whole_numbers",
+    "counts_too_much",
+    "crops_or_computes_its_value",
+    "ends_in_the_padding",
+    "has_a_zero",
+    "has_no_form_in_32_bits",
+    "has_one_slope_for_each_channel",
+    "has_scales_of_an_axis",
+    "has_small_numbers",
+    "is_causal_on_other_keys",
+    "is_real",
+    "passes_infinities_on",
+    "resizes_otherwise",
+    "strides_over_the_padding",
+]
+
+
+def is_real(usage: Usage) -> bool:
+    """Whether the first input has floating-point numbers, or an unknown type."""
+    return usage.dtype() in ("float16", "float32", "bfloat16", "float64", "")
+
+
+WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+"""Types of whole numbers that have bytes of their own."""
+_LONG = frozenset(("int64", "uint32", "uint64"))
+MOVES = frozenset(
+    (
+        "Cast",
+        "CastLike",
+        "Concat",
+        "Constant",
+        "ConstantOfShape",
+        "DepthToSpace",
+        "DequantizeLinear",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Identity",
+        "If",
+        "Loop",
+        "QuantizeLinear",
+        "Reshape",
+        "Scan",
+        "ScatterElements",
+        "ScatterND",
+        "Shape",
+        "Size",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+        "Where",
+    )
+)
+"""Operators that take whole numbers on as they are; OpenVINO computes all others on them in float32 or 32 bits."""
+
+
+def computes_whole_numbers(usage: Usage) -> bool:
+    """Whether the node does arithmetic on whole numbers that are not sizes."""
+    if usage.node.op_type in MOVES:
+        return "reduction" in usage.attributes() and usage.dtype() in WHOLE
+    return usage.dtype() in WHOLE and not (usage.is_size() and usage.dtype() in ("int32", "int64"))
+
+
+def computes_long_numbers(usage: Usage) -> bool:
+    """Whether it does so on types with numbers that do not fit into int32."""
+    return computes_whole_numbers(usage) and usage.dtype() in _LONG
+
+
+def has_no_form_in_32_bits(usage: Usage) -> bool:
+    """Whether it reads or gives tensors of types that OpenVINO narrows."""
+    return bool(usage.dtypes() & {"float64", "uint32", "uint64"})
+
+
+_SMALL = frozenset((*map(str, SMALL_DTYPES), "float6_e2m3fn", "float6_e3m2fn"))
+
+
+def has_small_numbers(usage: Usage) -> bool:
+    """Whether it reads or gives tensors of less than 8 bits or of float8, and does more than quantize."""
+    return usage.node.op_type not in ("QuantizeLinear", "DequantizeLinear", "Constant") and bool(
+        usage.dtypes() & _SMALL
+    )
+
+
+def passes_infinities_on(usage: Usage) -> bool:
+    """Whether the node keeps infinities that it reads."""
+    return usage.node.op_type in MOVES or usage.node.op_type in ("Add", "Pad", "MaxPool")
+
+
+def has_a_zero(*names: str) -> Callable[[Usage], bool]:
+    """Make the condition that one of these attributes is 0."""
+    return lambda usage: any(usage.attribute(name, 1) == 0 for name in names)
+
+
+def has_scales_of_an_axis(usage: Usage) -> bool:
+    """Whether it (de)quantizes a computed tensor with more than one scale."""
+    return not usage.is_constant(0) and usage.dims(1) not in ((), (1,))
+
+
+def strides_over_the_padding(usage: Usage) -> bool:
+    """Whether a convolution of one tap has strides and padding."""
+    kernel = usage.attribute("kernel_shape") or [
+        dim for dim in (usage.dims(1) or (0, 0, 0))[2:] if isinstance(dim, int)
+    ]
+    strides = usage.attribute("strides") or [1]
+    padded = any(usage.attribute("pads") or []) or usage.attribute("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
+    return set(kernel) == {1} and max(strides) > 1 and padded
+
+
+def crops_or_computes_its_value(usage: Usage) -> bool:
+    """Whether a Pad has negative pads, or reads pads or a value that are computed."""
+    return (
+        (usage.has(2) and not usage.is_constant(2))
+        or usage.reads(NEGATIVE)
+        or (usage.has(1) and not usage.is_constant(1))
+    )
+
+
+def resizes_otherwise(usage: Usage) -> bool:
+    """Whether a Resize has options that OpenVINO ignores or computes differently."""
+    aligned = usage.attribute("coordinate_transformation_mode", "half_pixel") == "align_corners" and usage.has(2)
+    policy = usage.attribute("keep_aspect_ratio_policy", "stretch")
+    return aligned or policy != "stretch" or any(usage.attribute(name, 0) for name in ("antialias", "exclude_outside"))
+
+
+def ends_in_the_padding(usage: Usage) -> bool:
+    """Whether a pool that rounds up has a window that begins behind the image, which ONNX leaves out."""
+    return _may_have(usage, lambda window: window.begins_behind)
+
+
+def counts_too_much(usage: Usage) -> bool:
+    """Whether an average that counts the padding has a window that ends behind it, since it rounds up."""
+    counted = usage.attribute("count_include_pad", 0) and any(usage.attribute("pads", []))
+    return bool(counted) and _may_have(usage, lambda window: window.ends_behind)
+
+
+def _may_have(usage: Usage, kind: Callable[[LastWindow], bool]) -> bool:
+    """Whether a pool that rounds up has such a last window on an axis, or its sizes are found out when it runs."""
+    if usage.attribute("ceil_mode", 0) and usage.attribute("auto_pad", "NOTSET") not in ("", "NOTSET"):
+        return True
+    if not rounds_up(usage.node):
+        return False
+    windows = last_windows(usage.node, usage.facts.types)
+    return windows is None or any(map(kind, windows))
+
+
+def has_one_slope_for_each_channel(usage: Usage) -> bool:
+    """Whether slopes of one axis, which ONNX holds against the last, may be as many as there are channels."""
+    dims, slopes = usage.dims(), usage.dims(1)
+    if usage.facts.opset < BROADCAST_SLOPES or (slopes is not None and (len(slopes) != 1 or slopes == (1,))):
+        return False
+    if dims is None or slopes is None:
+        return True
+    return len(dims) > 2 and (dims[1] == slopes[0] or not (is_concrete(dims[1]) and is_concrete(slopes[0])))
+
+
+def is_causal_on_other_keys(usage: Usage) -> bool:
+    """Whether an Attention is causal, and has as many queries as keys only by chance."""
+    queries, keys = usage.dims(0), usage.dims(1)
+    same = queries is not None and keys is not None and len(queries) > 2 and queries[-2] == keys[-2]
+    return bool(usage.attribute("is_causal", 0)) and not same
+
+
+ATTENTION = {
+    "is_causal",
+    "kv_num_heads",
+    "q_num_heads",
+    "qk_matmul_output_mode",
+    "scale",
+    "softcap",
+    "softmax_precision",
+}
