@@ -18,6 +18,7 @@ from .errors import DimsError, PluginError
 __all__ = [
     "PLUGIN_DTYPES",
     "SMALL_DTYPES",
+    "AnyDims",
     "Array",
     "DType",
     "Dim",
@@ -230,13 +231,26 @@ Dim = int | SymbolicDim
 Dims = tuple[Dim, ...]
 
 
+class AnyDims(tuple[Dim, ...]):
+    """The dims of a tensor of unknown rank: a model does not say how many axes it has. A scalar has the dims ``()``, and no others."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> AnyDims:
+        """There is one value: no dims are known."""
+        return super().__new__(cls)
+
+    def __str__(self) -> str:
+        return "..."
+
+
 @dataclass(frozen=True)
 class TensorDesc:
     """Name, dims, element type and memory layout of a tensor.
 
     Attributes:
         name: The tensor's name in the network.
-        dims: Sizes from the outermost axis in; symbolic where only known at run time.
+        dims: Sizes from the outermost axis in; symbolic where only known at run time; `AnyDims` where the rank is unknown.
         dtype: Element type.
         layout: ``"linear"`` is row-major, NCHW for images; ``"nhwc"`` has the channels innermost.
         scale: Value of one step, for int8 tensors whose scale the engine knows; None elsewhere.
@@ -249,7 +263,8 @@ class TensorDesc:
     scale: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.dims))}]"
+        dims = str(self.dims) if isinstance(self.dims, AnyDims) else ", ".join(map(str, self.dims))
+        return f"{self.name}: {self.dtype}[{dims}]"
 
 
 def is_concrete(dim: Dim) -> bool:
@@ -263,7 +278,9 @@ def evaluate_dims(dims: Dims, bindings: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def bind_dims(dims: Dims, sizes: Iterable[int]) -> dict[str, int]:
-    """The sizes of names: ``("N", 3)`` with ``(4, 3)`` is ``{"N": 4}``."""
+    """The sizes of names: ``("N", 3)`` with ``(4, 3)`` is ``{"N": 4}``; none where the rank is unknown."""
+    if isinstance(dims, AnyDims):
+        return {}
     return {dim.name: size for dim, size in zip(dims, sizes, strict=True) if isinstance(dim, SymbolicDim)}
 
 

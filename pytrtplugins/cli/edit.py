@@ -155,7 +155,7 @@ def _without_values(cls: type[Plugin]) -> Plugin:
 def _print_part(found: Edited) -> None:
     print(f"{found.file}: {found.done}")
     for each in found.tensors:
-        print(f"  {each.side:<6} {each.name} {' x '.join(map(str, each.dims)) or 'of unknown dims'}")
+        print(f"  {each.side:<6} {each.name} {' x '.join(map(str, each.dims or ())) or 'of unknown dims'}")
 
 
 def _tensors(graph: Graph) -> tuple[TensorFacts, ...]:

@@ -77,5 +77,5 @@ def _sizes(name: str, text: str) -> Sequence[int]:
 def _print(found: Imported) -> None:
     print(f"{found.file}: {found.nodes} nodes, {found.parameters:,} parameters")
     for each in found.tensors:
-        print(f"  {each.side:<6} {each.name} {' x '.join(str(size or '?') for size in each.dims)}")
+        print(f"  {each.side:<6} {each.name} {' x '.join(str(size or '?') for size in each.dims or ())}")
     print(f"Do: {found.next}")

@@ -14,8 +14,8 @@ from ..engines.base.engine import Engine
 from ..errors import PytrtpluginsError
 from ..model.decompose import infer_shapes
 from ..model.fit import node_type
-from ..model.proto import node_name, numpy_type
-from ..model.skeleton import nodes_beyond_onnx, signature, unknown_nodes
+from ..model.proto import has_shape, node_name, type_text
+from ..model.skeleton import Signatures, nodes_beyond_onnx, unknown_nodes
 from ..plugin.onnx_node import is_plugin_node, node_attributes
 from ..validation.dataflow import given_inputs, walk
 from .facts import Kernel
@@ -59,8 +59,9 @@ def lacking(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> tuple[No
     except PytrtpluginsError:
         typed = model
     twins = {id(node): twin for node, twin in zip(walk(model.graph.node), walk(typed.graph.node), strict=False)}
+    signatures = Signatures(typed)
     return tuple(
-        NodeFacts(node_name(node), _operator(node), signature(typed, twins.get(id(node), node))) for node in nodes
+        NodeFacts(node_name(node), _operator(node), signatures.of(twins.get(id(node), node))) for node in nodes
     )
 
 
@@ -68,7 +69,8 @@ def listed(model: onnx.ModelProto) -> tuple[NodeFacts, ...]:
     """All nodes of a model: what each is found by, its operator, and what it reads and gives."""
     with contextlib.suppress(PytrtpluginsError):
         model = infer_shapes(model)
-    return tuple(NodeFacts(node_name(node), node_type(node), signature(model, node)) for node in model.graph.node)
+    signatures = Signatures(model)
+    return tuple(NodeFacts(node_name(node), node_type(node), signatures.of(node)) for node in model.graph.node)
 
 
 def engine_facts(engine: Engine, file: Path) -> EngineFacts:
@@ -119,9 +121,8 @@ def _input(value: onnx.ValueInfoProto) -> TensorFacts:
 
 
 def _tensor(side: str, value: onnx.ValueInfoProto) -> TensorFacts:
-    tensor = value.type.tensor_type
-    dims = tuple(dim.dim_param or dim.dim_value for dim in tensor.shape.dim)
-    return TensorFacts(side, value.name, numpy_type(tensor.elem_type).name, dims)
+    dims = tuple(dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    return TensorFacts(side, value.name, type_text(value), dims if has_shape({value.name: value}, value.name) else None)
 
 
 def _fields(node: onnx.NodeProto) -> str:

@@ -19,6 +19,7 @@ from ..models import Yolov2, describe, read_description
 from ..passes import CODES
 from ..plugin.base import Plugin
 from ..plugin.policy import FORMS
+from ..tensor import AnyDims
 from ..utils.array_files import MAX_BYTES, read_npy
 from ..utils.text_formats import parse_json
 from ..utils.user_module import import_user_module
@@ -283,7 +284,7 @@ def read_inputs(
     No array that is read may be larger than ``max_bytes``; in random ones free dims are ``free``.
 
     Raises:
-        UsageError: a pair has another form, names no input, or its file is not a .npy file.
+        UsageError: a pair has another form, names no input, or its file is not a .npy file; or an input of unknown rank is not given.
     """
     names = [desc.name for desc in engine.inputs]
     given: dict[str, npt.NDArray[Any]] = {}
@@ -293,6 +294,11 @@ def read_inputs(
         given[name] = read_array(file, f"--input {name}={text}", max_bytes)
     rng = np.random.default_rng(0)
     for desc in engine.inputs:
+        if desc.name not in given and isinstance(desc.dims, AnyDims):
+            raise UsageError(
+                f"input {desc.name!r} is of any rank: the model does not say how many axes it has.\n"
+                f"Do: --input {desc.name}=FILE.npy"
+            )
         if desc.name not in given:
             dims = [dim if isinstance(dim, int) else free for dim in desc.dims]
             given[desc.name] = rng.random(dims, dtype=np.float32).astype(desc.dtype.numpy)

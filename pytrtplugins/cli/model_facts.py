@@ -27,13 +27,13 @@ class TensorFacts:
         side: ``input`` or ``output``.
         name: The tensor's name.
         type: Its element type.
-        dims: Its dims: numbers, and names of free dims.
+        dims: Its dims: numbers, and names of free dims; None where the rank is unknown.
     """
 
     side: str
     name: str
     type: str
-    dims: tuple[int | str, ...]
+    dims: tuple[int | str, ...] | None
 
 
 @dataclass(frozen=True)

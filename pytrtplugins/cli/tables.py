@@ -274,8 +274,8 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in counts.items())
 
 
-def _dims(dims: Iterable[object]) -> str:
-    return escape(" x ".join(str(dim) for dim in dims))
+def _dims(dims: Iterable[object] | None) -> str:
+    return "any rank" if dims is None else escape(" x ".join(str(dim) for dim in dims))
 
 
 def escape(text: str) -> str:

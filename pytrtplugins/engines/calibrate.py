@@ -16,7 +16,7 @@ from ..calibration.table import MAX_CACHE_BYTES
 from ..errors import CalibrationTableError, UsageError
 from ..model.proto import copy_of, info_dims, infos_of
 from ..passes import prepare
-from ..tensor import Dims
+from ..tensor import AnyDims, Dims
 from ..utils.files import read_regular
 from ..utils.optional import require
 from ..utils.progress import progress_bar
@@ -144,7 +144,14 @@ def _runs(
     arrays = {name: np.asarray(batch[name]) for name in inputs if name in batch}
     lengths = {array.shape[0] if array.ndim else None for array in arrays.values()}
     fixed = {dims[0] for dims in inputs.values() if dims and isinstance(dims[0], int)}
-    if len(arrays) == len(inputs) and len(lengths) == 1 and len(fixed) < 2 and (count := lengths.pop()) is not None:
+    ranked = not any(isinstance(dims, AnyDims) for dims in inputs.values())
+    if (
+        ranked
+        and len(arrays) == len(inputs)
+        and len(lengths) == 1
+        and len(fixed) < 2
+        and (count := lengths.pop()) is not None
+    ):
         size = max([1, *fixed])
         for begin in range(0, count, size):
             places = np.minimum(np.arange(begin, begin + size), count - 1)
@@ -160,4 +167,6 @@ def _runs(
 
 def _fits(shape: tuple[int, ...], dims: Dims) -> bool:
     """Whether an array has these dims, as far as they are fixed."""
-    return len(shape) == len(dims) and all(a == b for a, b in zip(shape, dims, strict=True) if isinstance(b, int))
+    return isinstance(dims, AnyDims) or (
+        len(shape) == len(dims) and all(a == b for a, b in zip(shape, dims, strict=True) if isinstance(b, int))
+    )

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["build", "load_engine"]
 
 _log = logging.getLogger(__name__)
+_SHOWN = 5  # layers in a message
 
 
 def build(
@@ -203,7 +204,16 @@ def _quantized(
             calibration.store_table(table, network=digest)
     else:
         table = fitting_table(calibration, model, required)
-    return to_proto(Quantize(table, precision=options.precision, **quantize_options)(written).model)
+    result = Quantize(table, precision=options.precision, **quantize_options)(written)
+    if not result.modified:
+        reasons = [f"{name}: {why}" for name, why in result.float_layers]
+        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        _log.warning(
+            "precision=%r quantizes no layer, and the engine computes all of them in float: %s",
+            options.precision,
+            "; ".join(reasons[:_SHOWN]) + more or "the model has no layer with constant float32 weights",
+        )
+    return to_proto(result.model)
 
 
 Engine._load = staticmethod(load_engine)

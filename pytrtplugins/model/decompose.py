@@ -65,7 +65,7 @@ def add_shapes(full: onnx.ModelProto) -> onnx.ModelProto:
     produced = {name for node in full.graph.node for name in node.output}
     full.graph.value_info.extend(info for name, info in known.items() if name in produced and name not in outputs)
     for info in full.graph.output:
-        if has_shape(known, info.name):
+        if has_shape(known, info.name) or (info.name in known and info.type.WhichOneof("value") is None):
             info.type.CopyFrom(known[info.name].type)
     for body, seen in zip(_inner_graphs(full.graph), _inner_graphs(light.graph), strict=True):
         del body.value_info[:]

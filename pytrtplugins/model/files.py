@@ -52,9 +52,9 @@ def read_onnx(path: str | Path) -> tuple[onnx.ModelProto, bool]:
             f"{path}: not an ONNX model ({error}).\nDo: darknet2caffe CFG WEIGHTS -o {Path(path).with_suffix('.onnx')}",
             path=path,
         ) from error
-    if not model.graph.node:
+    if not (model.graph.node or model.graph.output):
         raise ModelError(
-            f"{path}: the model has no nodes.\nDo: darknet2caffe CFG WEIGHTS -o {Path(path).with_suffix('.onnx')}",
+            f"{path}: the model has no nodes and no outputs.\nDo: darknet2caffe CFG WEIGHTS -o {Path(path).with_suffix('.onnx')}",
             path=path,
         )
     external = load_external_data(model, Path(os.path.realpath(path)) if path.is_symlink() else path)

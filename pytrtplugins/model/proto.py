@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..errors import ModelError
 from ..plugin.onnx_node import is_plugin_node
-from ..tensor import Dim, Dims, DType, SymbolicDim
+from ..tensor import AnyDims, Dim, Dims, DType, SymbolicDim
 from ..utils.optional import require
 from ..validation.dataflow import walk
 from ..validation.tensors import LARGEST_SMALL
@@ -33,6 +33,7 @@ __all__ = [
     "node_name",
     "numpy_type",
     "tensors_of",
+    "type_text",
     "weight_info",
     "with_data",
     "without_data",
@@ -147,7 +148,12 @@ def weight_info(tensor: onnx.TensorProto) -> onnx.ValueInfoProto:
 
 
 def info_dims(info: onnx.ValueInfoProto) -> Dims:
-    """The dims that a description has; a free one without a name that says something is named after the tensor and its place."""
+    """The dims that a description has; a free one without a name that says something is named after the tensor and its place.
+
+    `AnyDims`: it has no shape, so that the rank is unknown.
+    """
+    if not info.type.tensor_type.HasField("shape"):
+        return AnyDims()
 
     def dim(index: int, proto: Any) -> Dim:
         if proto.HasField("dim_value") and proto.dim_value >= 0:
@@ -155,6 +161,15 @@ def info_dims(info: onnx.ValueInfoProto) -> Dims:
         return SymbolicDim(proto.dim_param if _says_something(proto.dim_param) else f"{info.name}.{index}")
 
     return tuple(dim(index, proto) for index, proto in enumerate(info.type.tensor_type.shape.dim))
+
+
+def type_text(info: onnx.ValueInfoProto) -> str:
+    """The type that a description has: an element type, or a kind such as ``sequence``; ``type unknown`` where it has none."""
+    kind = info.type.WhichOneof("value")
+    if kind != "tensor_type":
+        return "type unknown" if kind is None else kind.removesuffix("_type").replace("_", " ")
+    name = _element_type(info.type.tensor_type.elem_type)[1]
+    return "type unknown" if name == "undefined" else _ONNX_NAMES.get(name, name)
 
 
 def info_dtype(info: onnx.ValueInfoProto) -> DType:
@@ -173,8 +188,13 @@ def info_dtype(info: onnx.ValueInfoProto) -> DType:
     found, name = _element_type(info.type.tensor_type.elem_type)
     if found is None:
         what = "of an unknown element type" if name == "undefined" else f"of the element type {name}"
+        steps = {
+            "undefined": "give it a type: info.type.tensor_type.elem_type = onnx.TensorProto.FLOAT",
+            "string": "let the model take and give numbers; text within it may stay",
+        }
         raise ModelError(
-            f"tensor {info.name!r} is {what}; inputs and outputs of engines are of {', '.join(DType)}",
+            f"tensor {info.name!r} is {what}; inputs and outputs of engines are of {', '.join(DType)}.\n"
+            f"Do: {steps.get(name, 'put a Cast to one of these types in the model')}",
             tensor=info.name,
             dtype=name,
         )

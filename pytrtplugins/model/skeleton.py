@@ -7,7 +7,7 @@ import keyword
 import math
 import re
 import shlex
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,12 @@ from ..utils.optional import require
 from ..validation.dataflow import bodies, constants, walk
 from ..validation.operators import standard_domain, standard_opset
 from .fit import node_type
-from .proto import has_shape, info_dims, node_name, numpy_type, tensors_of
+from .proto import has_shape, info_dims, node_name, numpy_type, tensors_of, type_text
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["guide", "nodes_beyond_onnx", "signature", "skeleton", "unknown_nodes"]
+__all__ = ["Signatures", "guide", "nodes_beyond_onnx", "skeleton", "unknown_nodes"]
 
 _LIBRARIES = (*STANDARD_DOMAINS[1:], "com.ms.", "org.openvinotoolkit", "org.pytorch")
 """What the domains begin with whose operators a library below an engine may know."""
@@ -33,6 +33,8 @@ _OWN = "custom"  # the domain that is proposed for a plugin whose operator has o
 _FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
 _MOST_CHARACTERS = 300
 """Of a list of operators."""
+_Scope = tuple[ChainMap[str, "onnx.ValueInfoProto"], ChainMap[str, bool]]
+"""Descriptions of the tensors that a node may read, by name, and the names of those that are constants."""
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
@@ -58,26 +60,40 @@ def unknown_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     return [node for node in nodes_beyond_onnx(model) if node.domain and not node.domain.startswith(_LIBRARIES)]
 
 
-def signature(model: onnx.ModelProto, node: onnx.NodeProto) -> str:
-    """What a node reads and gives: ``x: float32[N, 3, 8, 8], w: float32[3] (constant) → y: float32``.
+class Signatures:
+    """What the nodes of a model read and give: ``x: float32[N, 3, 8, 8], w: float32[3] (constant) → y: float32``.
 
     Args:
         model: With the types and dims of its tensors.
-        node: Of the model, or of a graph inside one of its nodes.
     """
-    known, fixed = _infos(model, node), set[str]()
-    for graph in (model.graph, *(step for outer in _around(model, node) for step in bodies(outer))):
-        fixed |= {tensor.name for tensor in graph.initializer}
 
-    def described(name: str) -> str:
-        info = known.get(name)
-        if info is None or not info.type.tensor_type.elem_type:
-            return f"{name or 'nothing'}: type unknown" if name else "nothing"
-        dims = f"[{', '.join(map(str, info_dims(info)))}]" if has_shape(known, name) else ""
-        note = " (constant)" if name in fixed else ""
-        return f"{name}: {numpy_type(info.type.tensor_type.elem_type).name}{dims}{note}"
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._scopes: dict[int, _Scope] = {}
+        self._nodes: list[onnx.NodeProto] = []  # alive, so that each keeps its id
+        self._main: _Scope = (ChainMap(), ChainMap())
+        self._main = self._add(model.graph, self._main)
 
-    return f"{', '.join(map(described, node.input))} → {', '.join(map(described, node.output))}"
+    def _add(self, graph: onnx.GraphProto, around: _Scope) -> _Scope:
+        infos, fixed = around
+        scope = infos.new_child(tensors_of(graph)), fixed.new_child({item.name: True for item in graph.initializer})
+        for node in graph.node:
+            self._nodes.append(node)
+            self._scopes[id(node)] = scope
+            for body in bodies(node):
+                self._add(body, scope)
+        return scope
+
+    def of(self, node: onnx.NodeProto) -> str:
+        """That of a node of the model, or of a graph inside one of its nodes; others are taken for nodes of the main graph."""
+        known, fixed = self._scopes.get(id(node), self._main)
+
+        def described(name: str) -> str:
+            if name not in known:
+                return f"{name}: type unknown" if name else "nothing"
+            dims = f"[{', '.join(map(str, info_dims(known[name])))}]" if has_shape(known, name) else ""
+            return f"{name}: {type_text(known[name])}{dims}{' (constant)' if name in fixed else ''}"
+
+        return f"{', '.join(map(described, node.input))} → {', '.join(map(described, node.output))}"
 
 
 def skeleton(node: onnx.NodeProto, types: Mapping[str, DType] | None = None) -> str:
@@ -176,7 +192,7 @@ def guide(model: onnx.ModelProto, node: onnx.NodeProto, engine: str, lacking: It
     all_lacking = list(lacking)  # alive, so that each keeps its id
     others = Counter({id(item): node_type(item) for item in all_lacking}.values())
     del others[node_type(node)]
-    lines = [f"(node {place!r}{within}: {signature(model, node)})."]
+    lines = [f"(node {place!r}{within}: {Signatures(model).of(node)})."]
     if others:
         lines.append(
             f"Nor does it have these, of which `pytrt inspect MODEL --engine {engine}` lists the nodes: {_counted(others)}"

@@ -70,6 +70,8 @@ def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.Mode
     name_inputs(prepared)
     prepared = add_dims(prepared)  # always: nodes lose what they leave out behind their last input
     check_slopes(prepared)
+    if native and any(info.type.WhichOneof("value") is None for info in prepared.graph.output):
+        return prepare_loaded(model)  # ONNX's operators tell the types that the file leaves out
     return prepared
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from .dataflow import bodies, in_order, reads, walk
+from .domains import plain_domains
 from .limits import MAX_NODES
 from .operators import check_node, node_text, standard_domain
 from .tensors import check_dims, check_sparse_tensor, check_tensor
@@ -43,7 +44,8 @@ def validated(
             are not going to be read.
 
     Returns:
-        The model. One whose nodes are not in an order in which they can run is copied, and its nodes are sorted.
+        The model. One whose nodes are not in an order in which they can run is copied, and its nodes are sorted; so is one that
+        spells or imports domains otherwise than `plain_domains` does.
 
     Raises:
         ModelError: the model is broken; ``.node``, ``.tensor`` or ``.function`` says where.
@@ -67,8 +69,8 @@ class _Validation:
         self.unsorted = False
 
     def run(self) -> onnx.ModelProto:
-        model = self.model
-        check_well_formed(model)
+        check_well_formed(self.model)
+        model = self.model = plain_domains(self.model)
         opsets = _opsets(model.opset_import, "the model")
         self._check_functions(opsets)
         self._check_graph(model.graph, opsets, (), "")

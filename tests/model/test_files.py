@@ -89,7 +89,7 @@ def test_a_file_that_is_no_model_is_refused_with_the_reason(tmp_path):
     with pytest.raises(ModelError, match=r"broken.onnx: not an ONNX model"):
         ptp.load_onnx(tmp_path / "broken.onnx")
     (tmp_path / "empty.onnx").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"empty.onnx: the model has no nodes.\nDo: darknet2caffe"):
+    with pytest.raises(ModelError, match=r"empty.onnx: the model has no nodes and no outputs.\nDo: darknet2caffe"):
         ptp.load_onnx(tmp_path / "empty.onnx")
 
 

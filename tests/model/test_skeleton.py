@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 import pytrtplugins as ptp
 from pytrtplugins.engines.base.lacking import lacked_nodes
 from pytrtplugins.errors import BuildError
-from pytrtplugins.model.skeleton import nodes_beyond_onnx, signature, skeleton, unknown_nodes
+from pytrtplugins.model.skeleton import Signatures, nodes_beyond_onnx, skeleton, unknown_nodes
 from pytrtplugins.passes import prepare
 
 
@@ -127,7 +127,7 @@ def test_a_plugin_with_inputs_of_two_types_that_does_not_say_what_it_gives_is_na
 def test_types_and_dims_that_are_not_known_are_said_so():
     model = prepare(model_with())
     (node,) = unknown_nodes(model)
-    assert signature(model, node) == "/m/a.1: float32[N, 3], w: float32[3] (constant) → b: type unknown"
+    assert Signatures(model).of(node) == "/m/a.1: float32[N, 3], w: float32[3] (constant) → b: type unknown"
 
 
 def test_domains_of_libraries_are_left_to_them():

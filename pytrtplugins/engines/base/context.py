@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BindingError, EngineError, ExecutionError
-from ...model.proto import has_shape, infos_of
 from ...passes.dim_names import derived_output_dims
-from ...tensor import Array, Dims, SymbolicDim, TensorDesc, bind_dims
+from ...tensor import AnyDims, Array, Dims, SymbolicDim, TensorDesc, bind_dims
 from .bound_run import BoundRun
 from .exclusive import Exclusive
 from .types import OwningEngine
@@ -193,7 +192,7 @@ class ExecutionContext(Exclusive[Arrays]):
         if wrong_axes and all(isinstance(desc.dims[axis], SymbolicDim) for axis in wrong_axes):
             derived = self._derived_dims[desc.name]  # a name that the file alone gives an axis holds nobody
             wrong_axes = [axis for axis in wrong_axes if derived[axis : axis + 1] == desc.dims[axis : axis + 1]]
-        ranked = bool(expected) or has_shape(infos_of(self.engine.model_without_weights.graph), desc.name)
+        ranked = not isinstance(desc.dims, AnyDims)
         if wrong_axes or (ranked and array.ndim != len(expected)) or array.dtype != desc.dtype.numpy:
             raise ExecutionError(
                 f"engine {self.engine.name!r}: output {desc.name!r} is {array.dtype} of dims {tuple(array.shape)}; expected "
@@ -241,6 +240,8 @@ class ExecutionContext(Exclusive[Arrays]):
     def _checked(self, desc: TensorDesc, value: Array, free: dict[SymbolicDim, int]) -> Any:
         array = self._array(desc, value)
         check_dtype("input", desc, array)
+        if isinstance(desc.dims, AnyDims):
+            return array
         fits = len(array.shape) == len(desc.dims) and all(
             free.setdefault(dim, size) == size if isinstance(dim, SymbolicDim) else dim == size
             for dim, size in zip(desc.dims, array.shape, strict=True)
