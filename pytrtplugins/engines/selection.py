@@ -21,6 +21,7 @@ from ..model.decompose import known_to_be_sound
 from ..model.proto import info_dims
 from ..passes import CODES, Precisions, Quantize, load_model, quantized_tensors, to_ir, to_proto
 from ..passes.prepare import prepare_loaded, ready_for
+from ..passes.quantize import QuantizeResult
 from ..plugin.policy import check_forms
 from .base.engine import Engine
 from .base.engine_file import read_engine_file
@@ -205,7 +206,7 @@ def _quantized(
     else:
         table = fitting_table(calibration, model, required)
     result = Quantize(table, precision=options.precision, **quantize_options)(written)
-    if not result.modified:
+    if isinstance(result, QuantizeResult) and not result.modified:
         reasons = [f"{name}: {why}" for name, why in result.float_layers]
         more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
         _log.warning(

@@ -18,7 +18,8 @@ from .dim_names import add_dims, name_inputs
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
 from .merge_pads import MergePads
-from .normalize import converted, normalized, with_opset
+from .normalize import normalized, with_opset
+from .opsets import converted
 
 if TYPE_CHECKING:
     import onnx

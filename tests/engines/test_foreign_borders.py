@@ -1,4 +1,4 @@
-"""What other projects' files have at their borders: spellings of domains, tensors without rank or type, and what is no tensor of numbers."""
+"""Borders of other projects' files: spellings of domains, tensors without rank or type, and what is no tensor of numbers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ DOMAINS = {
 
 
 @pytest.mark.parametrize("name", DOMAINS)
-@pytest.mark.parametrize("engine", (*ENGINES, "cuda"))
+@pytest.mark.parametrize("engine", [*ENGINES, "cuda"])
 def test_domains_mean_the_same_however_they_are_spelled(name, engine):
     model = DOMAINS[name]
     feeds = {"x": X, "c": np.array(True)}
@@ -122,7 +122,10 @@ def test_int8_takes_the_spelling_ai_onnx(engine):
 def test_int8_that_quantizes_nothing_says_so_and_why(caplog):
     model = parsed("(float[1,3] x) => (float[1,2] y) { y = MatMul (x, w) }")
     model.graph.initializer.append(onnx.numpy_helper.from_array(X.T.copy(), "w"))
-    for text, reason in ((model, "last layer before the outputs"), (UNRANKED["Relu"], "the model has no layer with constant")):
+    for text, reason in (
+        (model, "last layer before the outputs"),
+        (UNRANKED["Relu"], "the model has no layer with constant"),
+    ):
         x = X[:1]
         table = calibrate(text, MinMaxCalibrator([{"x": x}]), progress=False)
         caplog.clear()
@@ -171,9 +174,8 @@ def test_a_batch_for_an_input_without_a_shape_is_calibrated_as_it_is_given():
 def test_a_scalar_input_still_takes_no_other_rank():
     model = parsed("(float x) => (float y) { y = Relu (x) }")
     model.graph.input[0].type.tensor_type.shape.SetInParent()
-    with ptp.build(model, engine="onnxruntime").create_context() as context:
-        with pytest.raises(BindingError, match=r"input 'x': expected dims \(\), found \(2, 3\)"):
-            context.run({"x": X})
+    with pytest.raises(BindingError, match=r"input 'x': expected dims \(\), found \(2, 3\)"):
+        run(model, {"x": X}, "onnxruntime")
 
 
 UNTYPED = {
@@ -227,7 +229,7 @@ NO_TENSORS = {
 
 
 @pytest.mark.parametrize("name", NO_TENSORS)
-@pytest.mark.parametrize("engine", (*ENGINES, "cuda"))
+@pytest.mark.parametrize("engine", [*ENGINES, "cuda"])
 def test_what_is_no_tensor_of_numbers_is_refused_by_name(name, engine):
     text, tensor, kind = NO_TENSORS[name]
     with pytest.raises(

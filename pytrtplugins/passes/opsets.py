@@ -1,0 +1,267 @@
+"""Convert a model to a newer opset: its main graph by ONNX's converter, and branches and bodies of loops as models of their own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ..errors import ModelError
+from ..model.ir import unused_name
+from ..model.proto import copy_of, infos_of, node_name, tensors_of, with_data, without_data
+from ..plugin.onnx_node import is_plugin_node
+from ..utils.optional import require
+from ..validation import validated
+from ..validation.broadcasting import BROADCAST_SLOPES
+from ..validation.dataflow import bodies, captured, reads, rename_reads, walk, walk_graphs
+from ..validation.operators import standard_domain, standard_opset
+from .old_forms import hide_from_converter, restore_meanings, rewrite_old_forms
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["OLDEST", "converted"]
+
+OLDEST = 13
+"""The opset from which on axes are inputs, and Q/DQ has an axis."""
+_log = logging.getLogger(__name__)
+_FEATURE = "working on ONNX models"
+_FIRST_IR = 4  # the first version in which weights need not be inputs
+_BODIES = "pytrtplugins.bodies"  # domain of the nodes that stand for those with graphs inside while the converter runs
+_SCAN_AXES = 9  # the opset from which on Scan has no axis of batches
+
+
+class _UnconvertibleError(Exception):
+    """A node cannot be converted, and why."""
+
+    def __init__(self, node: onnx.NodeProto, reason: str) -> None:
+        super().__init__(reason)
+        self.node, self.reason = node, reason
+
+
+def converted(model: onnx.ModelProto, opset: int = OLDEST) -> onnx.ModelProto:
+    """The model in an opset that is newer than its own, or as it is where that cannot be done, with a note in the log.
+
+    Args:
+        model: The model; it is not changed.
+        opset: The opset.
+
+    Raises:
+        ModelError: it has plugins and cannot be converted; or a node of the main graph has no equal in newer opsets.
+    """
+    names = {name for graph in (model.graph, *walk_graphs(model.graph.node)) for name in tensors_of(graph)}
+    names.update(name for node in walk(model.graph.node) for name in (*node.input, *node.output))
+    try:
+        made = _converted(model, opset, names)
+    except _UnconvertibleError as error:
+        return _as_it_is(model, error.node, error.reason, opset)
+    _log.info("the model has opset %d; it was converted to opset %d", standard_opset(model), opset)
+    return made
+
+
+def _converted(model: onnx.ModelProto, opset: int, taken: set[str]) -> onnx.ModelProto:
+    """A converted copy; ``taken``: all names of the whole model, to which new ones are added.
+
+    Raises:
+        _UnconvertibleError: a node cannot be converted.
+        ModelError: a node has no equal in newer opsets.
+    """
+    converter = require("onnx.version_converter", extra="onnx", feature=_FEATURE)
+    found, light = standard_opset(model), without_data(model)
+    outer = _convert_bodies(light, model, opset, taken)
+    ranks, odd = _slopes(light, model) if found < BROADCAST_SLOPES else ({}, None)
+    if odd is not None:
+        raise _UnconvertibleError(odd, "its slopes, which lie along the channels there, cannot be reshaped")
+    _reshape_slopes(light, ranks)
+    if found < OLDEST:
+        rewrite_old_forms(light)
+    before = copy_of(light)
+    hide_from_converter(light)
+    try:
+        made = converter.convert_version(light, opset)
+    except Exception as error:  # the C++ side raises types of its own
+        raise _UnconvertibleError(_unconvertible(light, opset), " ".join(str(error).split())[:300]) from error
+    restore_meanings(made, before)
+    _restore_bodies(made, outer)
+    _rename_new(
+        made.graph, {*tensors_of(before.graph), *(name for node in before.graph.node for name in node.output)}, taken
+    )
+    made.functions.extend(model.functions)
+    del made.graph.output[:], made.graph.value_info[:]  # the converter gives free dims names of its own
+    made.graph.output.extend(model.graph.output)
+    made = with_data(made, model)
+    _reshape_slopes(made, ranks)
+    return validated(made, large=False)
+
+
+def _reshape_slopes(model: onnx.ModelProto, ranks: dict[str, int]) -> None:
+    """Let slopes that lie along the channels have a dim of 1 for each axis behind these; large ones are inputs without data."""
+    for tensor in model.graph.initializer:
+        if tensor.name in ranks and len(tensor.dims) == 1:
+            tensor.dims.extend([1] * (ranks[tensor.name] - 2))
+    for info in model.graph.input:
+        if info.name in ranks:
+            for _ in range(ranks[info.name] - 2):
+                info.type.tensor_type.shape.dim.add(dim_value=1)
+
+
+def _convert_bodies(
+    light: onnx.ModelProto, model: onnx.ModelProto, opset: int, taken: set[str]
+) -> list[onnx.NodeProto]:
+    """Convert the graphs inside nodes of a model, and let other nodes, which have none, stand for these nodes in it.
+
+    Returns:
+        The nodes, in order, with converted graphs inside.
+    """
+    inner = [index for index, node in enumerate(light.graph.node) if any(True for _ in bodies(node))]
+    if not inner:
+        return []
+    infos = infos_of(_inferred(light).graph)
+    weights = {tensor.name: tensor for tensor in light.graph.initializer}
+    outer: list[onnx.NodeProto] = []
+    for index in inner:
+        node = copy_of(light.graph.node[index])
+        if node.op_type == "Scan" and not standard_domain(node.domain) and standard_opset(model) < _SCAN_AXES:
+            raise _UnconvertibleError(node, f"a Scan before opset {_SCAN_AXES} has an axis of batches")
+        for body in bodies(node):
+            try:
+                body.CopyFrom(_converted_body(body, light, infos, weights, opset, taken))
+            except ModelError as error:
+                raise _UnconvertibleError(node, str(error)) from error
+        outer.append(node)
+        stand_in = type(node)(op_type=node.op_type, domain=_BODIES, name=node.name, output=node.output)
+        stand_in.input.extend(_all_reads(node))
+        light.graph.node[index].CopyFrom(stand_in)
+        known = {info.name for info in (*light.graph.value_info, *light.graph.output)}
+        light.graph.value_info.extend(infos[name] for name in node.output if name in infos and name not in known)
+    light.opset_import.add(domain=_BODIES, version=1)
+    return outer
+
+
+def _converted_body(
+    body: onnx.GraphProto,
+    model: onnx.ModelProto,
+    infos: dict[str, onnx.ValueInfoProto],
+    weights: dict[str, onnx.TensorProto],
+    opset: int,
+    taken: set[str],
+) -> onnx.GraphProto:
+    """A body in a newer opset; what it reads from around it are inputs and constants while it is converted."""
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    outside = sorted(captured(body))
+    part = type(model)(ir_version=max(model.ir_version, _FIRST_IR), opset_import=model.opset_import, graph=body)
+    part.graph.input.extend(infos.get(name, onnx.ValueInfoProto(name=name)) for name in outside if name not in weights)
+    part.graph.initializer.extend(weights[name] for name in outside if name in weights)
+    made = _converted(part, opset, taken).graph
+    changed = [item.name for item in made.initializer if item.name in weights and item != weights[item.name]]
+    if changed:
+        raise ModelError(f"it would need other values of {changed[0]!r}, which lies around it")
+    for field in (made.input, made.initializer):
+        kept = [copy_of(item) for item in field if item.name not in outside]
+        del field[:]
+        field.extend(kept)
+    made.value_info.extend(body.value_info)
+    return made
+
+
+def _all_reads(node: onnx.NodeProto) -> list[str]:
+    """A node's inputs, and what the graphs inside it take from around them."""
+    return [*node.input, *sorted(reads(node) - {*node.input})]
+
+
+def _restore_bodies(made: onnx.ModelProto, outer: list[onnx.NodeProto]) -> None:
+    """Put nodes back in whose place others stood, which come in the same order."""
+    waiting = iter(outer)
+    for node in made.graph.node:
+        if node.domain == _BODIES:
+            original = next(waiting)
+            for old, new in zip(_all_reads(original), node.input, strict=True):
+                if old != new:
+                    rename_reads(original, old, new)
+            del original.output[:]
+            original.output.extend(node.output)
+            node.CopyFrom(original)
+    imports = [item for item in made.opset_import if item.domain != _BODIES]
+    del made.opset_import[:]
+    made.opset_import.extend(imports)
+
+
+def _rename_new(graph: onnx.GraphProto, old: Collection[str], taken: set[str]) -> None:
+    """Give tensors that a conversion added names which no other graph of the model has."""
+    added = [item.name for item in graph.initializer] + [name for node in graph.node for name in node.output if name]
+    names: dict[str, str] = {}
+    for name in added:
+        if name not in old:
+            names[name] = unused_name(name, taken)
+    for name, new in names.items():
+        if name == new:
+            continue
+        for node in graph.node:
+            rename_reads(node, name, new)
+            node.output[:] = [new if item == name else item for item in node.output]
+        for item in (*graph.initializer, *graph.output):
+            item.name = new if item.name == name else item.name
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return require("onnx.shape_inference", extra="onnx").infer_shapes(model)  # type: ignore[no-any-return]
+    except Exception:  # the C++ side raises types of its own; a broken node is found without it
+        return model
+
+
+def _slopes(light: onnx.ModelProto, model: onnx.ModelProto) -> tuple[dict[str, int], onnx.NodeProto | None]:
+    """Slopes of PRelu, which lie along the channels before opset 7, and must be reshaped to from there on; ONNX's converter does not.
+
+    Args:
+        light: The model without large weights, and with other nodes for those that have graphs inside.
+        model: The model.
+
+    Returns:
+        The name of each that has a number for each channel → the rank of what it multiplies. And a node whose slopes cannot
+        be reshaped: they are computed, what they multiply has no known rank, or others read them too.
+    """
+    inferred = require("onnx.shape_inference", extra="onnx").infer_shapes(light).graph
+    shapes = {info.name: info.type.tensor_type.shape for info in (*inferred.input, *inferred.value_info)}
+    dims = {tensor.name: [*tensor.dims] for tensor in model.graph.initializer}
+    others = {name for node in light.graph.node if node.op_type != "PRelu" for name in node.input}
+    ranks: dict[str, int] = {}
+    for node in light.graph.node:
+        if node.op_type != "PRelu" or dims.get(node.input[1]) == [1]:
+            continue
+        x, slope = node.input
+        rank = len(shapes[x].dim) if x in shapes else 0
+        if slope not in dims or not rank or slope in others or ranks.setdefault(slope, rank) != rank:
+            return {}, node
+    return {slope: rank for slope, rank in ranks.items() if len(dims[slope]) == 1}, None
+
+
+def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, opset: int) -> onnx.ModelProto:
+    text = (
+        f"the model has opset {standard_opset(model)}, and node {node_name(node)!r} ({node.op_type}) cannot be converted to "
+        f"opset {opset}: {reason}"
+    )
+    if any(is_plugin_node(item) for item in walk(model.graph.node)):
+        raise ModelError(f"{text}.\nDo: export the model with opset {opset} or newer", node=node.name)
+    _log.warning("%s; it stays as it is", text)
+    return model
+
+
+def _unconvertible(model: onnx.ModelProto, opset: int) -> onnx.NodeProto:
+    """The first node that cannot be converted by itself."""
+    onnx = require("onnx", extra="onnx", feature=_FEATURE)
+    infos = infos_of(_inferred(model).graph)
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        part = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
+        part.graph.name = "part"
+        part.graph.node.append(node)
+        part.graph.initializer.extend(constants[name] for name in node.input if name in constants)
+        read = dict.fromkeys(name for name in node.input if name not in constants)
+        for values, names in ((part.graph.input, read), (part.graph.output, node.output)):
+            values.extend(infos.get(name, onnx.ValueInfoProto(name=name)) for name in names if name)
+        try:
+            onnx.version_converter.convert_version(part, opset)
+        except Exception:  # the C++ side raises types of its own
+            return node  # type: ignore[no-any-return]
+    return model.graph.node[0]  # type: ignore[no-any-return]
