@@ -113,7 +113,7 @@ KNOWN_ERRORS = (
         (),
         "that reads a constant int64 beyond 32 bits",
         "it is cut off",
-        lambda usage: usage.node.op_type != "Slice" and usage.reads(LONG),
+        lambda usage: usage.node.op_type not in ("Constant", "Slice") and usage.reads(LONG),
         whole=True,
     ),
     KnownError(
