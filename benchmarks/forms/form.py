@@ -126,9 +126,7 @@ def _items_used(draft: Draft) -> set[Item]:
     return items & items_of(schema)
 
 
-def draw_forms(
-    seed: int = 0, only: Iterable[str] = (), least: int = _LEAST, most: int | None = None
-) -> Iterator[Form]:
+def draw_forms(seed: int = 0, only: Iterable[str] = (), least: int = _LEAST, most: int | None = None) -> Iterator[Form]:
     """Draw forms of all operators, or of some; the same for the same seed, whatever else is drawn.
 
     Each version gets at least ``least`` forms, and more until every part of its schema that its builder reaches is used, or until it

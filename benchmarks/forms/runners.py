@@ -103,7 +103,7 @@ def _openvino_passes(model: onnx.ModelProto) -> onnx.ModelProto:
         passes.FactorsApart,
         passes.PlacesApart,
     )
-    more = (passes.ProductsApart, passes.NonzeroBiases)
+    more = (passes.ProductsApart, passes.NonzeroBiases, passes.InnerSizes, passes.ScalarBounds, passes.JoinsApart)
     return passes.run_passes(passes.prepare(model), *(step() for step in (*steps, *more)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..model.ir import to_ir, to_proto
 from ._base import Pass, PassResult, run_passes
+from .bounds import ScalarBounds
 from .codes import CODES, Codes
 from .constants import PropagateConstants
 from .contrib import CONTRIB, WIDE_CODES, write_functions
@@ -13,7 +14,9 @@ from .factors_apart import FactorsApart
 from .float_pads import FloatPads
 from .fold import FoldBatchNorm
 from .half import to_half
+from .inner_sizes import InnerSizes
 from .int8_forms import Int8Forms
+from .joins_apart import JoinsApart
 from .merge_pads import MergePads
 from .nonzero_biases import NonzeroBiases
 from .normalize import normalize
@@ -42,7 +45,9 @@ __all__ = [
     "Finding",
     "FloatPads",
     "FoldBatchNorm",
+    "InnerSizes",
     "Int8Forms",
+    "JoinsApart",
     "LayerPrecision",
     "MergePads",
     "NonzeroBiases",
@@ -55,6 +60,7 @@ __all__ = [
     "PropagateConstants",
     "Quantize",
     "RepairedModel",
+    "ScalarBounds",
     "UnsignedActivations",
     "layer_names",
     "load_model",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..model.ir import dims_of, is_op
 from ..utils.override import override
-from ._barrier import kept_apart
+from ._barrier import is_fixed, kept_apart
 from ._base import Pass, PassResult
 
 if TYPE_CHECKING:
@@ -49,19 +49,6 @@ def _scaled(convolution: ir.Node) -> ir.Value | None:
 def _is_of_places(factor: ir.Value | None, rank: int) -> bool:
     """Whether a factor does not hang on the network's inputs, and has several values along the axes behind the channels."""
     dims = dims_of(factor)
-    if not _is_fixed(factor) or dims is None:
+    if not is_fixed(factor) or dims is None:
         return False
     return any(dim != 1 for dim in dims[max(0, _CHANNELS - rank + len(dims)) :])
-
-
-def _is_fixed(value: ir.Value | None) -> bool:
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
-        if value is None or value.const_value is not None:
-            continue
-        node = value.producer()
-        if node is None:  # an input
-            return False
-        waiting += node.inputs
-    return True

@@ -284,8 +284,8 @@ def test_onnxruntime_gets_the_threads_that_were_asked_for(monkeypatch, threads):
 
 def test_openvino_gets_the_threads_that_were_asked_for():
     """One thread is the caller's, without a stream; more than there are cores it does not take."""
-    assert ptp.build(conv_net(), engine="cpu", threads=1)._compiled.get_property("NUM_STREAMS") == 0
-    assert ptp.build(conv_net(), engine="cpu", threads=2)._compiled.get_property("INFERENCE_NUM_THREADS") <= 2
+    assert ptp.build(conv_net(), engine="cpu", threads=1)._network.compiled.get_property("NUM_STREAMS") == 0
+    assert ptp.build(conv_net(), engine="cpu", threads=2)._network.compiled.get_property("INFERENCE_NUM_THREADS") <= 2
 
 
 @pytest.mark.parametrize("name", ["cpu", "onnxruntime"])

@@ -204,7 +204,7 @@ def test_onnxruntime_adds_products_of_large_weights_in_32_bits(monkeypatch, feat
 def test_openvino_leaves_layers_with_large_weights_in_float(monkeypatch, features, mode):
     monkeypatch.setattr(int8, "cpu_features", lambda: frozenset(features))
     engine = ptp.build(extreme_net(engine_class("cpu").quantize_options()["placement"]), engine="cpu", precision="int8")
-    facts = [op.get_rt_info() for op in engine._compiled.get_runtime_model().get_ordered_ops()]
+    facts = [op.get_rt_info() for op in engine._network.compiled.get_runtime_model().get_ordered_ops()]
     kinds = [
         str(each["runtimePrecision"].astype(str)) for each in facts if each["layerType"].astype(str) == "Convolution"
     ]

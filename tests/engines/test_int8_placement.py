@@ -169,7 +169,7 @@ def test_onnxruntime_computes_in_int8(name, wanted, tmp_path):
 )
 def test_openvino_computes_every_quantized_convolution_in_int8(name, convolutions):
     engine = CpuEngine(quantized(name, CpuEngine)[1], BuildOptions("int8"))
-    facts = [op.get_rt_info() for op in engine._compiled.get_runtime_model().get_ordered_ops()]
+    facts = [op.get_rt_info() for op in engine._network.compiled.get_runtime_model().get_ordered_ops()]
     found = Counter(
         str(each["runtimePrecision"].astype(str)) for each in facts if each["layerType"].astype(str) == "Convolution"
     )

@@ -6,15 +6,19 @@ import functools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...errors import BuildError, EngineError, ExecutionError, PytrtpluginsError
 from ...plugin.base import Plugin
 
-__all__ = ["explained_runs", "explaining", "is_plugins", "shortened"]
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["explained_runs", "explaining", "is_plugins", "names_node", "shortened"]
 
 _MAX_CHARACTERS = 1500
 _PLACE = re.compile(r"(Exception from|Check '.*' failed at) \S+\.[ch]pp:\d+:?$")  # of OpenVINO's own sources
+_QUOTED = re.compile(r"(?:'|Node )([^' ]+)(?:'| of type)")  # OpenVINO's, and its CPU plugin's
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -30,6 +34,13 @@ def shortened(text: object, max_characters: int = _MAX_CHARACTERS) -> str:
         return found
     note = f"\n… of {len(whole):,} characters; the whole text is in .text"
     return found[: max_characters - len(note)].rstrip() + note
+
+
+def names_node(text: str, model: onnx.ModelProto) -> bool:
+    """Whether a library's text quotes a node or tensor of a model, or an operator that it made of one ("name/MatMul")."""
+    words = set(_QUOTED.findall(text))
+    words.update(*(word.partition("/")[:1] for word in words))
+    return any(not words.isdisjoint((node.name, *node.input, *node.output)) for node in model.graph.node)
 
 
 def is_plugins(error: BaseException) -> bool:

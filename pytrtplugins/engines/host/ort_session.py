@@ -8,7 +8,8 @@ import os
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...model.proto import copy_fields, copy_of, infos_of, numpy_type
+from ...model.proto import copy_fields, copy_of, infos_of, node_name, numpy_type
 from ...utils.forks import ForkLock, in_children, never_free
 from ...utils.optional import require
 from ...validation.dataflow import reads, walk
@@ -183,7 +184,8 @@ def make_session(
         options.add_session_config_entry(name, value)
 
     def session(model: onnx.ModelProto) -> Any:
-        data, providers = model.SerializeToString(), ["CPUExecutionProvider"]
+        with _named_nodes(model):
+            data, providers = model.SerializeToString(), ["CPUExecutionProvider"]
         return ort.InferenceSession(data, options, providers=providers, disabled_optimizers=disabled)
 
     try:
@@ -207,6 +209,19 @@ def unsupported_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
         except Exception:  # onnxruntime raises types of its own
             return node
     return None
+
+
+@contextmanager
+def _named_nodes(model: onnx.ModelProto) -> Iterator[None]:
+    """Give nodes without a name that of their first output, for onnxruntime's errors, and take it away again."""
+    nodes = [node for node in walk(model.graph.node) if not node.name]
+    for node in nodes:
+        node.name = node_name(node)
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.ClearField("name")
 
 
 def optimized_model(model: onnx.ModelProto, disabled: Collection[str] | None = None) -> onnx.ModelProto:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...tensor import SMALL_DTYPES, is_concrete
 from ...validation.broadcasting import BROADCAST_SLOPES
@@ -25,6 +26,8 @@ __all__ = [
     "has_small_numbers",
     "is_causal_on_other_keys",
     "is_real",
+    "may_be_out_of_range",
+    "may_have_other_sizes",
     "passes_infinities_on",
     "resizes_otherwise",
     "strides_over_the_padding",
@@ -191,3 +194,38 @@ ATTENTION = {
     "softcap",
     "softmax_precision",
 }
+
+
+def may_be_out_of_range(usage: Usage) -> bool:
+    """Whether indices may lie outside the axes that they count along; 0 and -1 do so in tensors without elements alone."""
+    found = usage.facts.ranges.get(usage.node.input[1])
+    if found is None:
+        return not usage.is_size()
+    lowest, highest = found
+    if lowest >= -1 and highest <= 0:
+        return False
+    return any(not isinstance(size, int) or lowest < -size or highest >= size for size in _indexed_dims(usage))
+
+
+def _indexed_dims(usage: Usage) -> Sequence[Any]:
+    """Dims of the axes that the indices of a Gather or Scatter count along; None among them where they are not known."""
+    dims = usage.dims()
+    if not dims:
+        return (None,)
+    if usage.node.op_type != "GatherND":
+        return (dims[usage.attribute("axis", 0)],)
+    batch, counts = usage.attribute("batch_dims", 0), usage.dims(1)
+    return dims[batch : batch + counts[-1]] if counts and isinstance(counts[-1], int) else dims[batch:]
+
+
+def may_have_other_sizes(usage: Usage) -> bool:
+    """Whether axes of Einsum with the same letter are not known to be as long as each other."""
+    sizes: dict[str, Any] = {}
+    terms = usage.attribute("equation", "").replace(" ", "").partition("->")[0].split(",")
+    for index, term in enumerate(terms):
+        dims = usage.dims(index)
+        if dims is None or len(dims) != len(term) or "." in term:
+            return any(not isinstance(dim, int) for i in range(len(terms)) for dim in usage.dims(i) or (None,))
+        if any(sizes.setdefault(letter, dim) != dim for letter, dim in zip(term, dims, strict=True)):
+            return True
+    return False

@@ -22,10 +22,13 @@ from ...passes import (
     DropRepeatedPairs,
     FactorsApart,
     FloatPads,
+    InnerSizes,
+    JoinsApart,
     NonzeroBiases,
     Placement,
     PlacesApart,
     ProductsApart,
+    ScalarBounds,
     UnsignedActivations,
     run_passes,
     write_functions,
@@ -37,7 +40,7 @@ from ...utils.override import override
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
 from ..base.context import Arrays, ExecutionContext
-from ..base.failures import explaining, shortened
+from ..base.failures import explaining, names_node, shortened
 from ..base.fusion import Part, part_of
 from ..base.types import BuildOptions
 from ..host.cpu_features import cpu_features, default_threads, describe_cpu
@@ -45,6 +48,7 @@ from ..host.host_engine import ALWAYS, HostEngine
 from ..host.int8 import signed_activations
 from ..host.ort_session import make_session
 from ..host.timing import run_seconds
+from .compiled import CompiledNetwork, Request
 from .core import make_core
 from .fallback import FALLBACK, HOST, SessionHost, replace_by_sessions, unreadable, whole_reason, wrong_nodes
 from .fold_integers import fold_integers
@@ -105,8 +109,8 @@ class CpuEngine(HostEngine):
         self._whole: Any = self._session(reason) if reason else None
         if unknown is not None and self._whole is None:
             self._whole = self._unknown_session(unknown)
-        self._compiled = self._compile() if self._whole is None else None
-        known = set[str]().union(*(port.get_names() for port in self._compiled.inputs)) if self._compiled else ()
+        self._network = self._compile() if self._whole is None else None
+        known = set[str]().union(*(port.get_names() for port in self._network.compiled.inputs)) if self._network else ()
         self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
         self._long = [desc.name for desc in self.inputs if desc.dtype is DType.INT64 and desc.name in known]
         self._exact: Any = None
@@ -117,13 +121,13 @@ class CpuEngine(HostEngine):
 
     @override
     def parts(self) -> tuple[Part, ...]:
-        if self._compiled is None:
+        if self._network is None:
             return super().parts()
         by_name: dict[str, onnx.NodeProto] = {}
         for node in self.model_without_weights.graph.node:
             by_name.update(dict.fromkeys((node.name, *node.output), node))
         found = []
-        for op in self._compiled.get_runtime_model().get_ordered_ops():
+        for op in self._network.compiled.get_runtime_model().get_ordered_ops():
             facts = {key: op.get_rt_info()[key].astype(str) for key in _RUNTIME_FACTS if key in op.get_rt_info()}
             if facts.get("layerType") not in _NO_KERNELS:
                 names = facts.get("originalLayersNames", "").split(",")
@@ -133,10 +137,10 @@ class CpuEngine(HostEngine):
 
     @override
     def weight_bytes(self) -> int | None:
-        if self._compiled is None or self._hosts:
+        if self._network is None or self._hosts:
             return None  # some are onnxruntime's, or a plugin's
         found = 0
-        for op in self._compiled.get_runtime_model().get_ordered_ops():
+        for op in self._network.compiled.get_runtime_model().get_ordered_ops():
             if op.get_rt_info()["layerType"].astype(str) == "Const":
                 found += (
                     sum(math.prod(port.get_shape()) * port.get_element_type().bitwidth for port in op.outputs()) // 8
@@ -166,8 +170,23 @@ class CpuEngine(HostEngine):
     def _exact_session(self) -> Any:
         """The session for runs on inputs of which OpenVINO loses something; None where onnxruntime cannot run the model."""
         if self._exact is None:
-            self._exact = self._make_session("inputs with NaN, infinities or no elements") or False
+            self._exact = self._make_session("inputs that OpenVINO computes wrongly or refuses") or False
         return self._exact or None
+
+    def _located(self, error: ExecutionError, inputs: Arrays) -> ExecutionError:
+        """An error of a run that names a node: OpenVINO names its own operators, and onnxruntime says where the same run fails."""
+        text = str(error.facts.get("text", ""))
+        if names_node(text, self.model_without_weights):
+            return error
+        session = self._exact_session()
+        try:
+            if session is None or session.run(self._output_names, inputs):
+                return error
+        except Exception as other:  # onnxruntime raises types of its own
+            return ExecutionError(
+                f"{error}\nonnxruntime fails there, too: {shortened(other)}", engine=self.name, text=text
+            )
+        return error
 
     def _unknown_session(self, node: onnx.NodeProto) -> Any:
         """The session for a model with an operator that ONNX does not have, and that is not written with others."""
@@ -185,7 +204,7 @@ class CpuEngine(HostEngine):
             ) from self._session_error
         return session
 
-    def _compile(self) -> Any:
+    def _compile(self) -> CompiledNetwork | None:
         model = self._openvino_form()
         signed = signed_activations(model)
         if signed and not self.float_reason:
@@ -206,11 +225,11 @@ class CpuEngine(HostEngine):
                     return None
                 wrong = {**wrong, **found}
 
-    def _built(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
+    def _built(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> CompiledNetwork | None:
         with keeping_signal_stack(), self._explaining("OpenVINO cannot build the model", BuildError):
             return self._read(model, wrong)
 
-    def _read(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> Any:
+    def _read(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> CompiledNetwork | None:
         """Let OpenVINO read and compile the model, with plugins, and nodes that onnxruntime computes, inside."""
         core = make_core()
         from .plugin_op import conversion
@@ -228,12 +247,17 @@ class CpuEngine(HostEngine):
         for domain, op_type in sorted(types | ({FALLBACK} if wrong else set())):
             core.add_extension(conversion(domain, op_type, self._hosts))
         network = core.read_model(self._serialized(model), b"")
+
+        def compiled_network(float_type: str) -> CompiledNetwork:
+            compiling = partial(core.compile_model, network, "CPU", self._config(float_type))
+            return CompiledNetwork(compiling, network.is_dynamic())
+
         if self.precision != "bf16":
-            return core.compile_model(network, "CPU", self._config("f32"))
-        bf16 = core.compile_model(network, "CPU", self._config("bf16"))
+            return compiled_network("f32")
+        bf16 = compiled_network("bf16")
         if self.options.settings.get("bf16") == ALWAYS:
             return bf16
-        return self._faster_of(core.compile_model(network, "CPU", self._config("f32")), bf16)
+        return self._faster_of(compiled_network("f32"), bf16)
 
     def _config(self, float_type: str) -> dict[str, Any]:
         threads = self.options.threads or default_threads()
@@ -256,6 +280,9 @@ class CpuEngine(HostEngine):
             PlacesApart(),
             ProductsApart(),
             NonzeroBiases(),
+            InnerSizes(),
+            ScalarBounds(),
+            JoinsApart(),
         )
         model = fold_integers(run_passes(write_functions(self._written_out(), WIDE_CODES), *passes))
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
@@ -277,14 +304,14 @@ class CpuEngine(HostEngine):
             del node.attribute[-1]
         return data
 
-    def _faster_of(self, float32: Any, bf16: Any) -> Any:
+    def _faster_of(self, float32: CompiledNetwork, bf16: CompiledNetwork) -> CompiledNetwork:
         """Choose by measuring; a hint alone may ask for what the CPU only emulates."""
         inputs = {
             desc.name: np.zeros([dim if isinstance(dim, int) else 1 for dim in desc.dims], desc.dtype.numpy)
             for desc in self.inputs
         }
-        requests = {"float32": float32.create_infer_request(), "bf16": bf16.create_infer_request()}
-        times = run_seconds({name: partial(each.infer, inputs, share_inputs=True) for name, each in requests.items()})
+        requests = {"float32": Request(float32), "bf16": Request(bf16)}
+        times = run_seconds({name: partial(each.infer, inputs) for name, each in requests.items()})
         chosen = "bf16" if times["bf16"] < _BF16_GAIN * times["float32"] else "float32"
         self.choices["float layers"] = (
             f"{chosen}: float32 {1e3 * times['float32']:.1f} ms, bf16 {1e3 * times['bf16']:.1f} ms"
@@ -313,7 +340,7 @@ class CpuContext(ExecutionContext):
     def __init__(self, engine: CpuEngine) -> None:
         super().__init__(engine)
         with engine._explaining("OpenVINO cannot make the memory of a run", ExecutionError):
-            self._request: Any = engine._compiled.create_infer_request() if engine._compiled else None
+            self._request: Any = Request(engine._network) if engine._network else None
 
     def _run(self, inputs: Arrays) -> Arrays:
         session = self.engine._whole
@@ -326,8 +353,11 @@ class CpuContext(ExecutionContext):
         for name in self.engine._long:
             _check_long(name, inputs[name])
         given = {name: _shareable(inputs[name]) for name in self.engine._input_names}
-        with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
-            results = self._request.infer(given, share_inputs=True)
+        try:
+            with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
+                results = self._request.infer(given)
+        except ExecutionError as error:
+            raise self.engine._located(error, inputs) from error.__cause__
         return {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
 
     def _close(self) -> None:

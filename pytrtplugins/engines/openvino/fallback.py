@@ -132,7 +132,11 @@ def _facts(model: onnx.ModelProto) -> Facts:
     constants = computed_from(weights, walk(model.graph.node), ("Constant",))
     sizes = computed_from(constants, walk(model.graph.node), ("Shape", "Size"))
     peculiar = {name: text for name, array in _constant_arrays(model) if (text := _peculiarity(array))}
-    return Facts(types, constants, peculiar, sizes, read, standard_opset(model))
+    whole = (
+        (name, array) for name, array in _constant_arrays(model) if array.dtype in (np.int32, np.int64) and array.size
+    )
+    ranges = {name: (int(array.min()), int(array.max())) for name, array in whole}
+    return Facts(types, constants, peculiar, ranges, sizes, read, standard_opset(model))
 
 
 def _constant_arrays(model: onnx.ModelProto) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -27,6 +27,7 @@ class Facts:
         types: Type of each tensor.
         constants: Tensors whose values are known when the model is built.
         peculiar: Of initializers and Constants what is peculiar about their values: ``EMPTY``, ``LONG`` and so on.
+        ranges: Of initializers and Constants of whole numbers, the lowest and the highest.
         sizes: Tensors computed from dims and constants alone.
         read: Tensors that something reads.
         opset: The model's opset.
@@ -35,6 +36,7 @@ class Facts:
     types: Mapping[str, onnx.TypeProto]
     constants: Collection[str]
     peculiar: Mapping[str, str]
+    ranges: Mapping[str, tuple[int, int]]
     sizes: Collection[str]
     read: Collection[str]
     opset: int

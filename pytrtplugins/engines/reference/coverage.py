@@ -118,7 +118,7 @@ _ANY = {  # attributes that the function reads, or that cannot change its result
     "Shape": "start end",
     "Softmax": "axis",
     "SpaceToDepth": "blocksize",
-    "Split": "axis num_outputs",
+    "Split": "axis equal num_outputs",
     "Transpose": "perm",
     "Unique": "axis sorted",
 }

@@ -60,6 +60,8 @@ def _clip(a: Attributes, x: Array, low: Array | None = None, high: Array | None 
     limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else require("ml_dtypes", extra="onnx").finfo(x.dtype)
     bounds = (limits.min if low is None else low, limits.max if high is None else high)
     low, high = (np.asarray(bound).astype(x.dtype) for bound in bounds)
+    if low.size != 1 or high.size != 1:
+        raise ValueError(f"its bounds have {low.size} and {high.size} numbers, and one each is expected")
     return np.minimum(np.maximum(x, low), high)
 
 

@@ -141,6 +141,8 @@ class Program:
         self._check_types(node, where)
         if schema.domain == "" and node.op_type in CONTROL_OPS:
             return Step(node, attributes, control=self._control(node, attributes, schema, where))
+        if node.op_type == "Split" and "num_outputs" not in attributes:
+            attributes["equal"] = 1
         if node.op_type in ("MaxPool", "Split"):
             attributes.setdefault("num_outputs", len(node.output))
         trains = node.op_type == "Dropout" and any(

@@ -50,6 +50,8 @@ def _clamped(size: int, start: int, end: int, step: int) -> slice:
 def _split(a: Attributes, x: Array, sizes: Array | None = None) -> list[Array]:
     axis = a.get("axis", 0)
     count = a.get("num_outputs", 1)
+    if sizes is None and a.get("equal") and x.shape[axis] % count:
+        raise ValueError(f"the {x.shape[axis]} of axis {axis} are not a multiple of {count} outputs")
     parts = [-(-x.shape[axis] // count)] * (count - 1) if sizes is None else list(sizes[:-1])
     if sizes is not None and sizes.sum() != x.shape[axis]:
         raise ValueError(f"parts of the sizes {sizes.tolist()} do not add up to the {x.shape[axis]} of axis {axis}")
