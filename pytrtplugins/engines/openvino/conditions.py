@@ -179,10 +179,10 @@ def has_one_slope_for_each_channel(usage: Usage) -> bool:
 
 
 def is_causal_on_other_keys(usage: Usage) -> bool:
-    """Whether an Attention is causal, and has as many queries as keys only by chance."""
+    """Whether an Attention with past keys is causal, and has as many queries as keys only by chance."""
     queries, keys = usage.dims(0), usage.dims(1)
     same = queries is not None and keys is not None and len(queries) > 2 and queries[-2] == keys[-2]
-    return bool(usage.attribute("is_causal", 0)) and not same
+    return bool(usage.attribute("is_causal", 0)) and usage.has(4) and not same
 
 
 ATTENTION = {

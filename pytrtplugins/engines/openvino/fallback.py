@@ -28,7 +28,16 @@ from .usage import EMPTY, INFINITE, LONG, NAN, NEGATIVE, ZERO, Facts, Usage
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["FALLBACK", "HOST", "SessionHost", "replace_by_sessions", "unreadable", "whole_reason", "wrong_nodes"]
+__all__ = [
+    "FALLBACK",
+    "HOST",
+    "SessionHost",
+    "facts_of",
+    "replace_by_sessions",
+    "unreadable",
+    "whole_reason",
+    "wrong_nodes",
+]
 
 _VALUES = ("value", "value_int", "value_ints", "value_float", "value_floats")
 _MOST_AXES = 16  # whole numbers of a constant that may be sizes, or pads of both ends
@@ -95,14 +104,14 @@ class SessionHost:
 
 def whole_reason(model: onnx.ModelProto) -> str:
     """Why OpenVINO cannot even pass on what nodes of a model compute; empty where it can."""
-    facts = _facts(model)
+    facts = facts_of(model)
     rows = [row for row in KNOWN_ERRORS if row.whole]
     return next(filter(None, (_reason(Usage(node, facts), rows) for node in walk(model.graph.node))), "")
 
 
 def wrong_nodes(model: onnx.ModelProto) -> dict[int, str]:
     """Index of each node that OpenVINO is known to compute wrongly, and why; those that hold one are run by onnxruntime whole."""
-    facts = _facts(model)
+    facts = facts_of(model)
     found = {}
     for index, node in enumerate(model.graph.node):
         reason = next(filter(None, (_reason(Usage(item, facts)) for item in walk([node]))), "")
@@ -121,7 +130,8 @@ def _reason(usage: Usage, rows: Sequence[KnownError] = KNOWN_ERRORS) -> str:
     return ""
 
 
-def _facts(model: onnx.ModelProto) -> Facts:
+def facts_of(model: onnx.ModelProto) -> Facts:
+    """What is known of the tensors of a model, for the conditions of `KNOWN_ERRORS`."""
     types: dict[str, onnx.TypeProto] = {}
     weights, read = set[str](), set[str]()
     for graph in (model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))):
