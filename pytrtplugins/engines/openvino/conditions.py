@@ -28,6 +28,7 @@ __all__ = [
     "is_real",
     "may_be_out_of_range",
     "may_have_other_sizes",
+    "only_ends_slices",
     "passes_infinities_on",
     "resizes_otherwise",
     "strides_over_the_padding",
@@ -109,6 +110,14 @@ def has_small_numbers(usage: Usage) -> bool:
 def passes_infinities_on(usage: Usage) -> bool:
     """Whether the node keeps infinities that it reads."""
     return usage.node.op_type in MOVES or usage.node.op_type in ("Add", "Pad", "MaxPool")
+
+
+def only_ends_slices(usage: Usage) -> bool:
+    """Whether a node is a Slice, or the Constant of places that Slices alone read: OpenVINO takes what is beyond an axis for its end."""
+    name = usage.node.output[0]
+    return usage.node.op_type == "Slice" or (
+        usage.node.op_type == "Constant" and usage.facts.readers.get(name, {"Slice"}) == {"Slice"}
+    )
 
 
 def has_a_zero(*names: str) -> Callable[[Usage], bool]:

@@ -133,12 +133,15 @@ def _reason(usage: Usage, rows: Sequence[KnownError] = KNOWN_ERRORS) -> str:
 def facts_of(model: onnx.ModelProto) -> Facts:
     """What is known of the tensors of a model, for the conditions of `KNOWN_ERRORS`."""
     types: dict[str, onnx.TypeProto] = {}
-    weights, read = set[str](), set[str]()
+    weights, readers = set[str](), dict[str, set[str]]()
     for graph in (model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))):
         types.update((name, info.type) for name, info in tensors_of(graph).items())
         weights.update(item.name for item in graph.initializer)
-        read.update(info.name for info in graph.output)
-        read.update(name for node in graph.node for name in node.input)
+        for info in graph.output:
+            readers.setdefault(info.name, set()).add("")
+        for node in graph.node:
+            for name in node.input:
+                readers.setdefault(name, set()).add(node.op_type)
     constants = computed_from(weights, walk(model.graph.node), ("Constant",))
     sizes = computed_from(constants, walk(model.graph.node), ("Shape", "Size"))
     peculiar = {name: text for name, array in _constant_arrays(model) if (text := _peculiarity(array))}
@@ -146,7 +149,7 @@ def facts_of(model: onnx.ModelProto) -> Facts:
         (name, array) for name, array in _constant_arrays(model) if array.dtype in (np.int32, np.int64) and array.size
     )
     ranges = {name: (int(array.min()), int(array.max())) for name, array in whole}
-    return Facts(types, constants, peculiar, ranges, sizes, read, standard_opset(model))
+    return Facts(types, constants, peculiar, ranges, sizes, readers, standard_opset(model))
 
 
 def _constant_arrays(model: onnx.ModelProto) -> Iterator[tuple[str, npt.NDArray[Any]]]:

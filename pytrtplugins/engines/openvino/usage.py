@@ -29,7 +29,7 @@ class Facts:
         peculiar: Of initializers and Constants what is peculiar about their values: ``EMPTY``, ``LONG`` and so on.
         ranges: Of initializers and Constants of whole numbers, the lowest and the highest.
         sizes: Tensors computed from dims and constants alone.
-        read: Tensors that something reads.
+        readers: Types of the nodes that read each tensor; ``""`` is among them where the model gives it.
         opset: The model's opset.
     """
 
@@ -38,7 +38,7 @@ class Facts:
     peculiar: Mapping[str, str]
     ranges: Mapping[str, tuple[int, int]]
     sizes: Collection[str]
-    read: Collection[str]
+    readers: Mapping[str, Collection[str]]
     opset: int
 
 
@@ -100,4 +100,4 @@ class Usage:
 
     def reads_output(self, index: int) -> bool:
         """Whether something reads an output."""
-        return len(self.node.output) > index and self.node.output[index] in self.facts.read
+        return len(self.node.output) > index and self.node.output[index] in self.facts.readers

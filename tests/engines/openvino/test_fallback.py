@@ -11,7 +11,7 @@ from pytrtplugins.engines import build
 from pytrtplugins.engines.openvino.known_errors import KNOWN_ERRORS
 from pytrtplugins.errors import BindingError, BuildError
 from pytrtplugins.plugin.onnx_node import as_node
-from tests.engines.model_parts import BOOL, I64, F, body, info, model, node
+from tests.engines.model_parts import BOOL, I64, F, body, constant, info, model, node
 from tests.engines.test_exported_models import alone
 
 ONES = np.array([[3, 1, 3, 2, 3, 1]], np.float32)
@@ -98,6 +98,24 @@ def test_sizes_are_left_to_openvino():
     }
     built = same(model(nodes, [X], [info("y", F, None)], constants), {"x": ONES})
     assert BY not in built.choices
+
+
+@pytest.mark.parametrize("written", ["Constant", "initializer"])
+def test_the_end_of_a_slice_that_pytorch_writes_stays_in_openvino(written):
+    last = np.array([2**63 - 1])
+    made = model(
+        [
+            *([node("Constant", [], ["end"], value=constant("end", last))] if written == "Constant" else []),
+            node("Slice", ["x", "one", "end", "one"], ["h"]),
+            node("Neg", ["h"], ["y"]),
+        ],
+        [X],
+        [info("y", F, None)],
+        {"one": np.array([1]), **({"end": last} if written == "initializer" else {})},
+    )
+    built = same(made, {"x": ONES})
+    assert BY not in built.choices
+    assert "computed by" not in built.choices
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
