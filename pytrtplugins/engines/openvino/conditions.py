@@ -209,7 +209,7 @@ def may_be_out_of_range(usage: Usage) -> bool:
     """Whether indices may lie outside the axes that they count along; 0 and -1 do so in tensors without elements alone."""
     found = usage.facts.ranges.get(usage.node.input[1])
     if found is None:
-        return not usage.is_size()
+        return not (usage.is_size() or usage.is_lookup())
     lowest, highest = found
     if lowest >= -1 and highest <= 0:
         return False

@@ -50,7 +50,16 @@ from ..host.ort_session import make_session
 from ..host.timing import run_seconds
 from .compiled import CompiledNetwork, Request
 from .core import make_core
-from .fallback import FALLBACK, HOST, SessionHost, replace_by_sessions, unreadable, whole_reason, wrong_nodes
+from .fallback import (
+    FALLBACK,
+    HOST,
+    SessionHost,
+    index_limits,
+    replace_by_sessions,
+    unreadable,
+    whole_reason,
+    wrong_nodes,
+)
 from .fold_integers import fold_integers
 from .plugin_errors import PluginErrors
 
@@ -212,7 +221,7 @@ class CpuEngine(HostEngine):
         if self.float_reason:
             self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
             model = run_passes(model, FactorsApart(every=True))
-        wrong = wrong_nodes(model)
+        wrong, self._limits = wrong_nodes(model), index_limits(model)
         while True:
             try:
                 return self._built(model, wrong)
@@ -352,6 +361,8 @@ class CpuContext(ExecutionContext):
             return dict(zip(self.engine._output_names, values, strict=True))
         for name in self.engine._long:
             _check_long(name, inputs[name])
+        for name, size in self.engine._limits.items():
+            _check_indices(name, inputs[name], size)
         given = {name: _shareable(inputs[name]) for name in self.engine._input_names}
         try:
             with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
@@ -394,6 +405,15 @@ def _check_long(name: str, array: npt.NDArray[Any]) -> None:
         raise BindingError(
             f"input {name!r}: OpenVINO keeps int64 in 32 bits, and the numbers are {array.min()} to {array.max()}.\n"
             'Do: build with engine="onnxruntime"'
+        )
+
+
+def _check_indices(name: str, array: npt.NDArray[Any], size: int) -> None:
+    """Require that indices lie in an axis: OpenVINO's Gather gives 0 for others."""
+    if array.size and not (-size <= array.min() and array.max() < size):
+        raise BindingError(
+            f"input {name!r}: it holds indices along an axis of {size}, expected {-size} to {size - 1}, found {array.min()} to "
+            f"{array.max()}.\nDo: give indices that the table has, such as those of the network's own tokenizer"
         )
 
 

@@ -17,7 +17,7 @@ from ...plugin.onnx_node import is_plugin_node, node_attributes
 from ...tensor import Dims, DType, SymbolicDim
 from ...utils.optional import require
 from ...utils.signal_stack import keeping_signal_stack
-from ...validation.dataflow import bodies, computed_from, walk
+from ...validation.dataflow import bodies, computed_from, given_inputs, walk
 from ...validation.operators import standard_domain, standard_opset
 from ..base.failures import shortened
 from ..host.ort_session import Submodel, Submodels, make_session
@@ -33,6 +33,7 @@ __all__ = [
     "HOST",
     "SessionHost",
     "facts_of",
+    "index_limits",
     "replace_by_sessions",
     "unreadable",
     "whole_reason",
@@ -149,7 +150,26 @@ def facts_of(model: onnx.ModelProto) -> Facts:
         (name, array) for name, array in _constant_arrays(model) if array.dtype in (np.int32, np.int64) and array.size
     )
     ranges = {name: (int(array.min()), int(array.max())) for name, array in whole}
-    return Facts(types, constants, peculiar, ranges, sizes, readers, standard_opset(model))
+    return Facts(types, constants, peculiar, ranges, sizes, readers, standard_opset(model), _lookups(model, types))
+
+
+def _lookups(model: onnx.ModelProto, types: Mapping[str, onnx.TypeProto]) -> dict[str, tuple[str, int]]:
+    given, found = {info.name for info in given_inputs(model.graph)}, dict[str, tuple[str, int]]()
+    for node in model.graph.node:
+        if node.op_type == "Gather" and not standard_domain(node.domain) and node.input[1] in given:
+            dims = types[node.input[0]].tensor_type.shape.dim if node.input[0] in types else ()
+            axis = node_attributes(node).get("axis", 0)
+            if -len(dims) <= axis < len(dims) and dims[axis].HasField("dim_value"):
+                found[node.output[0]] = node.input[1], dims[axis].dim_value
+    return found
+
+
+def index_limits(model: onnx.ModelProto) -> dict[str, int]:
+    """Inputs of a model that are indices of a Gather, and the size of the (smallest) axis that they must lie in."""
+    limits: dict[str, int] = {}
+    for name, size in facts_of(model).lookups.values():
+        limits[name] = min(size, limits.get(name, size))
+    return limits
 
 
 def _constant_arrays(model: onnx.ModelProto) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -350,7 +350,7 @@ KNOWN_ERRORS = (
         "with indices that may be out of range",
         "any number for an index out of range",
         may_be_out_of_range,
-        example="17 (float[2] x = {1, 2}, int64[1] i = {5}) => (float[1] y) { y = Gather(x, i) }",
+        example="17 (float[2] x = {1, 2}, int64[1] i = {5}) => (float[1] y) { j = Abs(i) y = Gather(x, j) }",
     ),
     KnownError(
         ("Scatter", "ScatterElements"),

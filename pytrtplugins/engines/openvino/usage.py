@@ -31,6 +31,7 @@ class Facts:
         sizes: Tensors computed from dims and constants alone.
         readers: Types of the nodes that read each tensor; ``""`` is among them where the model gives it.
         opset: The model's opset.
+        lookups: Output of each Gather of the main graph whose indices are an input of the model → that input, and the size of the axis.
     """
 
     types: Mapping[str, onnx.TypeProto]
@@ -40,6 +41,7 @@ class Facts:
     sizes: Collection[str]
     readers: Mapping[str, Collection[str]]
     opset: int
+    lookups: Mapping[str, tuple[str, int]]
 
 
 class Usage:
@@ -97,6 +99,10 @@ class Usage:
             return None
         holder: Any = type("Info", (), {"name": self.node.input[index], "type": found})
         return info_dims(holder)
+
+    def is_lookup(self) -> bool:
+        """Whether it is a Gather whose indices are an input of the model, so that they can be checked before a run."""
+        return self.node.output[0] in self.facts.lookups
 
     def reads_output(self, index: int) -> bool:
         """Whether something reads an output."""

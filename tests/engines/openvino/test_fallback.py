@@ -118,6 +118,21 @@ def test_the_end_of_a_slice_that_pytorch_writes_stays_in_openvino(written):
     assert "computed by" not in built.choices
 
 
+@pytest.mark.parametrize("kind", [I64, TensorProto.INT32])
+def test_a_table_that_an_input_is_looked_up_in_stays_in_openvino_and_indices_that_it_lacks_are_refused(kind):
+    table = np.arange(10, dtype=np.float32).reshape(5, 2)
+    made = model(
+        [node("Gather", ["table", "x"], ["y"])], [info("x", kind, ["n"])], [info("y", F, None)], {"table": table}
+    )
+    dtype = np.int64 if kind == I64 else np.int32
+    built = same(made, {"x": np.array([0, 4, -5, -1], dtype)})
+    assert BY not in built.choices
+    with built.create_context() as context:
+        for wrong in (5, -6):
+            with pytest.raises(BindingError, match=rf"input 'x': .* expected -5 to 4, found .*{wrong}.*\nDo: "):
+                context.run({"x": np.array([0, wrong], dtype)})
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_8_bit_sums_wrap(dtype):
     kind = {np.int8: TensorProto.INT8, np.uint8: TensorProto.UINT8}[dtype]
