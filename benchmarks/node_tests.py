@@ -146,7 +146,7 @@ def run_cases(
             late = [pipe for pipe, worker in workers.items() if time.monotonic() - worker.begun > seconds]
             for pipe in {*ready, *late}:  # the pipe of a process that ended is ready too
                 worker = workers[pipe]  # type: ignore[index]
-                outcome = worker.outcome(hung=pipe not in ready)
+                outcome = worker.outcome("" if pipe in ready else f"more than {seconds:.0f} s")
                 yield cases[worker.index], outcome
                 alive = outcome.kind not in (CRASHED, HUNG)
                 if alive and waiting:
@@ -174,9 +174,9 @@ class _Worker:
         self.index, self.begun = index, time.monotonic()
         self.pipe.send(index)
 
-    def outcome(self, *, hung: bool) -> Outcome:
-        if hung:
-            return Outcome(HUNG, f"more than {_LONGEST:.0f} s")
+    def outcome(self, late: str) -> Outcome:
+        if late:
+            return Outcome(HUNG, late)
         try:
             found: Outcome = self.pipe.recv()
         except (EOFError, OSError):

@@ -370,6 +370,13 @@ KNOWN_ERRORS = (
         ),
     ),
     KnownError(
+        ("Tile",),
+        "with computed repeats that are no sizes",
+        "it takes negative ones",
+        lambda usage: not usage.is_constant(1) and not usage.is_size(),
+        example="17 (float[2] x = {1, 2}, int64[1] r = {-1}) => (float[n] y) { y = Tile(x, r) }",
+    ),
+    KnownError(
         ("SpaceToDepth",),
         "with a mode",
         "the mode is ignored",
