@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from benchmarks.forms.compare import difference
 from benchmarks.forms.form import draw_form
@@ -50,7 +51,7 @@ def example_of(row):
 
 def literal(model, inputs):
     """By onnxruntime, else by onnx.reference, which computes nodes that onnxruntime lacks; None where both refuse."""
-    for run in (run_literal, lambda model, inputs: onnx.reference.ReferenceEvaluator(model).run(None, inputs)):
+    for run in (run_literal, lambda model, inputs: ReferenceEvaluator(model).run(None, inputs)):
         try:
             return run(model, inputs)
         except Exception:  # of each library's own types
