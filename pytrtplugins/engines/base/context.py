@@ -36,8 +36,9 @@ class ExecutionContext(Exclusive[Arrays]):
         super().__init__(engine)
         self._fitting: list[tuple[str, tuple[int, ...], np.dtype[Any]]] | None = None  # what the last inputs were like
         self._fitting_outputs: list[_Fact] | None = None  # what outputs of these were like
-        self._first_output, self._several = engine.outputs[0].name, len(engine.outputs) > 1
-        self._first_fact: _Fact | tuple[None, None] = (None, None)  # of that one: a single output is compared at once
+        self._output = engine.outputs[0].name
+        self._shape: tuple[int, ...] | None = None  # what a single output was like, which is compared at once
+        self._dtype: np.dtype[Any] | None = None
 
     @abstractmethod
     def _run(self, inputs: Arrays) -> Arrays:
@@ -75,11 +76,11 @@ class ExecutionContext(Exclusive[Arrays]):
             Exception: what a plugin raised, as it raised it.
         """
         self._check_open()
-        arrays, targets = self._check(inputs), self._check_targets(outputs or {})
+        arrays, targets = self._check(inputs), self._check_targets(outputs) if outputs else {}
         with self._running():
             results = self._run_into(arrays, targets)
-            first, (shape, dtype) = results[self._first_output], self._first_fact
-            if first.shape != shape or first.dtype is not dtype or self._several:
+            first = results[self._output]
+            if first.shape != self._shape or first.dtype is not self._dtype:
                 self._check_changed(arrays, results)
             return results
 
@@ -147,7 +148,7 @@ class ExecutionContext(Exclusive[Arrays]):
         if plain and facts == self._fitting:
             return dict(inputs)
         checked = self._check_each(inputs)
-        self._fitting, self._fitting_outputs, self._first_fact = facts if plain else None, None, (None, None)
+        self._fitting, self._fitting_outputs, self._shape = facts if plain else None, None, None
         return checked
 
     def _check_each(self, inputs: Mapping[str, Array]) -> Arrays:
@@ -167,8 +168,8 @@ class ExecutionContext(Exclusive[Arrays]):
         if facts != self._fitting_outputs:
             self._check_outputs(inputs, outputs)
             if self._fitting:
-                first = outputs[self._first_output]
-                self._fitting_outputs, self._first_fact = facts, (first.shape, first.dtype)
+                self._fitting_outputs = facts
+                self._shape, self._dtype = facts[0] if len(facts) == 1 else (None, None)
 
     def _check_outputs(self, inputs: Arrays, outputs: Arrays) -> Arrays:
         """Require the dims and dtypes of a run's outputs.
