@@ -103,6 +103,8 @@ def check_node(
                 attribute=name,
             )
         _check_numbers(attribute, text, node)
+        if name == "equation":
+            _check_equation(attribute, text, node)
     missing = [name for name in schema.required if name not in found]
     if missing:
         raise ModelError(
@@ -173,6 +175,18 @@ def _check_numbers(attribute: onnx.AttributeProto, text: str, node: onnx.NodePro
             node=node.name,
             attribute=attribute.name,
             found=wrong[0],
+        )
+
+
+def _check_equation(attribute: onnx.AttributeProto, text: str, node: onnx.NodeProto) -> None:
+    """Require at most one ellipsis in each term of an Einsum; onnx's shape inference never ends at a second one."""
+    terms = attribute.s.decode(errors="replace").replace("->", ",").split(",")
+    wrong = [term for term in terms if "." in term.replace("...", "", 1)]
+    if wrong:
+        raise ModelError(
+            f"{text}: the term {wrong[0][:80]!r} of the equation has dots beside one ellipsis (...), which a term has at most once",
+            node=node.name,
+            attribute=attribute.name,
         )
 
 

@@ -104,6 +104,29 @@ def test_inspect_shows_inputs_outputs_and_operators(pytrt, relu):
     assert "Relu 1" in out
 
 
+def test_inspect_shows_what_no_engine_takes_and_what_the_file_leaves_out(pytrt, tmp_path):
+    text = (
+        '<ir_version: 8, opset_import: ["": 17]> g (seq(float[2]) s, float[] x, bool c, string[2] t) => (int64 n, float[] y) {'
+        " n = SequenceLength (s) r = Relu (x) y = If (c) <"
+        "then_branch = a () => (float[] u) { u = Neg (r) }, else_branch = b () => (float[] v) { q = Abs (r) v = Abs (q) }> }"
+    )
+    model = onnx.parser.parse_model(text)
+    model.graph.output[1].ClearField("type")
+    onnx.save(model, tmp_path / "net.onnx")
+    code, out, _ = pytrt("inspect", tmp_path / "net.onnx")
+    assert code == 0
+    assert re.search(r"input\s+s\s+sequence\s+any rank", out)
+    assert re.search(r"input\s+x\s+float32\s+any rank", out)
+    assert re.search(r"input\s+t\s+string\s+2\b", out)
+    assert re.search(r"output\s+y\s+type unknown\s+any rank", out)
+    code, out, _ = pytrt("inspect", tmp_path / "net.onnx", "--nodes")
+    assert code == 0
+    assert re.search(r"n\s+SequenceLength\s+s: sequence → n: int64\[\]", out)
+    assert re.search(r"r\s+Relu\s+x: float32 → r: float32", out)
+    code, out, _ = pytrt("inspect", tmp_path / "net.onnx", "--json")
+    assert [row["dims"] for row in json.loads(out)["result"]["tensors"]][1] is None
+
+
 def test_inspect_shows_plugins_with_their_fields(pytrt, tmp_path):
     from darknet2caffe import read_network, to_onnx
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.base.lacking import lacked_nodes
 from pytrtplugins.errors import BuildError
+from pytrtplugins.model.decompose import infer_shapes
+from pytrtplugins.model.proto import tensors_of
 from pytrtplugins.model.skeleton import Signatures, nodes_beyond_onnx, skeleton, unknown_nodes
 from pytrtplugins.passes import prepare
 
@@ -128,6 +131,29 @@ def test_types_and_dims_that_are_not_known_are_said_so():
     model = prepare(model_with())
     (node,) = unknown_nodes(model)
     assert Signatures(model).of(node) == "/m/a.1: float32[N, 3], w: float32[3] (constant) → b: type unknown"
+
+
+def test_all_nodes_are_described_with_one_look_at_each_graph(monkeypatch):
+    looks = []
+    monkeypatch.setattr(
+        "pytrtplugins.model.skeleton.tensors_of", lambda graph: looks.append(graph) or tensors_of(graph)
+    )
+    text = (
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x, bool c) => (float[2] y) { h = Neg (x) y = If (c) <'
+        "then_branch = a () => (float[2] u) <float[2] k = {1, 2}> { u = Add (h, k) },"
+        " else_branch = b () => (float[2] v) { v = Abs (h) }> }"
+    )
+    model = infer_shapes(onnx.parser.parse_model(text))
+    signatures = Signatures(model)
+    inner = [item.g.node[0] for item in model.graph.node[1].attribute]
+    found = [signatures.of(node) for node in (*model.graph.node, *inner)]
+    assert found == [
+        "x: float32[2] → h: float32[2]",
+        "c: bool[] → y: float32[2]",
+        "h: float32[2], k: float32[2] (constant) → u: float32[2]",
+        "h: float32[2] → v: float32[2]",
+    ]
+    assert len(looks) == 3
 
 
 def test_domains_of_libraries_are_left_to_them():

@@ -89,6 +89,11 @@ BROKEN = {
         model(node("Constant", "", "w", value=RAW), node("Add", "x w", "y")),
         r"node 'w' \(Constant\): attribute 'value': .* needs 16 bytes",
     ),
+    "two ellipses": (
+        model(node("Einsum", "x", "y", equation="...i...->i")),
+        r"the term '...i...' of the equation has dots",
+    ),
+    "four dots": (model(node("Einsum", "x", "y", equation="i->....i")), r"the term '....i' of the equation has dots"),
     "a constant in a body": (
         branches(body(node("Identity", "w", "b"), weights=[RAW])),
         r"in node 'y' \(If\): initializer 'w': .* needs 16 bytes",

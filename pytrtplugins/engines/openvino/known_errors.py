@@ -292,6 +292,16 @@ KNOWN_ERRORS = (
         example="17 (int64 a = {3}, int64 b = {1}, int64 d = {1}) => (int64[n] y) { y = Range(a, b, d) }",
     ),
     KnownError(
+        ("Loop",),
+        "of no round",
+        "the process ends",
+        lambda usage: usage.has(0) and usage.facts.peculiar.get(usage.node.input[0]) == ZERO,
+        example=(
+            "17 (float[1] x = {1}) => (float[1] y) <int64 m = {0}, bool c = {1}> { y = Loop<body = "
+            "b (int64 i, bool d, float[1] v) => (bool e, float[1] w) { e = Identity(d) w = Add(v, v) }>(m, c, x) }"
+        ),
+    ),
+    KnownError(
         ("Slice",),
         "with computed axes or steps that are no sizes",
         "the process ends",

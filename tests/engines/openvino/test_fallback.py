@@ -43,6 +43,18 @@ def test_equal_values_come_in_onnxruntimes_order_and_their_places_are_computed_w
     assert "OpenVINO is wrong for TopK: equal values come in another order" in built.choices[BY].split("; ")
 
 
+def test_a_loop_of_no_round_is_computed_by_onnxruntime():
+    inner = body(
+        [node("Add", ["s", "s"], ["t"]), node("Identity", ["c"], ["c2"]), node("Identity", ["t"], ["u"])],
+        [info("c2", BOOL, []), info("t", F, [3]), info("u", F, [3])],
+        [info("i", I64, []), info("c", BOOL, []), info("s", F, [3])],
+    )
+    loop = node("Loop", ["n", "", "x"], ["y", "all"], body=inner)
+    made = model([loop], [info("x", F, [3])], [info("y", F, [3]), info("all", F, ["k", 3])], {"n": np.array(0)})
+    built = same(made, {"x": np.arange(3, dtype=np.float32)})
+    assert built.choices["computed by"].startswith("onnxruntime: ")
+
+
 def test_infinities_stay_infinite():
     nodes = [
         node("ReduceMax", ["x"], ["m"], axes=[1]),
