@@ -61,7 +61,7 @@ def calibrate(
     calibrator.reset()
     inputs = {info.name: info_dims(info) for info in prepared.graph.input}
     calibrator.bind(inputs)
-    tapped = _tapped(prepared)
+    tapped, observed = _tapped(prepared), {*inputs, *float_tensors(prepared)}
     cls = available_class(engine, never={*NEVER_AUTO, "cuda"})
     paths = getattr(calibrator.batches, "paths", None)
     options = BuildOptions("fp32", threads, settings=cls.fast_build, plugins=plugins or {})
@@ -72,7 +72,8 @@ def calibrate(
         for batch in calibrator.get_batches():
             for run, images in _runs(batch, inputs):
                 for name, array in (*run.items(), *context.run(run).items()):
-                    calibrator.observe(name, array)
+                    if name in observed:
+                        calibrator.observe(name, array)
                 advance(images, "")
     return calibrator.compute_table()
 
@@ -124,12 +125,14 @@ def network_digest(model: onnx.ModelProto) -> str:
 
 
 def _tapped(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with every float tensor as an output."""
+    """The model with every float tensor as an output, or with its own outputs where nodes give none."""
     tapped = copy_of(model)
     inputs = {info.name for info in model.graph.input}
     infos = infos_of(model.graph)
-    del tapped.graph.output[:]
-    tapped.graph.output.extend(infos[name] for name in float_tensors(model) if name not in inputs)
+    taps = [infos[name] for name in float_tensors(model) if name not in inputs]
+    if taps:
+        del tapped.graph.output[:]
+        tapped.graph.output.extend(taps)
     return tapped
 
 
@@ -144,9 +147,8 @@ def _runs(
     arrays = {name: np.asarray(batch[name]) for name in inputs if name in batch}
     lengths = {array.shape[0] if array.ndim else None for array in arrays.values()}
     fixed = {dims[0] for dims in inputs.values() if dims and isinstance(dims[0], int)}
-    ranked = not any(isinstance(dims, AnyDims) for dims in inputs.values())
     if (
-        ranked
+        _has_images(inputs)
         and len(arrays) == len(inputs)
         and len(lengths) == 1
         and len(fixed) < 2
@@ -163,6 +165,13 @@ def _runs(
             f"a calibration batch must hold arrays of one length, or of the network's dims, for the inputs {list(inputs)}; found "
             + ", ".join(f"{name}: {np.shape(array)}" for name, array in batch.items())
         )
+
+
+def _has_images(inputs: Mapping[str, Dims]) -> bool:
+    """Whether the first axis of inputs may be one of images: their ranks are known, and no other axis is as long as it must be."""
+    firsts = {dims[0] for dims in inputs.values() if dims and not isinstance(dims[0], int)}
+    others = {dim for dims in inputs.values() for dim in dims[1:]}
+    return firsts.isdisjoint(others) and not any(isinstance(dims, AnyDims) for dims in inputs.values())
 
 
 def _fits(shape: tuple[int, ...], dims: Dims) -> bool:

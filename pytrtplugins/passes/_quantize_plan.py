@@ -193,6 +193,8 @@ def _unfit(node: ir.Node, placement: Placement) -> str:
         return "its input is a single pixel"
     if str(weight.dtype) != "FLOAT":
         return f"its weights are {weight.dtype}, not FLOAT"
+    if 0 in weight.shape:
+        return "its weights have no elements"
     if constant(node.inputs[0]) is not None:
         return "its input is constant"
     if not _finite(weight):

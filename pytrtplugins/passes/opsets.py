@@ -68,6 +68,7 @@ def _converted(model: onnx.ModelProto, opset: int, taken: set[str]) -> onnx.Mode
     """
     converter = require("onnx.version_converter", extra="onnx", feature=_FEATURE)
     found, light = standard_opset(model), without_data(model)
+    light.ir_version = max(light.ir_version, _FIRST_IR)  # else weights that are no inputs are unknown to the converter
     outer = _convert_bodies(light, model, opset, taken)
     ranks, odd = _slopes(light, model) if found < BROADCAST_SLOPES else ({}, None)
     if odd is not None:

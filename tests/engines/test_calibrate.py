@@ -15,6 +15,12 @@ from pytrtplugins.errors import NoDataError, UsageError
 from .networks import conv_net, image
 
 
+def parsed(text, **weights):
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {text}')
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in weights.items())
+    return model
+
+
 def batches():
     """Of the first batch the last image has the largest values, of the second the one in the middle."""
     first, second = image(3, seed=1), image(3, seed=2)
@@ -105,3 +111,63 @@ def test_batches_without_the_networks_inputs_are_refused(given, words):
 def test_no_batches_are_no_data():
     with pytest.raises(NoDataError):
         calibrate(conv_net(), MinMaxCalibrator([]), engine="reference", progress=False)
+
+
+RNG = np.random.default_rng(0)
+W = RNG.standard_normal((4, 4)).astype(np.float32)
+X = RNG.standard_normal((5, 4)).astype(np.float32)
+WITHOUT_IMAGES = {
+    "a name in two axes": (
+        parsed(
+            "(float[N,4] x, float[N,N] z) => (float[N,4] y) { q = MatMul (z, x) a = MatMul (q, w) y = MatMul (a, w) }",
+            w=W,
+        ),
+        {"x": X, "z": RNG.standard_normal((5, 5)).astype(np.float32)},
+    ),
+    "weights without elements": (
+        parsed(
+            "(float[5,4] x) => (float[5,4] y, float[5,0] e) { a = MatMul (x, w) y = MatMul (a, w) e = MatMul (y, v) }",
+            w=W,
+            v=np.zeros((4, 0), np.float32),
+        ),
+        {"x": X},
+    ),
+    "layers without elements": (
+        parsed(
+            "(float[5,4] x) => (float[5,3] y) { a = MatMul (x, w) b = MatMul (a, u) y = MatMul (b, v) }",
+            w=W,
+            u=np.zeros((4, 0), np.float32),
+            v=np.zeros((0, 3), np.float32),
+        ),
+        {"x": X},
+    ),
+    "float64": (
+        parsed("(double[5,4] x) => (double[5,4] y) { a = MatMul (x, w) y = MatMul (a, w) }", w=W.astype(np.float64)),
+        {"x": X.astype(np.float64)},
+    ),
+    "float16": (
+        parsed("(float16[5,4] x) => (float16[5,4] y) { a = MatMul (x, w) y = MatMul (a, w) }", w=W.astype(np.float16)),
+        {"x": X.astype(np.float16)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_IMAGES)
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
+def test_networks_without_images_are_calibrated_and_run(name, engine):
+    model, feeds = WITHOUT_IMAGES[name]
+    built = ptp.build(
+        model,
+        engine=engine,
+        precision="int8",
+        calibration=MinMaxCalibrator([feeds]),
+        settings={"int8": "always"},
+        progress=False,
+    )
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = session.run(None, feeds)
+    with built.create_context() as context:
+        found = context.run(feeds)
+    for array, right in zip(found.values(), expected, strict=True):
+        assert (array.dtype, array.shape) == (right.dtype, right.shape)
+        assert np.abs(array - right).max(initial=0) <= 0.05 * np.abs(right).max(initial=0)

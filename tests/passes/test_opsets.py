@@ -141,3 +141,13 @@ def test_a_graph_that_is_refused_half_way_stays_as_it_was(caplog):
     assert converted(model) is model
     assert model.SerializeToString(deterministic=True) == before
     assert "(Upsample) cannot be converted" in caplog.text
+
+
+def test_weights_of_ir_3_that_are_no_inputs_are_converted_too():
+    text = "(float[1,2,3,4] x) => (float[1,2,3,4] y) { s = Squeeze <axes = [0]> (x) m = Mul (s, w) y = Unsqueeze <axes = [0]> (m) }"
+    model = parsed(text, 11)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32([2]), "w"))
+    model.ir_version = 3
+    made = converted(model)
+    assert made.opset_import[0].version == 13
+    np.testing.assert_array_equal(literal(made, {"x": X})[0], 2 * X)
