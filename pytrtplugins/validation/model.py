@@ -153,6 +153,13 @@ class _Validation:
                 ordered = ordered and late.isdisjoint(scope)
             ready.update(node.output)
             for body in inner:
+                if body.input and node.op_type == "If" and not standard_domain(node.domain):
+                    raise ModelError(
+                        f"{where}{node_text(node)}: a branch has the input {body.input[0].name[:200]!r}; branches take nothing but what "
+                        "they read from around them",
+                        node=node.name,
+                        tensor=body.input[0].name,
+                    )
                 self._check_graph(body, opsets, (scope, *outer), f"{where}in {node_text(node)}: ")
         if not ordered:
             _, waiting = in_order(nodes)

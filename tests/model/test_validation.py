@@ -89,6 +89,10 @@ BROKEN = {
         model(node("Constant", "", "w", value=RAW), node("Add", "x w", "y")),
         r"node 'w' \(Constant\): attribute 'value': .* needs 16 bytes",
     ),
+    "a branch with an input": (
+        branches(helper.make_graph([node("Identity", "a", "b")], "body", [info("a")], [info("b", None)])),
+        r"node 'y' \(If\): a branch has the input 'a'",
+    ),
     "two ellipses": (
         model(node("Einsum", "x", "y", equation="...i...->i")),
         r"the term '...i...' of the equation has dots",
