@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ...errors import UsageError
-from ...tensor import SymbolicDim, TensorDesc
+from ...tensor import AnyDims, SymbolicDim, TensorDesc
 from .model import Arrays, Model
 from .spec import MOST_ROWS
 from .tensors import TensorSpec
@@ -64,6 +64,12 @@ class Signature:
             tuple(model.inputs or getattr(engine, "inputs", ())),
             tuple(model.outputs or getattr(engine, "outputs", ())),
         ]
+        unranked = next((each.name for each in descs[0] if isinstance(each.dims, AnyDims)), None)
+        if unranked is not None:
+            raise UsageError(
+                f"{type(model).__name__}: input {unranked!r} is of any rank: the model does not say how many axes it has, and the "
+                "protocol must.\nDo: give the input dims in the model"
+            )
         free = _first_is_free([*descs[0], *descs[1]])
         joined = model.stacked and free
         most = max_batch or model.max_batch or (_LARGEST if free or not descs[0] else 1)

@@ -11,6 +11,7 @@ from pytrtplugins import DType, SymbolicDim, TensorDesc
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Model
 from pytrtplugins.serving.model.signature import Signature
+from pytrtplugins.tensor import AnyDims
 from tests.serving.served import Double, Lists
 
 
@@ -86,3 +87,8 @@ def test_only_requests_of_equal_shapes_fit_together():
     one, same, other = ({"x0": np.ones((rows, size))} for rows, size in ((1, 2), (3, 2), (1, 4)))
     assert signature.key(one) == signature.key(same) != signature.key(other)
     assert Signature.of(model_of((N, 2)), None).key(one) is None
+
+
+def test_an_input_of_any_rank_cannot_be_served():
+    with pytest.raises(UsageError, match=r"(?s)input 'x0' is of any rank.*Do: give the input dims in the model"):
+        Signature.of(model_of(AnyDims()), None)
