@@ -104,7 +104,9 @@ def _write_known(
 def _written(
     node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], table: Table, opset: int
 ) -> list[onnx.NodeProto] | None:
-    """The nodes that compute what a node does; None where that is not known, or not yet."""
+    """The nodes that compute what a node does; None where that is not known, or not yet, or where it gives nothing."""
+    if not any(node.output):
+        return None
     try:
         body = table[_key(node)](ContribNode(node, types))
     except UnknownTypeError as error:

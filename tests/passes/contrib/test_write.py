@@ -279,3 +279,13 @@ def test_every_body_has_a_case():
 def test_what_it_cannot_write_stays(op, inputs, options):
     model, _ = model_of(op, inputs, **options)
     assert [node.op_type for node in prepare(model).graph.node] == [op]
+
+
+def test_a_node_that_gives_nothing_stays():
+    made = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> g (float[2] x) => (float[2] y) { y = Relu (x) }'
+    )
+    made.graph.node.append(onnx.helper.make_node("Gelu", ["x"], [], domain="com.microsoft"))
+    prepared = prepare(made)
+    x = np.array([-1, 2], F)
+    np.testing.assert_array_equal(literal(prepared, {"x": x})[0], [0, 2])
