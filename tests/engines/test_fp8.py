@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.errors import CalibrationError, ModelError, PrecisionError
+from pytrtplugins.errors import CalibrationError, PrecisionError
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.normalize import with_opset
 from pytrtplugins.passes.prepare import ready_for
@@ -126,7 +126,7 @@ def test_what_is_converted_keeps_the_dims_that_it_said():
     ]
 
 
-def test_what_cannot_be_converted_is_refused():
+def test_branches_get_the_opset_of_fp8_too():
     body = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["r"])], "body", [], [helper.make_tensor_value_info("r", 1, [2])]
     )
@@ -135,6 +135,7 @@ def test_what_cannot_be_converted_is_refused():
     graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, [2])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.checker.check_model(model)
-    with pytest.raises(ModelError, match="cannot be converted to opset 19") as error:
-        with_opset(model, 19)
-    assert "Do: export the model with opset 19 or newer" in str(error.value)
+    made = with_opset(model, 19)
+    assert made.opset_import[0].version == 19
+    feeds = {"x": np.float32([-1, 2]), "c": np.array(True)}
+    np.testing.assert_array_equal(literal(made, feeds)[0], [0, 2])
