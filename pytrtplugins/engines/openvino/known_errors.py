@@ -297,8 +297,9 @@ KNOWN_ERRORS = (
         "the process ends",
         lambda usage: usage.has(0) and usage.facts.peculiar.get(usage.node.input[0]) == ZERO,
         example=(
-            "17 (float[1] x = {1}) => (float[1] y) <int64 m = {0}, bool c = {1}> { y = Loop<body = "
-            "b (int64 i, bool d, float[1] v) => (bool e, float[1] w) { e = Identity(d) w = Add(v, v) }>(m, c, x) }"
+            "17 (float[3] x = {1, 2, 3}) => (float[3] y, float[k, 3] a) <int64 m = {0}> { y, a = Loop<body = "
+            "b (int64 i, bool d, float[3] v) => (bool e, float[3] w, float[3] s) "
+            "{ e = Identity(d) w = Add(v, v) s = Identity(w) }>(m, , x) }"
         ),
     ),
     KnownError(
