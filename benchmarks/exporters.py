@@ -269,7 +269,7 @@ def _optimized(path: Path, written: Path, inputs: dict[str, Any], level: Any) ->
 def _quantized(path: Path, written: Path, inputs: dict[str, Any], **options: Any) -> None:
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
+    class Reader(CalibrationDataReader):
         """The inputs, some times."""
 
         left = _CALIBRATED_ON

@@ -1,8 +1,9 @@
-"""Draw forms of every version of every ONNX operator, run them on engines and through our rewrites, and compare with oracles.
+"""Draw forms of all ONNX operators and of onnxruntime's own, run them on engines and through rewrites, compare with oracles.
 
 python -m benchmarks.forms                          all forms on all engines: some minutes on 2 cores
 python -m benchmarks.forms Resize Upsample --show wrong
 python -m benchmarks.forms --runner cpu --every 14
+python -m benchmarks.forms com.microsoft --runner cpu reference cuda
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _arguments() -> argparse.Namespace:
         prog="python -m benchmarks.forms", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("operators", nargs="*", help="only forms of these operators")
+    add("operators", nargs="*", help="only forms of these operators, such as Conv or com.microsoft.Gelu, or domains")
     add(
         "--runner",
         nargs="+",

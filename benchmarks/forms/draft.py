@@ -12,6 +12,8 @@ import numpy.typing as npt
 from onnx import TensorProto, helper
 from onnx.defs import OpSchema
 
+from .contrib import ContribSchema, qualified_name
+
 __all__ = ["Draft", "Operand", "Unfit", "element_type", "is_float", "is_whole"]
 
 _TENSOR, _END = "tensor(", ")"
@@ -78,9 +80,10 @@ class Draft:
         outputs: Names of its outputs, empty for one that is left out.
         exact: Whether results are values of the operands, which no rounding may change.
         loose: Factor on the tolerance of results.
+        shape: Dims of the first output of an operator of onnxruntime, whose shapes ONNX does not infer; None where they are not said.
     """
 
-    schema: OpSchema
+    schema: OpSchema | ContribSchema
     opset: int
     rng: np.random.Generator
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -88,6 +91,7 @@ class Draft:
     outputs: list[str] = field(default_factory=lambda: ["y0"])
     exact: bool = False
     loose: float = 1.0
+    shape: Sequence[int] | None = None
     types: dict[str, np.dtype[Any]] = field(default_factory=dict)
 
     @property
@@ -97,8 +101,8 @@ class Draft:
 
     @property
     def name(self) -> str:
-        """The operator."""
-        return str(self.schema.name)
+        """The operator, with its domain unless that is ai.onnx."""
+        return qualified_name(self.schema)
 
     def one(self, *choices: Any) -> Any:
         """One of some values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
+from .contrib import ContribSchema, contrib_schemas, qualified_name
 from .draft import Draft, Unfit, element_type
 from .exclusions import excluded
 from .families import BUILDERS
@@ -31,8 +32,8 @@ class Form:
     """A model with one node of interest.
 
     Attributes:
-        name: Such as ``"Conv-11/17"``: operator, version, number.
-        operator: The operator.
+        name: Such as ``"Conv-11/17"`` or ``"com.microsoft.Gelu-1/3"``: operator, version, number.
+        operator: The operator, with its domain unless that is ai.onnx.
         version: Its version.
         opset: The opset of the model.
         data: The model's bytes.
@@ -66,10 +67,10 @@ class Form:
 
 
 @cache
-def schemas() -> tuple[OpSchema, ...]:
-    """All versions of all operators of ai.onnx that are not deprecated, ordered by name and version."""
+def schemas() -> tuple[OpSchema | ContribSchema, ...]:
+    """All versions of all operators of ai.onnx that are not deprecated, ordered by name and version; then those of onnxruntime."""
     found = [each for each in onnx.defs.get_all_schemas_with_history() if each.domain == "" and not each.deprecated]
-    return tuple(sorted(found, key=lambda each: (each.name, each.since_version)))
+    return (*sorted(found, key=lambda each: (each.name, each.since_version)), *contrib_schemas())
 
 
 @cache
@@ -81,20 +82,23 @@ def _versions() -> dict[str, list[int]]:
     return {name: sorted(versions) for name, versions in found.items()}
 
 
-def opsets(schema: OpSchema) -> range:
-    """Opsets in which this version of the operator is the valid one."""
+def opsets(schema: OpSchema | ContribSchema) -> Sequence[int]:
+    """Opsets of ai.onnx in which this version of the operator is the valid one."""
+    if isinstance(schema, ContribSchema):
+        return schema.opsets
     later = [version for version in _versions()[schema.name] if version > schema.since_version]
     return range(schema.since_version, min(later, default=onnx.defs.onnx_opset_version() + 1))
 
 
-def items_of(schema: OpSchema) -> set[Item]:
+def items_of(schema: OpSchema | ContribSchema) -> set[Item]:
     """All parts of a schema that a form may use."""
     items: set[Item] = set()
     for name, attribute in schema.attributes.items():
         items.add(("attribute", name, "set"))
         if not attribute.required:
             items.add(("attribute", name, "left out"))
-    for parameter in schema.inputs:
+    inputs: Sequence[Any] = schema.inputs
+    for parameter in inputs:
         items.add(("input", parameter.name, "given"))
         if parameter.option == OpSchema.FormalParameterOption.Optional:
             items.add(("input", parameter.name, "left out"))
@@ -103,9 +107,10 @@ def items_of(schema: OpSchema) -> set[Item]:
     return items
 
 
-def _variables(schema: OpSchema) -> dict[str, list[str]]:
+def _variables(schema: OpSchema | ContribSchema) -> dict[str, list[str]]:
     """Element types of the type variables that inputs have."""
-    used = {parameter.type_str for parameter in schema.inputs}
+    inputs: Sequence[Any] = schema.inputs
+    used = {parameter.type_str for parameter in inputs}
     return {
         constraint.type_param_str: list(constraint.allowed_type_strs)
         for constraint in schema.type_constraints
@@ -116,7 +121,8 @@ def _variables(schema: OpSchema) -> dict[str, list[str]]:
 def _items_used(draft: Draft) -> set[Item]:
     schema = draft.schema
     items = {("attribute", name, "set" if name in draft.attributes else "left out") for name in schema.attributes}
-    for index, parameter in enumerate(schema.inputs):
+    inputs: Sequence[Any] = schema.inputs
+    for index, parameter in enumerate(inputs):
         there = index < len(draft.operands) and draft.operands[index].values is not None
         items.add(("input", parameter.name, "given" if there else "left out"))
         if there and parameter.type_str in _variables(schema):
@@ -127,14 +133,15 @@ def _items_used(draft: Draft) -> set[Item]:
 
 
 def draw_forms(seed: int = 0, only: Iterable[str] = (), least: int = _LEAST, most: int | None = None) -> Iterator[Form]:
-    """Draw forms of all operators, or of some; the same for the same seed, whatever else is drawn.
+    """Draw forms of all operators, or of some operators or domains; the same for the same seed, whatever else is drawn.
 
     Each version gets at least ``least`` forms, and more until every part of its schema that its builder reaches is used, or until it
     has ``most``.
     """
     wanted = set(only)
     for schema in schemas():
-        if schema.name in BUILDERS and (not wanted or schema.name in wanted):
+        name = qualified_name(schema)
+        if name in BUILDERS and (not wanted or name in wanted or schema.domain in wanted):
             yield from islice(_forms_of(schema, seed, least), most)
 
 
@@ -142,11 +149,11 @@ def draw_form(name: str, seed: int = 0) -> Form:
     """Draw one form again, by its name."""
     operator, _, place = name.rpartition("-")
     version, number = map(int, place.split("/"))
-    schema = next(item for item in schemas() if (item.name, item.since_version) == (operator, version))
+    schema = next(item for item in schemas() if (qualified_name(item), item.since_version) == (operator, version))
     return _form(_draft(schema, seed, number), number)
 
 
-def _forms_of(schema: OpSchema, seed: int, least: int) -> Iterator[Form]:
+def _forms_of(schema: OpSchema | ContribSchema, seed: int, least: int) -> Iterator[Form]:
     missing = {item for item in items_of(schema) if not excluded(schema, item)}
     made = 0
     for number in range(least * _TRIES):
@@ -164,16 +171,17 @@ def _forms_of(schema: OpSchema, seed: int, least: int) -> Iterator[Form]:
         yield _form(draft, number)
 
 
-def _draft(schema: OpSchema, seed: int, number: int) -> Draft:
+def _draft(schema: OpSchema | ContribSchema, seed: int, number: int) -> Draft:
     """Draw one form of a version.
 
     Raises:
         Unfit: what was drawn makes no sense.
     """
-    key = zlib.crc32(f"{schema.name}-{schema.since_version}".encode())
+    operator = qualified_name(schema)
+    key = zlib.crc32(f"{operator}-{schema.since_version}".encode())
     draft = Draft(schema, _opset(schema, number), np.random.default_rng([seed, key, number]))
     with np.errstate(all="ignore"):
-        BUILDERS[schema.name](draft)
+        BUILDERS[operator](draft)
     return draft
 
 
@@ -182,14 +190,15 @@ def _form(draft: Draft, number: int) -> Form:
     schema, items = draft.schema, frozenset(_items_used(draft))
     with np.errstate(all="ignore"):
         model, inputs, tags = write(draft)
-    name = f"{schema.name}-{schema.since_version}/{number}"
+    operator = qualified_name(schema)
+    name = f"{operator}-{schema.since_version}/{number}"
     data = model.SerializeToString(deterministic=True)
-    return Form(
-        name, schema.name, schema.since_version, draft.opset, data, inputs, items, tags, draft.exact, draft.loose
-    )
+    return Form(name, operator, schema.since_version, draft.opset, data, inputs, items, tags, draft.exact, draft.loose)
 
 
-def _opset(schema: OpSchema, number: int) -> int:
-    """The version itself in every other form, else each of its opsets in turn."""
+def _opset(schema: OpSchema | ContribSchema, number: int) -> int:
+    """The version itself in every other form, else each of its opsets in turn; of onnxruntime's operators each in turn."""
     valid = opsets(schema)
+    if isinstance(schema, ContribSchema):
+        return valid[number % len(valid)]
     return valid[0] if number % 2 else valid[number // 2 % len(valid)]

@@ -13,6 +13,7 @@ import onnx
 from onnx import helper
 
 from .compare import difference
+from .contrib_formulas import CONTRIB_FORMULAS
 from .form import Form
 from .formulas import LEGACY, SAME_AS
 from .verdicts import verdict
@@ -143,16 +144,23 @@ def _by_onnx(form: Form) -> list[Any]:
 
 
 def _by_formula(form: Form) -> list[Any]:
-    formula = LEGACY.get(form.operator)
-    if formula is None or "inside" in form.tags:
+    formula, contrib = LEGACY.get(form.operator), CONTRIB_FORMULAS.get(form.operator)
+    if (formula is None and contrib is None) or "inside" in form.tags:
         raise NotImplementedError(form.operator)
     model = form.model
     node = next(node for node in model.graph.node if node.name == "the_node")
     values = {**{tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}, **form.inputs}
     attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+    operands = [values.get(name) for name in node.input]
     with np.errstate(all="ignore"):
-        result = formula(form.version, attributes, [values.get(name) for name in node.input])
-    return [np.asarray(result)]
+        if contrib is None:
+            assert formula is not None
+            return [np.asarray(formula(form.version, attributes, operands))]
+        results = dict(zip(node.output, contrib(attributes, operands), strict=False))
+    outputs = [results.get(info.name) for info in model.graph.output]
+    if any(output is None for output in outputs):
+        raise NotImplementedError(f"all outputs of {form.operator}")
+    return [np.asarray(output) for output in outputs]
 
 
 _ORACLES: dict[str, Callable[[Form], list[Any]]] = {"onnxruntime": _by_onnxruntime, "onnx.reference": _by_onnx}

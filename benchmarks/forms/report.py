@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 from ..node_tests import CRASHED, FAILED, HUNG, PASSED, REFUSED, WRONG, Outcome
+from .contrib import qualified_name
 from .exclusions import OPERATORS, excluded
 from .form import Form, items_of, schemas
 from .runners import DOCUMENTED
@@ -88,10 +89,11 @@ def coverage_table(forms: Sequence[Form]) -> str:
         items = items_of(schema)
         kept = {item for item in items if not excluded(schema, item)}
         total += len(kept)
-        reached += len(kept & used[schema.name, schema.since_version])
-        for item in sorted(items - used[schema.name, schema.since_version]):
+        operator = qualified_name(schema)
+        reached += len(kept & used[operator, schema.since_version])
+        for item in sorted(items - used[operator, schema.since_version]):
             reason = excluded(schema, item) or "no builder draws it"
-            rows[reason].append(f"{schema.name} {item[1]}" if schema.name not in OPERATORS else schema.name)
+            rows[reason].append(f"{operator} {item[1]}" if operator not in OPERATORS else operator)
     share = 100 * reached / max(1, total)
     lines = [
         f"Forms use {reached:,} of {total:,} parts of schemas that are to be used ({share:.1f} %): each attribute set and left out, "

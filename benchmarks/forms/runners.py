@@ -146,7 +146,7 @@ def run_form(form: Form, runner: str) -> Outcome:
 
     model = form.model
     names = [name for node in walk(model.graph.node) for name in (node.name, *node.output) if name]
-    names = [form.operator, *names, *form.inputs, *(info.name for info in model.graph.output)]
+    names = [form.operator.rpartition(".")[2], *names, *form.inputs, *(info.name for info in model.graph.output)]
     if runner in INT8:
         return _caught(lambda: run_int8(form, INT8[runner]), names, foreign=FAILED)
     outcome = run_model(model, form.inputs, runner, names)

@@ -84,6 +84,14 @@ def _whole(form: Form) -> bool:
     return x is not None and x.dtype.kind in "iu"
 
 
+def _is_between_lengths(form: Form) -> bool:
+    """Whether queries and keys of an attention are of different numbers, or are not known."""
+    q, k = _operand(form, 0), _operand(form, 1)
+    if q is not None and q.ndim == 5:
+        return False
+    return q is None or k is None or q.shape[1] != k.shape[2 if k.ndim == 4 else 1]
+
+
 def _same(form: Form) -> bool:
     return bool(_attribute(form, "auto_pad", "").startswith("SAME"))
 
@@ -256,6 +264,24 @@ VERDICTS: tuple[Verdict, ...] = (
         "onnxruntime",
         "onnx.reference reads 4-bit codes and ranks otherwise than the text",
         lambda form: True,
+    ),
+    Verdict(
+        ("com.microsoft.FusedMatMul", "com.microsoft.TransposeMatMul"),
+        "formula",
+        "transA changes the last two axes of A, whatever B is; onnxruntime reads A as if they had not changed where B is a vector",
+        lambda form: bool(_attribute(form, "transA", 0)) and getattr(_operand(form, 1), "ndim", 0) == 1,
+    ),
+    Verdict(
+        ("com.microsoft.MultiHeadAttention",),
+        "undefined: the text does not say which keys a query sees where there are more or fewer of them; onnxruntime's last one sees all",
+        "",
+        lambda form: bool(_attribute(form, "unidirectional", 0)) and _is_between_lengths(form),
+    ),
+    Verdict(
+        ("com.microsoft.SkipSimplifiedLayerNormalization",),
+        "undefined: the text does not say what the mean is of a norm without a mean; onnxruntime gives zeros",
+        "",
+        lambda form: "y1" in _node(form).output,
     ),
     Verdict(
         ("OneHot",),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from .draft import Draft, Operand
+from .contrib import ContribSchema
+from .draft import Draft, Operand, element_type
 
 __all__ = ["Written", "write"]
 
@@ -52,7 +54,7 @@ class _Writer:
         self.constants: list[onnx.TensorProto] = []
         self.before: list[onnx.NodeProto] = []
         self.behind: list[onnx.NodeProto] = []
-        self.domain = "ai.onnx" if draft.chance(0.04) else ""
+        self.domain = "ai.onnx" if draft.chance(0.04) and not isinstance(draft.schema, ContribSchema) else ""
 
     def model(self) -> Written:
         draft = self.draft
@@ -62,7 +64,9 @@ class _Writer:
                 "outer", Operand(draft.values((2, 3), np.dtype(np.float32)), elements=TensorProto.FLOAT), "said"
             )
         inside = self._begin(names)
-        node = helper.make_node(draft.name, names, draft.outputs, NODE, domain=self.domain or draft.schema.domain)
+        node = helper.make_node(
+            draft.schema.name, names, draft.outputs, NODE, domain=self.domain or draft.schema.domain
+        )
         node.attribute.extend(_attribute(draft, name, value) for name, value in draft.attributes.items())
         outputs = [name for name in draft.outputs if name]
         if not names:  # a network reads something
@@ -75,7 +79,7 @@ class _Writer:
             self._end(outputs, kinds)
         outputs = [self._decoded(name, kinds) for name in outputs]
         model = self._model([*self.before, node, *self.behind], outputs)
-        self._say(model)
+        self._say(model, kinds)
         return model, self.inputs, tuple(self.tags)
 
     def _operands(self) -> list[str]:
@@ -123,7 +127,13 @@ class _Writer:
         """Put a node before the drawn one, if it is to stand inside of a network."""
         draft = self.draft
         x = self.inputs.get(names[0]) if names else None
-        if x is None or x.dtype != np.float32 or draft.name in _ALONE or draft.opset < 7 or not draft.chance(0.3):
+        if (
+            x is None
+            or x.dtype != np.float32
+            or draft.schema.name in _ALONE
+            or draft.opset < 7
+            or not draft.chance(0.3)
+        ):
             return False
         if draft.name in ("If", "Loop", "Scan", "MaxUnpool") or any(
             index > 0 and name == names[0] for index, name in enumerate(names)
@@ -163,17 +173,35 @@ class _Writer:
         )
         imports = [helper.make_opsetid(self.domain, self.draft.opset)]
         if self.draft.schema.domain:
-            imports = [helper.make_opsetid("", 21), helper.make_opsetid(self.draft.schema.domain, 1)]
+            imports.append(helper.make_opsetid(self.draft.schema.domain, self.draft.version))
         ir = max(8, helper.find_min_ir_version_for([helper.make_opsetid("", self.draft.opset)], ignore_unknown=True))
         return helper.make_model(graph, opset_imports=imports, ir_version=ir)
 
     def _kinds(self, model: onnx.ModelProto) -> dict[str, int]:
-        return {info.name: info.type.tensor_type.elem_type for info in _inferred(model)}
+        kinds = {info.name: info.type.tensor_type.elem_type for info in _inferred(model)}
+        return kinds | self._contrib_kinds() if isinstance(self.draft.schema, ContribSchema) else kinds
 
-    def _say(self, model: onnx.ModelProto) -> None:
+    def _contrib_kinds(self) -> dict[str, int]:
+        """Types of the outputs of an operator of onnxruntime: those that its builder has drawn, or those of operands."""
+        draft = self.draft
+        inputs: Sequence[Any] = draft.schema.inputs
+        outputs: Sequence[Any] = draft.schema.outputs
+        types = {
+            inputs[min(index, len(inputs) - 1)].type_str: operand.elements
+            for index, operand in enumerate(draft.operands)
+            if operand.values is not None
+        }
+        types |= {name: helper.np_dtype_to_tensor_dtype(dtype) for name, dtype in draft.types.items()}
+        texts = {name: item.type_str for name, item in zip(draft.outputs, outputs, strict=False) if name}
+        return {name: types.get(text, 0) or element_type(text) or 0 for name, text in texts.items()}
+
+    def _say(self, model: onnx.ModelProto, kinds: dict[str, int]) -> None:
         """Write types and dims of the outputs: none, those that ONNX infers, or free ones of as many axes."""
         how = self.draft.one("nothing", "dims", "free dims")
         self.tags.append(f"outputs {how}")
+        if isinstance(self.draft.schema, ContribSchema):
+            self._say_contrib(model, kinds, how)
+            return
         if how == "nothing":
             return
         said = _static(model, self.inputs)
@@ -188,6 +216,16 @@ class _Writer:
             if how == "free dims" or None in dims:
                 dims = [f"{output.name}_{axis}" for axis in range(len(dims))]
             output.CopyFrom(helper.make_tensor_value_info(output.name, info.type.tensor_type.elem_type, dims))
+
+    def _say_contrib(self, model: onnx.ModelProto, kinds: dict[str, int], how: str) -> None:
+        """ONNX infers nothing here: the types are always said, as onnxruntime's tools do, and dims where the builder knows them."""
+        first, shape = next(name for name in self.draft.outputs if name), self.draft.shape
+        for output in model.graph.output:
+            kind = kinds.get(output.name, 0) or TensorProto.FLOAT  # what stands behind the node gives float32
+            dims: list[Any] | None = None
+            if shape is not None and how != "nothing" and output.name in (first, "behind", f"{first}_cast"):
+                dims = [f"{output.name}_{axis}" for axis in range(len(shape))] if how == "free dims" else [*shape]
+            output.CopyFrom(helper.make_tensor_value_info(output.name, kind, dims))
 
 
 def _static(model: onnx.ModelProto, inputs: dict[str, Any]) -> onnx.ModelProto:

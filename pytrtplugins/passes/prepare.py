@@ -11,9 +11,10 @@ from ..model.decompose import add_shapes
 from ..model.ir import to_ir, to_proto
 from ..utils.garbage import no_collection
 from ..validation import check_slopes, validated
+from ..validation.dataflow import walk
 from ..validation.operators import standard_opset
 from .codes import CODES
-from .contrib import declared, needed_opset, write_functions
+from .contrib import FAULTS, declared, needed_opset, write_functions
 from .dim_names import add_dims, name_inputs
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
@@ -61,10 +62,10 @@ def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.Mode
 
     Args:
         model: The model; it is not changed.
-        native: Leave operators of ``com.microsoft`` as they are, for an engine that runs them.
+        native: Leave operators of ``com.microsoft`` as they are, for an engine that runs them, but for forms that onnxruntime gets wrong.
     """
     check_declared(model)
-    ir_model = to_ir(normalized(model) if native else of_onnx(model), checked=True)
+    ir_model = to_ir(_without_faults(normalized(model)) if native else of_onnx(model), checked=True)
     for step in (FoldBatchNorm(), MergePads(), Eliminate()):
         step(ir_model)
     prepared = to_proto(ir_model)
@@ -85,6 +86,16 @@ def of_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
     normal = normalized(declared(model))
     opset = needed_opset(normal)
     return write_functions(converted(normal, opset) if 0 < standard_opset(normal) < opset else normal)
+
+
+def _without_faults(normal: onnx.ModelProto) -> onnx.ModelProto:
+    """A normalized model whose forms that onnxruntime gets wrong are written with ONNX's operators; itself where it has none."""
+    if all((node.domain, node.op_type) not in FAULTS for node in walk(normal.graph.node)):
+        return normal
+    opset = needed_opset(normal)
+    newer = converted(normal, opset) if standard_opset(normal) < opset else normal
+    written = write_functions(newer, FAULTS)
+    return normal if written is newer or len(written.graph.node) == len(newer.graph.node) else written
 
 
 def ready_for(model: onnx.ModelProto, precision: str) -> onnx.ModelProto:

@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 from benchmarks.forms.compare import difference
+from benchmarks.forms.contrib import CONTRIB, OPSETS, contrib_schemas, qualified_name
+from benchmarks.forms.contrib_formulas import CONTRIB_FORMULAS
 from benchmarks.forms.exclusions import OPERATORS, excluded
 from benchmarks.forms.families import BUILDERS
 from benchmarks.forms.form import draw_forms, items_of, schemas
@@ -35,7 +37,7 @@ SAMPLE = [
 
 
 def test_every_operator_has_a_builder_or_a_reason():
-    names = {schema.name for schema in schemas()}
+    names = {qualified_name(schema) for schema in schemas()}
     assert names == BUILDERS.keys() | OPERATORS.keys()
     assert not BUILDERS.keys() & OPERATORS.keys()
     assert all(OPERATORS.values())
@@ -62,7 +64,7 @@ def test_forms_use_nineteen_of_twenty_parts_of_the_schemas():
         used[form.operator, form.version] |= form.items
         count += 1
     wanted = [(schema, item) for schema in schemas() for item in items_of(schema) if not excluded(schema, item)]
-    reached = sum(item in used[schema.name, schema.since_version] for schema, item in wanted)
+    reached = sum(item in used[qualified_name(schema), schema.since_version] for schema, item in wanted)
     assert count >= 20_000
     assert reached >= 0.95 * len(wanted)
 
@@ -75,6 +77,39 @@ def test_forms_are_small_valid_models_whose_opset_has_the_version():
         assert onnx.defs.get_schema(node.op_type, form.opset, "").since_version == form.version
 
 
+def test_operators_of_onnxruntime_have_names_and_seeds_of_their_own():
+    pairs = [
+        schema.name for schema in contrib_schemas() if schema.name in BUILDERS and qualified_name(schema) in BUILDERS
+    ]
+    assert {"Attention", "DequantizeLinear", "Gelu", "QLinearConv"} <= set(pairs)
+    forms = {form.name: form for form in draw_forms(0, ["Gelu", f"{CONTRIB}.Gelu"], least=12)}
+    ours = [form for form in forms.values() if form.operator == f"{CONTRIB}.Gelu"]
+    assert len(ours) == 12
+    assert all(name.startswith(("Gelu-20/", f"{CONTRIB}.Gelu-1/")) for name in forms)
+    assert {form.opset for form in ours} == set(OPSETS)
+    assert {node.domain for form in ours for node in form.model.graph.node if node.name == "the_node"} == {CONTRIB}
+    assert len({form.data for form in forms.values()}) == len(forms)
+
+
+def test_a_domain_chooses_all_its_operators():
+    drawn = {form.operator for form in draw_forms(0, [CONTRIB], least=1)}
+    assert drawn == {name for name in BUILDERS if name.startswith(f"{CONTRIB}.")}
+
+
+@pytest.mark.parametrize("operator", sorted(CONTRIB_FORMULAS))
+def test_formulas_and_onnxruntime_agree(operator):
+    pytest.importorskip("torch")
+    agreed = 0
+    for form in draw_forms(1, [operator], least=5):
+        node = next(node for node in form.model.graph.node if node.name == "the_node")
+        if form.operator.endswith(("QLinearLeakyRelu", "QLinearSigmoid")) and not any(node.input[4:]):
+            continue  # onnxruntime ends the process at forms without a zero point
+        expected, source = judge(form, *ask(form))
+        assert expected is not None or source.startswith(("no oracle", "undefined")), (form.name, source)
+        agreed += "formula" in source
+    assert agreed
+
+
 def test_a_difference_is_of_dtype_dims_or_numbers():
     x = np.array([1.0, np.nan, np.inf], np.float32)
     assert difference([x], [x.copy()], "Add", False, 1.0) == ""
@@ -85,6 +120,8 @@ def test_a_difference_is_of_dtype_dims_or_numbers():
     assert "1 of 3" in difference([x], [np.array([1, 0, np.inf], np.float32)], "Relu", False, 1.0)
     codes = np.array([3, 4], np.int8)
     assert difference([codes], [codes + np.int8(1)], "QLinearConv", False, 1.0) == ""
+    assert difference([codes], [codes + np.int8(1)], f"{CONTRIB}.QLinearMul", False, 1.0) == ""
+    assert difference([codes], [codes + np.int8(1)], f"{CONTRIB}.QuantizeLinear", False, 1.0)
     assert difference([codes], [codes + np.int8(1)], "Add", False, 1.0)
     large = np.array([2**53 + 1], np.int64)
     assert difference([large], [large - 1], "Identity", True, 1.0)

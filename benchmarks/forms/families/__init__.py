@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from . import (
     attention,
+    contrib_attention,
     control,
     elementwise,
+    fused,
     images,
     indexing,
     linear,
     moves,
+    packed,
+    qlinear,
     quantized,
     recurrent,
     reductions,
@@ -21,12 +25,16 @@ from .table import BUILDERS, Builder
 __all__ = ["BUILDERS", "Builder"]
 _FAMILIES = (
     attention,
+    contrib_attention,
     control,
     elementwise,
+    fused,
     images,
     indexing,
     linear,
     moves,
+    packed,
+    qlinear,
     quantized,
     recurrent,
     reductions,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..contrib import CONTRIB
 from ..draft import Draft
 
-__all__ = ["BUILDERS", "Builder", "builds"]
+__all__ = ["BUILDERS", "Builder", "builds", "builds_contrib"]
 
 Builder = Callable[[Draft], None]
 BUILDERS: dict[str, Builder] = {}
-"""Operator → its builder."""
+"""Operator, with its domain unless that is ai.onnx → its builder."""
 
 
 def builds(*operators: str) -> Callable[[Builder], Builder]:
@@ -23,3 +24,8 @@ def builds(*operators: str) -> Callable[[Builder], Builder]:
         return builder
 
     return enter
+
+
+def builds_contrib(operators: str) -> Callable[[Builder], Builder]:
+    """Enter a builder for some operators of onnxruntime."""
+    return builds(*(f"{CONTRIB}.{operator}" for operator in operators.split()))

@@ -18,6 +18,7 @@ from ..base.types import BuildOptions
 from ..host.cpu_features import default_threads
 from ..host.host_engine import HostEngine
 from ..host.ort_session import make_session, optimized_model, unsupported_node
+from .faults import harmful_optimizers, with_zero_points
 from .split import PluginStep, constants_outside, split
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class OnnxruntimeEngine(HostEngine):
             written = of_onnx(standard)
             if written is standard:
                 raise self._error_of_node(standard, error) from error.__cause__
-            self._start(add_shapes(written))
+            self._start(with_zero_points(add_shapes(written)))
 
     def _start(self, standard: onnx.ModelProto) -> None:
         """Cut a model at its plugins, and make the sessions."""
@@ -111,10 +112,10 @@ class OnnxruntimeEngine(HostEngine):
         return sum(array.nbytes for array in (*arrays, *self._constants.values()))
 
     def _optimized(self, model: onnx.ModelProto) -> onnx.ModelProto:
-        return optimized_model(model, _HARMFUL if self.precision == "int8" else None)
+        return optimized_model(model, self._disabled(model))
 
     def _standard_form(self) -> onnx.ModelProto:
-        return add_shapes(run_passes(self._written_out(), UnsignedActivations()))
+        return with_zero_points(add_shapes(run_passes(self._written_out(), UnsignedActivations())))
 
     def _session(self, model: onnx.ModelProto) -> Any:
         entries = self._exact_sums()
@@ -124,7 +125,10 @@ class OnnxruntimeEngine(HostEngine):
             entries["session.disable_quant_qdq"] = "1"
         threads = self.options.threads or default_threads()
         with explaining("onnxruntime cannot build the model", self.name):
-            return make_session(model, threads, entries, _HARMFUL if self.precision == "int8" else None)
+            return make_session(model, threads, entries, self._disabled(model))
+
+    def _disabled(self, model: onnx.ModelProto) -> list[str]:
+        return [*(_HARMFUL if self.precision == "int8" else []), *harmful_optimizers(model)]
 
 
 class OnnxruntimeContext(ExecutionContext):

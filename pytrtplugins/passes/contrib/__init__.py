@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .faults import FAULTS
 from .table import CONTRIB
 from .wide_codes import WIDE_CODES
 from .write import declared, needed_opset, write_functions
 
-__all__ = ["CONTRIB", "WIDE_CODES", "declared", "needed_opset", "write_functions"]
+__all__ = ["CONTRIB", "FAULTS", "WIDE_CODES", "declared", "needed_opset", "write_functions"]

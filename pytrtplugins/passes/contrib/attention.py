@@ -21,6 +21,8 @@ def _attention(node: ContribNode, mask: int = 3, past: int = 4, bias: int = 5, p
     sizes = node.attribute("qkv_hidden_sizes", None) or [width // 3] * 3
     if not width or sum(sizes) != width:
         raise NotWritableError("the width of its weights is not known")
+    if node.gives(1) and sizes[1] != sizes[2]:
+        raise NotWritableError("it gives keys and values of different widths as one tensor")
     heads = node.attribute("num_heads")
     projection = (
         projection
@@ -57,6 +59,11 @@ def _multi_head_attention(node: ContribNode) -> str:
     if len(node.dims(0)) != 3 or not width:
         raise NotWritableError("its queries are packed, or their width is not known")
     key_is_split = len(node.dims(1)) == 4
+    length, keys = node.dims(0)[1], node.dims(1)[2 if key_is_split else 1]
+    if node.attribute("unidirectional", 0) and length and keys and length != keys:
+        raise NotWritableError(
+            f"it has {length} queries and {keys} keys, and a query sees the keys up to its own place"
+        )
     parts = [
         _biased(node, "q", 0, 0, width) + "\n" + _heads("q", heads),
         "k_new = Identity (x1)"
@@ -167,7 +174,7 @@ def _masked(node: ContribNode, mask: int) -> str:
 
 
 def _causal(node: ContribNode) -> str:
-    """A query sees the keys up to its own place; the queries are the last of all places."""
+    """A query sees the keys up to its own place; the first query stands where those of past runs end."""
     return f"""shape = Shape (biased)
         {ints("c2", [2])}
         {ints("c3", [3])}
@@ -176,11 +183,15 @@ def _causal(node: ContribNode) -> str:
         all_1 = Slice (shape, c3, c4)
         queries = Squeeze (queries_1)
         all = Squeeze (all_1)
+        new_shape = Shape (k_new)
+        new_1 = Slice (new_shape, c2, c3)
+        new = Squeeze (new_1)
         from = Constant <value = int64 {{0}}> ()
         by = Constant <value = int64 {{1}}> ()
         key_places = Range (from, all, by)
-        begin = Sub (all, queries)
-        query_row = Range (begin, all, by)
+        begin = Sub (all, new)
+        end = Add (begin, queries)
+        query_row = Range (begin, end, by)
         {ints("behind", [1])}
         query_places = Unsqueeze (query_row, behind)
         later = Greater (key_places, query_places)

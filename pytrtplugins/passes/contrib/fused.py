@@ -156,10 +156,11 @@ def _mean_square_norm(node: ContribNode) -> str:
     """SimplifiedLayerNormalization, which is RMSNormalization of opset 23."""
     rank = len(node.dims(0))
     axis = node.attribute("axis", -1)
-    return _divide_by_root(node, "x0", "x1", range(axis % rank, rank))
+    return _divide_by_root(node, "x0", 1, range(axis % rank, rank))
 
 
-def _divide_by_root(node: ContribNode, source: str, factor: str, axes: range | list[int]) -> str:
+def _divide_by_root(node: ContribNode, source: str, factor: int, axes: range | list[int]) -> str:
+    """The result has the type of the factors, which are input number ``factor``."""
     return f"""
         {ints("axes", list(axes))}
         wide = Cast <to = 1> ({source})
@@ -174,8 +175,8 @@ def _divide_by_root(node: ContribNode, source: str, factor: str, axes: range | l
         shifted = Add (mean, epsilon)
         root = Sqrt (shifted)
         normal = Div (wide, root)
-        narrow = {node.cast("normal")}
-        y0 = Mul (narrow, {factor})
+        narrow = {node.cast("normal", factor)}
+        y0 = Mul (narrow, x{factor})
         {"y1 = Reciprocal (root)" if node.gives(1) else ""}"""
 
 
@@ -201,7 +202,7 @@ def _skip_mean_square_norm(node: ContribNode) -> str:
         raise NotWritableError("it gives its mean or its variance")
     return f"""
         {_skip(node, 3)}
-        {_divide_by_root(node, "sum", "x2", [-1])}"""
+        {_divide_by_root(node, "sum", 2, [-1])}"""
 
 
 def embedding(node: ContribNode, segments: str, positions: str, words: str, gamma: str, beta: str, where: int) -> str:

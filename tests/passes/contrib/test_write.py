@@ -135,6 +135,11 @@ ATTENTION = {
         [Q, f(2, 6, 16), f(2, 6, 16)],
         dict(HEADS, free=(0, 1, 2), unidirectional=1),
     ),
+    "three inputs, causal, past": (
+        "MultiHeadAttention",
+        [Q, f(2, 6, 16), f(2, 6, 16), None, None, None, f(2, 4, 3, 4), f(2, 4, 3, 4)],
+        dict(HEADS, free=(0, 1, 2, 6, 7), outputs=(0, 1, 2), unidirectional=1),
+    ),
     "keys in heads": ("MultiHeadAttention", [Q, f(2, 4, 5, 4), f(2, 4, 5, 4)], dict(HEADS, free=(0, 1, 2))),
     "codes": (
         "QAttention",
@@ -274,6 +279,7 @@ def test_every_body_has_a_case():
             {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4, "ceil_mode": 1, "count_include_pad": 1},
         ),
         ("Attention", [X, W, B, np.array([3, 6, 1, 2], np.int32)], dict(HEADS, free=(0, 3))),
+        ("MultiHeadAttention", [Q, K, V], dict(HEADS, free=(0, 1, 2), unidirectional=1)),
     ],
 )
 def test_what_it_cannot_write_stays(op, inputs, options):

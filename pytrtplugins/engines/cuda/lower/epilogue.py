@@ -195,6 +195,8 @@ def comes_from_constants(value: ir.Value | None) -> bool:
         producer = value.producer()
         if producer is None or producer.op_type not in ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear"):
             return False
+        if any(other is not None and constant(other) is None for other in producer.inputs[1:]):
+            return False  # a scale or a zero point that is computed
         value = producer.inputs[0]
     return True
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ....model.ir import add_constant, array_of, dims_of, is_op, operand, swap
 from ....utils.optional import require
 from ....utils.override import override
-from .rewrite import Rewrite, is_float
+from .rewrite import Rewrite, is_around_zero, is_float
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -177,8 +177,8 @@ def _codes(node: ir.Node) -> tuple[npt.NDArray[Any] | None, ir.Node | None]:
     origin = None if value is None else value.producer()
     if origin is None or not is_op(origin, "DequantizeLinear"):
         return array_of(value), None
-    codes, steps, zero = (array_of(operand(origin, index)) for index in range(3))
-    if codes is None or steps is None or (zero is not None and zero.any()):
+    codes, steps = (array_of(operand(origin, index)) for index in range(2))
+    if codes is None or steps is None or not is_around_zero(origin):
         return None, None
     by_filter = origin.attributes.get_int("axis", 1) % codes.ndim == 1 and node.attributes.get_int("group", 1) == 1
     return (codes, origin) if steps.size == 1 or (steps.ndim == 1 and by_filter) else (None, None)
@@ -189,8 +189,8 @@ def _numbers(value: ir.Value | None) -> npt.NDArray[Any] | None:
     origin = None if value is None else value.producer()
     if origin is None or not is_op(origin, "DequantizeLinear"):
         return array_of(value)  # type: ignore[no-any-return]
-    codes, steps, zero = (array_of(operand(origin, index)) for index in range(3))
-    if codes is None or steps is None or (zero is not None and zero.any()):
+    codes, steps = (array_of(operand(origin, index)) for index in range(2))
+    if codes is None or steps is None or not is_around_zero(origin):
         return None
     return codes.astype(np.float32) * steps.astype(np.float32)  # type: ignore[no-any-return]
 

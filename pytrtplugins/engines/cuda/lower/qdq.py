@@ -13,7 +13,7 @@ from ....tensor import DType
 from ....utils.optional import require
 from ..operators import OPS
 from ..operators.attributes import operator_attributes
-from .rewrite import DOMAIN, Rewrite, codes_scale, codes_type, convolution_before, scale_of
+from .rewrite import DOMAIN, Rewrite, codes_scale, codes_type, convolution_before, is_around_zero, scale_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -103,8 +103,7 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
         codes, steps = constant(weights.inputs[0]), array_of(weights.inputs[1])
         if codes is None or steps is None or codes.dtype.numpy().name != codes_type(x):  # case 3
             return None
-        zero = array_of(operand(weights, 2))
-        if zero is not None and zero.any():  # case 4
+        if not is_around_zero(weights):  # case 4
             return None
         by_filter = steps.size == 1 or (steps.ndim == 1 and weights.attributes.get_int("axis", 1) in (0, -4))
         return (x, weights, scale) if by_filter else None  # case 5
@@ -137,7 +136,8 @@ class FoldConstants(Rewrite["tuple[Any, Any]"]):
         if not is_op(node, "DequantizeLinear") or node.outputs[0].is_graph_output():  # case 1
             return None
         codes, steps = array_of(node.inputs[0]), array_of(node.inputs[1])
-        return None if codes is None or steps is None else (codes, steps)
+        is_computed = operand(node, 2) is not None and array_of(operand(node, 2)) is None
+        return None if codes is None or steps is None or is_computed else (codes, steps)
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[Any, Any]) -> None:
         """Compute the values."""

@@ -23,6 +23,7 @@ __all__ = [
     "convolution_before",
     "has_residual",
     "has_rows",
+    "is_around_zero",
     "is_float",
     "scale_of",
     "weight_dims",
@@ -108,6 +109,13 @@ def codes_scale(node: ir.Node | None) -> float | None:
     if scale is None or scale.size != 1 or codes_type(node) is None or zero.any():
         return None
     return float(scale.reshape(()))
+
+
+def is_around_zero(node: ir.Node) -> bool:
+    """Whether a Q or DQ has no zero point, or a constant 0; one that is computed may be any number."""
+    value = operand(node, 2)
+    zero = array_of(value)
+    return value is None or (zero is not None and not zero.any())
 
 
 def codes_type(node: ir.Node | None) -> DType | None:

@@ -68,7 +68,7 @@ def is_plain_cast(step: Step, tensors: Tensors) -> bool:
         1 <= len(tensors.dims(step.inputs[0])) <= 4
         and scale is not None
         and scale.size == 1
-        and (zero is None or not zero.any())
+        and (not any(step.inputs[2:]) or (zero is not None and not zero.any()))
     )
 
 
