@@ -31,7 +31,7 @@ ROOMS = (
 ENGINE_ROOMS = (("base",), ("host", "registry"), ("calibrate", "weights"), ("selection",), ("unsupported",))
 ENGINES = ("reference", "openvino", "onnxruntime", "null", "cuda", "tensorrt")
 CUDA_ROOMS = (
-    ("operators", "device"),
+    ("operators", "device", "naming"),
     ("lower",),
     ("plan",),
     ("conv",),

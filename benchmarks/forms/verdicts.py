@@ -92,6 +92,13 @@ def _is_between_lengths(form: Form) -> bool:
     return q is None or k is None or q.shape[1] != k.shape[2 if k.ndim == 4 else 1]
 
 
+def _negative_as_power(form: Form) -> bool:
+    x, like = _operand(form, 0), _operand(form, 1)
+    target = _attribute(form, "to", 0) if form.operator == "Cast" else getattr(like, "dtype", np.dtype(np.float32)).name
+    power = target in (onnx.TensorProto.FLOAT8E8M0, "float8_e8m0fnu")
+    return power and (x is None or bool((x.astype(np.float64) < 0).any()))
+
+
 def _same(form: Form) -> bool:
     return bool(_attribute(form, "auto_pad", "").startswith("SAME"))
 
@@ -218,6 +225,14 @@ VERDICTS: tuple[Verdict, ...] = (
         ("Loop",), "without an oracle: onnx.reference joins what each round gives along the axis that is there", ""
     ),
     Verdict(
+        ("Attention",),
+        "undefined: a mask of whole numbers has no -inf for what is_causal hides",
+        "",
+        lambda form: (
+            bool(_attribute(form, "is_causal", 0)) and getattr(_operand(form, 3), "dtype", np.dtype(bool)).kind in "iu"
+        ),
+    ),
+    Verdict(
         ("BatchNormalization",),
         "onnxruntime",
         "an inference uses the given mean and variance",
@@ -259,6 +274,18 @@ VERDICTS: tuple[Verdict, ...] = (
         "the output has the type of the schema",
     ),
     Verdict(("Unsqueeze",), "onnxruntime", "the order of the axes does not matter"),
+    Verdict(
+        ("Transpose", "CastLike"),
+        "without an oracle: onnxruntime is given inputs of 4-bit codes one in a byte, and reads two",
+        "",
+        lambda form: any(array.dtype.name in ("int4", "uint4") for array in form.inputs.values()),
+    ),
+    Verdict(
+        ("Cast", "CastLike"),
+        "undefined: what negative numbers are as float8_e8m0fnu",
+        "",
+        _negative_as_power,
+    ),
     Verdict(
         ("Transpose", "OneHot"),
         "onnxruntime",

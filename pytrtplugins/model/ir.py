@@ -64,11 +64,19 @@ def to_ir(model: str | Path | onnx.ModelProto, *, checked: bool = False) -> ir.M
         raise ModelError(str(error)) from error
     proto = with_dense_constants(proto)  # onnx-ir drops sparse initializers
     try:
-        return _with_own_names(onnx_ir.from_proto(proto))
+        return _with_own_names(_with_plain_domain(onnx_ir.from_proto(proto)))
     except Exception as error:  # onnx-ir raises types of its own
         raise ModelError(
             f"{model if isinstance(model, (str, Path)) else 'model'}: not a model that passes can work on ({error})."
         ) from error
+
+
+def _with_plain_domain(model: ir.Model) -> ir.Model:
+    """Name ONNX's own domain ``""`` in the opset imports too, where the file names it ``"ai.onnx"``."""
+    for imports in (model.opset_imports, *(function.opset_imports for function in model.functions.values())):
+        if "ai.onnx" in imports:
+            imports.setdefault("", imports.pop("ai.onnx"))
+    return model
 
 
 def _with_own_names(model: ir.Model) -> ir.Model:

@@ -116,9 +116,7 @@ def test_dynamically_quantized_files(name, weights, engine, tmp_path):
 @pytest.mark.parametrize("symmetric", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.parametrize(("bits", "form"), [(4, "QOperator"), (8, "QOperator"), (4, "QDQ")])
 @pytest.mark.parametrize("name", ["perceptron", "recurrent"])
-def test_files_with_blocks_of_codes_for_weights(name, bits, form, symmetric, engine, request):
-    if (engine, form) == ("cuda", "QDQ"):
-        request.applymarker(pytest.mark.xfail(reason="its fold of constants takes blocks for axes", strict=False))
+def test_files_with_blocks_of_codes_for_weights(name, bits, form, symmetric, engine):
     model, feeds = NETWORKS[name]()
     check(packed(model, bits, form, 16, symmetric), feeds, engine, FLOAT)
 

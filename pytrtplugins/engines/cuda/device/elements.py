@@ -52,7 +52,7 @@ def decoded(xp: Any, values: Any, dtype: DType) -> Any:
     return values.astype(np.float32) if dtype in _HALVES else values
 
 
-def encoded(xp: Any, values: Any, dtype: DType, attributes: Mapping[str, Any]) -> Any:
+def encoded(xp: Any, values: Any, dtype: DType, attributes: Mapping[str, Any], raw: bool = False) -> Any:
     """Results as a tensor of this type stores them.
 
     Args:
@@ -60,8 +60,11 @@ def encoded(xp: Any, values: Any, dtype: DType, attributes: Mapping[str, Any]) -
         values: What an operator gave.
         dtype: The tensor's type.
         attributes: The operator's, of which ``saturate`` and ``round_mode`` say how to round.
+        raw: Whether the values are the bits of the type already.
     """
     values = xp.asarray(values)
+    if raw and dtype in _SMALL_REAL:
+        return values & 0xF if dtype is DType.FLOAT4E2M1 else values
     if dtype is DType.FLOAT8E8M0:
         return _powers(xp, values.astype(np.float32), attributes)
     if dtype in _SMALL_REAL:
@@ -135,7 +138,7 @@ def _powers(xp: Any, values: Any, attributes: Mapping[str, Any]) -> Any:
     """Powers of two, whose code is the exponent of float32."""
     bits = values.view(np.uint32)
     exponent, fraction = ((bits >> 23) & 0xFF).astype(np.int32), bits & 0x7FFFFF
-    mode, special = attributes.get("round_mode", "up"), exponent == 0xFF
+    mode, special = attributes.get("round_mode", "nearest"), exponent == 0xFF
     half = 1 << 22
     if mode == "nearest":
         up = (fraction > half) | ((fraction == half) & (exponent > 0))
@@ -145,4 +148,7 @@ def _powers(xp: Any, values: Any, attributes: Mapping[str, Any]) -> Any:
         up = xp.zeros(exponent.shape, bool)
     if attributes.get("saturate", 1):
         up = up & (exponent < 0xFE)
-    return xp.where(special, 0xFF, exponent + up).astype(np.uint8)
+    lacking = values < 0  # for which the type has no code
+    if "round_mode" not in attributes:  # not of a Cast: 0 has none either
+        lacking = values <= 0
+    return xp.where(special | lacking, 0xFF, exponent + up).astype(np.uint8)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....model.ir import add_constant, array_of, dtype_of, operand
+from ....model.ir import add_constant, array_of, dims_of, dtype_of, operand
 from ....tensor import DType
 from ..device.expression import Number, Operation, computed_in
 from ..device.text import C_TYPES
@@ -213,10 +213,11 @@ def _thresholded_relu(writer: Writer, node: ir.Node) -> int:
 
 
 def _batch_norm(writer: Writer, node: ir.Node) -> int:
-    scale, bias, mean, variance = (array_of(value).astype(np.float32) for value in node.inputs[1:5])
     x, kind = node.inputs[0], _type(node.outputs[0])
+    scale, bias, mean, variance = (array_of(value).astype(kind.numpy) for value in node.inputs[1:5])
     factor = scale / np.sqrt(variance + np.float32(node.attributes.get_float("epsilon", 1e-5)))
-    dims = (-1, *[1] * (len(x.shape or ()) - 2)) if x is not None else ()
+    shape = dims_of(x) or ()
+    dims = (-1, *[1] * (len(shape) - 2)) if node.attributes.get_int("spatial", 1) else shape[1:]
     name = node.outputs[0].name
     constants = [
         add_constant(writer.graph, f"{name}.{what}", values.reshape(dims))

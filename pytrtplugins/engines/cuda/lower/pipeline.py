@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ....errors import UsageError
 from ....model.decompose import add_shapes
-from ....model.ir import constant, is_op, remove_unused, set_attributes, to_ir
+from ....model.ir import array_of, constant, dims_of, dtype_of, is_op, operand, remove_unused, set_attributes, to_ir
 from ....model.proto import node_name
 from ....passes import Eliminate, Pass, PropagateConstants
 from ....passes.half import halve
@@ -16,6 +16,7 @@ from ....plugin.onnx_node import is_plugin_node
 from ....plugin.policy import NO_REQUESTS, chosen_form, plugin_classes
 from ....tensor import DType
 from ....utils.garbage import no_collection
+from ....utils.optional import require
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .attention import FuseAttention
@@ -160,8 +161,42 @@ def _say_defaults(model: ir.Model) -> None:
     for node in model.graph.all_nodes():
         if is_op(node, "RoiAlign") and opset < 16:
             set_attributes(node, {"coordinate_transformation_mode": "output_half_pixel"})
+        is_cast = is_op(node, "Cast") or is_op(node, "CastLike")
+        if is_cast and dtype_of(node.outputs[0]) is DType.FLOAT8E8M0 and "round_mode" not in node.attributes:
+            set_attributes(node, {"round_mode": "up"})
+        if is_op(node, "PRelu") and opset < 7:
+            _slopes_along_channels(node)
+        if is_op(node, "STFT") and "onesided" not in node.attributes:
+            _say_frequencies(node)
         if is_op(node, "DFT") and opset < 20 and "axis" not in node.attributes:
             set_attributes(node, {"axis": 1})
+
+
+def _say_frequencies(node: ir.Node) -> None:
+    """An STFT gives half of the frequencies by default; ONNX's shape inference takes the default for all of them."""
+    set_attributes(node, {"onesided": 1})
+    length, window = array_of(operand(node, 3)), dims_of(operand(node, 2))
+    size = int(length.reshape(())) if length is not None else window[0] if window else None
+    shape, onnx_ir = node.outputs[0].shape, require("onnx_ir", extra="onnx")
+    if isinstance(size, int) and shape is not None and len(shape) == 4:
+        node.outputs[0].shape = onnx_ir.Shape([*shape[:2], size // 2 + 1, shape[3]])
+
+
+def _slopes_along_channels(node: ir.Node) -> None:
+    """Before opset 7 the slopes of a PRelu lie along the channels: give them axes for the others."""
+    x, slopes = dims_of(node.inputs[0]), dims_of(node.inputs[1])
+    if x is None or slopes is None or len(slopes) != 1 or slopes == (1,) or len(x) < 3:
+        return
+    onnx_ir, graph = require("onnx_ir", extra="onnx"), node.graph
+    axes = list(range(1, len(x) - 1))
+    made = onnx_ir.node("Unsqueeze", [node.inputs[1]], {"axes": axes}, name=f"{node_name(node)}.slopes")
+    result, given = made.outputs[0], node.inputs[1]
+    assert graph is not None
+    assert given is not None
+    result.name, result.type = f"{given.name}.channels", given.type
+    result.shape = onnx_ir.Shape([*(given.shape or ()), *[1] * len(axes)])
+    graph.insert_before(node, made)
+    node.replace_input_with(1, result)
 
 
 def _holds_half(graph: ir.Graph) -> bool:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ....model.ir import constant, dims_of, dtype_of, is_op, set_attributes
+from ....model.proto import node_name
 from ....passes import Pass, PassResult
 from ....tensor import DType
 from ....utils.optional import require
 from ....utils.override import override
 from ..device.expression import Expression
+from ..naming import naming
 from .operations import Writer, is_elementwise
 from .reductions import row_axes, write_reduction
 from .rewrite import DOMAIN
@@ -229,10 +231,11 @@ def _replace(graph: ir.Graph, group: _Group) -> None:
     group.nodes.sort(key=order.__getitem__)
     outputs, writer = group.outputs(), Writer(graph)
     for node in group.nodes:
-        if row_axes(node) is not None:
-            write_reduction(writer, node)
-        else:
-            writer.node(node)
+        with naming(node_name(node), node.op_type):
+            if row_axes(node) is not None:
+                write_reduction(writer, node)
+            else:
+                writer.node(node)
     inputs = list(dict.fromkeys(read for _, _, reads in writer.written for read in reads if _is_tensor(read)))
     operations = writer.finished(inputs)
     results = [len(inputs) + writer.made[value] for value in outputs]

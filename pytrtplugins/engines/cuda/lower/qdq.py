@@ -124,7 +124,7 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
 class FoldConstants(Rewrite["tuple[Any, Any]"]):
     """DequantizeLinear of constants → constants: weights of layers that stay in float.
 
-    What does not match: (1) what the network's output is.
+    What does not match: (1) what the network's output is; (2) scales that are powers of two (float8_e8m0fnu), to which results round.
     """
 
     name: ClassVar[str] = "float-weights"
@@ -136,6 +136,8 @@ class FoldConstants(Rewrite["tuple[Any, Any]"]):
         if not is_op(node, "DequantizeLinear") or node.outputs[0].is_graph_output():  # case 1
             return None
         codes, steps = array_of(node.inputs[0]), array_of(node.inputs[1])
+        if steps is not None and steps.dtype.name == DType.FLOAT8E8M0.value:  # case 2
+            return None
         is_computed = operand(node, 2) is not None and array_of(operand(node, 2)) is None
         return None if codes is None or steps is None or is_computed else (codes, steps)
 

@@ -6,10 +6,12 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from ....model.ir import array_of, dims_of, dtype_of, is_op, only_read_by, operand, remove_unused
+from ....model.proto import node_name
 from ....passes import Pass, PassResult
 from ....tensor import DType
 from ....utils.override import override
 from ..device.layout import CODES
+from ..naming import naming
 from .hanging import hanging_values
 
 if TYPE_CHECKING:
@@ -59,10 +61,11 @@ class Rewrite(Pass, Generic[Match]):
         for node in list(model.graph):
             if node.graph is None or not hanging.isdisjoint(node.outputs):  # an earlier rewrite removed it
                 continue
-            match = self.match(node)
-            if match is not None:
-                self.rewrite(model.graph, node, match)
-                modified = True
+            with naming(node_name(node), node.op_type):
+                match = self.match(node)
+                if match is not None:
+                    self.rewrite(model.graph, node, match)
+                    modified = True
         if modified and self.leaves_unused:
             remove_unused(model)
         return PassResult(model, modified)

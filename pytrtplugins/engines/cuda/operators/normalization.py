@@ -12,7 +12,10 @@ from .table import Attributes, op
 @op("BatchNormalization")
 def _batch_norm(xp: Any, at: Attributes, dims: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
     factor = xp.asarray(scale) / xp.sqrt(xp.asarray(var) + np.float32(at.get("epsilon", 1e-5)))
-    return x * _channels(factor, x) + _channels(xp.asarray(bias) - xp.asarray(mean) * factor, x)
+    offset = xp.asarray(bias) - xp.asarray(mean) * factor
+    if not at.get("spatial", 1):  # before opset 9: numbers for each place of an image
+        return x * factor.reshape(x.shape[1:]) + offset.reshape(x.shape[1:])
+    return x * _channels(factor, x) + _channels(offset, x)
 
 
 @op("InstanceNormalization")

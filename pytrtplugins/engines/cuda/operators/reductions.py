@@ -93,7 +93,7 @@ def _cumulate(name: str, function: str, neutral: int) -> None:
         along = int(np.asarray(axis).reshape(()))
         values = xp.flip(x, along) if at.get("reverse") else x
         result = getattr(xp, function)(values, axis=along)
-        if at.get("exclusive"):
+        if at.get("exclusive") and x.size:
             first = xp.full_like(xp.take(result, xp.arange(1), axis=along), neutral)
             result = xp.concatenate([first, xp.take(result, xp.arange(x.shape[along] - 1), axis=along)], axis=along)
         return xp.flip(result, along) if at.get("reverse") else result

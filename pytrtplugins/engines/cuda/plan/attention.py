@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, remove_unused, set_attributes, swap
+from ....model.proto import node_name
 from ....tensor import evaluate_dims
 from ..device.strided import Strided, contiguous
 from ..lower.attention import MOVING
 from ..lower.rewrite import DOMAIN
+from ..naming import naming
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -36,7 +38,8 @@ def place_attention(model: ir.Model, sizes: Mapping[str, int]) -> None:
     """
     found = [node for node in model.graph if is_op(node, "Attention", DOMAIN)]
     for node in found:
-        _place(model.graph, node, sizes)
+        with naming(node_name(node), node.op_type):
+            _place(model.graph, node, sizes)
     if found:
         remove_unused(model)
 

@@ -64,6 +64,8 @@ def is_plain_cast(step: Step, tensors: Tensors) -> bool:
     if step.op == "Cast":
         return types <= set(FLOATS)
     scale, zero = (tensors.constants.get(name) for name in (*step.inputs[1:], "")[:2])
+    if zero is None and any(step.inputs[2:]):  # computed in the run
+        return False
     return (
         1 <= len(tensors.dims(step.inputs[0])) <= 4
         and scale is not None

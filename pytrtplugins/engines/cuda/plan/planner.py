@@ -26,17 +26,19 @@ from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.pointwise import GroupPointwise
 from ..lower.resampling import linear_blend
 from ..lower.rewrite import DOMAIN
+from ..naming import naming
 from ..operators import ACTIVATIONS, OPS, can_be_captured, refusal
 from ..operators.attributes import operator_attributes
 from . import kinds
 from .arena import Block, Layout, place
 from .attention import place_attention
+from .fits import find_misfit
 from .images import image_tensors
 from .moves import is_only_moved, node_moves, plain_source, write_moved
 from .plan import Placed, Plan, Step, step_accesses
 from .plugin_formats import agree_formats
 from .schedule import Schedule, one_stream, schedule
-from .tail import Tail, check_operators, late_nodes, outer_reads
+from .tail import Tail, check_operator, check_operators, late_nodes, outer_reads
 from .tensors import Tensors
 from .views import ChannelViews
 from .weights import read_constants
@@ -68,10 +70,14 @@ def make_plan(
 
     Raises:
         BuildError: an operator is not supported, or dims cannot be told.
-        DimsError: a plugin refuses the dims.
+        DimsError: dims do not fit each other, or a plugin refuses them.
     """
     bound = model.clone()
     PropagateConstants(bindings, lambda op_type: op_type not in OPS, _own_dims)(bound)
+    if misfit := find_misfit(bound):
+        for node in bound.graph:  # an operator that is missing is told first: it is missing with other dims too
+            check_operator(node)
+        raise misfit
     place_attention(bound, bindings)
     if "pointwise" not in disable:
         PartGroups()(bound)
@@ -109,7 +115,8 @@ class _Planner:
         late = set(self.late)
         for node in graph:
             if node not in late:
-                self._add(node)
+                with naming(node_name(node), node.op_type):
+                    self._add(node)
         tail = self._tail() if late else None
         planned = [name for name in results if tail is None or name not in tail.outputs]
         outputs = {name: self.tensors.as_format(name, linear(*self.tensors.described(name))) for name in planned}
@@ -172,12 +179,7 @@ class _Planner:
         elif node.domain in ("", DOMAIN) and op in OPS:
             self._add_generic(step)
         else:
-            raise BuildError(
-                f"engine 'cuda' does not have the operator {node.domain or 'ai.onnx'}::{op} (node {step.name!r}).\n"
-                'Do: write it as a plugin, or build with engine="cpu"',
-                engine="cuda",
-                op=op,
-            )
+            check_operator(node)
 
     def _tail(self) -> Tail:
         """What cannot be planned, and where it finds what it reads."""

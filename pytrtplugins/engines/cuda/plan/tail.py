@@ -20,7 +20,7 @@ from ..operators.attributes import operator_attributes
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Tail", "check_operators", "late_nodes", "outer_reads"]
+__all__ = ["Tail", "check_operator", "check_operators", "late_nodes", "outer_reads"]
 
 _FUSED = ("Attention", "Conv")
 """Fused nodes that mean more than operators of ONNX's that are called alike."""
@@ -80,6 +80,22 @@ def outer_reads(nodes: Sequence[ir.Node]) -> list[ir.Value]:
     """What nodes read and none of them makes."""
     made = {value for node in nodes for value in node.outputs}
     return list(dict.fromkeys(value for node in nodes for value in read_values(node) if value not in made))
+
+
+def check_operator(node: ir.Node) -> None:
+    """Require that the engine has a node's operator, for a step of a plan or for its tail.
+
+    Raises:
+        BuildError: it has not.
+    """
+    known = node.domain in ("", DOMAIN) and node.op_type in (*OPS, *CONTROL_FLOW, "Attention", "Constant", "Patches")
+    if not known and not is_plugin_node(node):
+        raise BuildError(
+            f"engine 'cuda' does not have the operator {node.domain or 'ai.onnx'}::{node.op_type} (node {node_name(node)!r}).\n"
+            'Do: write it as a plugin, or build with engine="cpu"',
+            engine="cuda",
+            op=node.op_type,
+        )
 
 
 def check_operators(nodes: Sequence[ir.Node], version: int) -> None:

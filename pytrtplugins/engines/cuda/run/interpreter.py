@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....errors import BuildError, ExecutionError
+from ....errors import BuildError, ExecutionError, PytrtpluginsError
 from ....model.ir import array_of, is_op
 from ....model.proto import node_name
 from ....passes.functions import definition
@@ -22,6 +22,7 @@ from ..lower.hanging import read_values
 from ..lower.rewrite import DOMAIN
 from ..operators import KNOWN, OPS, RAW
 from ..operators.attributes import operator_attributes
+from ..plan.fits import check_dims
 from ..plan.tail import Tail
 from .inference import OutputDims, infer
 from .values import Value, stacked
@@ -113,6 +114,8 @@ class Interpreter:
         try:
             results = self._results(node, given, scope)
         except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+            if isinstance(error, PytrtpluginsError):
+                raise
             raise ExecutionError(
                 f"engine 'cuda': node {node_name(node)!r} ({node.op_type}) cannot run on tensors of the dims "
                 f"{', '.join(str(each.dims) for each in given if each is not None)}: {error}",
@@ -162,6 +165,7 @@ class Interpreter:
             array = value.stored(here)
             return array if node.op_type in RAW else decoded(xp, array, value.dtype)
 
+        check_dims(node, self._tail.version, [None if value is None else value.dims for value in given])
         dims = OutputDims(node, given, self._tail.version)
         if any(value is not None and 0 in value.dims for value in given) and dims.are_empty:
             arrays = (np.zeros(shape, stored(dtype)) for shape, dtype in zip(dims, dtypes, strict=True))
@@ -170,7 +174,7 @@ class Interpreter:
         results = []
         for result, dtype in zip(found if isinstance(found, (list, tuple)) else [found], dtypes, strict=False):
             host = here or (isinstance(result, (np.ndarray, np.generic)) and xp is not np and self._xp is not np)
-            array = encoded(np if host else xp, result, dtype, attributes)
+            array = encoded(np if host else xp, result, dtype, attributes, node.op_type in RAW)
             results.append(Value(self._device, dtype, array.astype(stored(dtype), copy=False), host))
         return results
 

@@ -24,6 +24,7 @@ from ..device.nhwc import Launch, patches, reformat
 from ..device.pool import pool
 from ..device.source import nhwc_kernel
 from ..device.window import Window
+from ..naming import naming
 from ..operators import ACTIVATIONS, KNOWN, OPS, RAW, computed
 from ..plan.plan import Plan, Step
 from .generated import GeneratedSteps
@@ -78,7 +79,7 @@ class StepBuilder:
             "tail": self._tail,
         }
         what = f"engine 'cuda' cannot compute node {step.name!r} ({step.op})"
-        with explaining(what, "cuda"):
+        with naming(step.name, step.op):
             launch = makers[step.kind](step)
 
         def explained(stream: Any) -> None:
@@ -218,7 +219,7 @@ class StepBuilder:
             results = result if isinstance(result, (list, tuple)) else [result]
             for output, value in zip(outputs, results, strict=True):
                 if output:
-                    output.view[...] = encoded(self.device.xp, value, output.format.dtype, step.attributes)
+                    output.view[...] = encoded(self.device.xp, value, output.format.dtype, step.attributes, not decodes)
             for padding in paddings:
                 padding[...] = 0
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.errors import ExecutionError
+from pytrtplugins.errors import DimsError, ExecutionError
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import run_on_host
 
@@ -41,7 +41,7 @@ def test_an_index_out_of_range_names_the_node(operator, dims, updates, index):
 
 
 def test_dims_that_a_product_cannot_have_name_the_node():
-    with pytest.raises(ExecutionError, match=r"node 'y' \(MatMul\) cannot run on tensors of the dims"):
+    with pytest.raises(DimsError, match=r"node 'y' \(MatMul\) cannot run on tensors of the dims"):
         run(
             "(float[2,N] x, float[M,2] w) => (float[2,2] y) { y = MatMul (x, w) }",
             x=np.ones((2, 2), np.float32),

@@ -9,7 +9,7 @@ import pytest
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.cuda.run import context as module
 from pytrtplugins.engines.cuda.run.context import CudaContext
-from pytrtplugins.errors import BindingError, BuildError, ExecutionError
+from pytrtplugins.errors import BindingError, BuildError, DimsError
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType, TensorDesc
 from tests.engines.cuda.host import host_execution, outcome, run_on_host
@@ -180,7 +180,7 @@ def test_dims_that_do_not_fit_name_the_node():
         f"{HEAD} g (float[4] x, float[3] z) => (float[L] y) {{ n = NonZero (x) f = Reshape (n, all) p = Gather (x, f) y = Add (p, z) }}",
         all=np.int64([-1]),
     )
-    with pytest.raises(ExecutionError, match=r"\(Add\) cannot run on tensors of the dims \(2,\), \(3,\)"):
+    with pytest.raises(DimsError, match=r"\(Add\) cannot run on tensors of the dims \(2,\), \(3,\)"):
         run_on_host(prepare(parsed), {"x": np.float32([0, 1, 0, 1]), "z": np.ones(3, np.float32)})
 
 
