@@ -49,6 +49,8 @@ def _value(array: Any) -> Any:
     array = np.ascontiguousarray(array).reshape(np.shape(array))
     if array.dtype.kind != "V" and array.dtype.name != "bfloat16":
         return ort.OrtValue.ortvalue_from_numpy(array)
+    if array.dtype.name in ("int4", "uint4", "int2", "uint2"):
+        raise NotImplementedError("onnxruntime's Python interface takes no packed numbers")
     bits = array.view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, helper.np_dtype_to_tensor_dtype(array.dtype))
 
