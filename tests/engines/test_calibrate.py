@@ -11,6 +11,7 @@ import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.errors import NoDataError, UsageError
+from tests.randomness import generator
 
 from .networks import conv_net, image
 
@@ -113,7 +114,7 @@ def test_no_batches_are_no_data():
         calibrate(conv_net(), MinMaxCalibrator([]), engine="reference", progress=False)
 
 
-RNG = np.random.default_rng(0)
+RNG = generator(0)
 W = RNG.standard_normal((4, 4)).astype(np.float32)
 X = RNG.standard_normal((5, 4)).astype(np.float32)
 WITHOUT_IMAGES = {
