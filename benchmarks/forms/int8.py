@@ -11,6 +11,7 @@ import onnx
 from ..node_tests import PASSED, WRONG, Outcome
 from .form import Form
 from .oracles import run_literal
+from .write import with_dims
 
 __all__ = ["ENGINES", "is_quantizable", "run_int8"]
 
@@ -45,17 +46,18 @@ def run_int8(form: Form, engine: str) -> Outcome:
     from pytrtplugins.calibration import MinMaxCalibrator
     from pytrtplugins.engines import build, calibrate
 
-    table = calibrate(form.model, MinMaxCalibrator([form.inputs]), engine="onnxruntime", progress=False)
+    model = with_dims(form.model, form.inputs)  # else calibration takes the first axis for images
+    table = calibrate(model, MinMaxCalibrator([form.inputs]), engine="onnxruntime", progress=False)
     if engine == "cuda":
-        results, model = _cuda(form.model, table, form.inputs)
+        results, written = _cuda(model, table, form.inputs)
     else:
         settings = {} if engine == "reference" else {"int8": "always"}
         options: dict[str, Any] = {"calibration": table, "settings": settings, "threads": 1, "progress": False}
-        built = build(form.model, engine=engine, precision="int8", **options)
+        built = build(model, engine=engine, precision="int8", **options)
         with built.create_context() as context:
             found = context.run(dict(form.inputs))
-        results, model = [found[info.name] for info in form.model.graph.output], built.model
-    text = _difference(run_literal(model, form.inputs), results)
+        results, written = [found[info.name] for info in model.graph.output], built.model
+    text = _difference(run_literal(written, form.inputs), results)
     return Outcome(WRONG, text) if text else Outcome(PASSED, "", results)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from .contrib import ContribSchema
 from .draft import Draft, Operand, element_type
 
-__all__ = ["Written", "write"]
+__all__ = ["Written", "with_dims", "write"]
 
 NODE = "the_node"
 _BORDER = {
@@ -204,7 +204,7 @@ class _Writer:
             return
         if how == "nothing":
             return
-        said = _static(model, self.inputs)
+        said = with_dims(model, self.inputs)
         infos = {info.name: info for info in _inferred(said)}
         for output in model.graph.output:
             info = infos.get(output.name)
@@ -228,7 +228,8 @@ class _Writer:
             output.CopyFrom(helper.make_tensor_value_info(output.name, kind, dims))
 
 
-def _static(model: onnx.ModelProto, inputs: dict[str, Any]) -> onnx.ModelProto:
+def with_dims(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> onnx.ModelProto:
+    """The model with the dims of these arrays for its inputs."""
     said = onnx.ModelProto()
     said.CopyFrom(model)
     for info in said.graph.input:
