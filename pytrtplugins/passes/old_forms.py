@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
-from ..model.proto import node_name, tensors_of, without_data
+from ..model.proto import node_name, numpy_type, tensors_of, without_data
 from ..utils.optional import require
 from ..validation.operators import standard_domain, standard_opset
 
@@ -24,6 +24,7 @@ _UNADAPTED = frozenset(("And", "Equal", "Greater", "Less", "Or", "Xor"))
 _HIDDEN = "pytrtplugins.hidden"  # a domain, whose operators the converter leaves alone
 _BROADCASTS = frozenset(("Add", "Div", "Mul", "Pow", "Sub")) | _UNADAPTED
 _INPUT_PADS = 11  # the opset from which on the value of Pad is an input
+_INPUT_BOUNDS = 11  # the opset from which on the bounds of Clip are inputs, of the type of what they bound
 
 
 def rewrite_old_forms(model: onnx.ModelProto) -> None:
@@ -67,8 +68,25 @@ def restore_meanings(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
             node.domain = ""
     if standard_opset(before) < _COORDINATES:
         _restore_resizes(model, before)
+    if standard_opset(before) < _INPUT_BOUNDS:
+        _restore_bounds(model, before)
     if standard_opset(before) < _ONE_AXIS:
         _restore_hardmaxes(model)
+
+
+def _restore_bounds(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
+    """Give the bounds of Clip, which were attributes, the type of what they bound; the converter gives them float32."""
+    if not any(node.op_type == "Clip" for node in before.graph.node):
+        return
+    numpy_helper = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE)
+    kinds = {name: kind.elem_type for name, kind in _types(before).items()}
+    makers = {node.output[0]: node for node in model.graph.node if node.op_type == "Constant"}
+    for node in model.graph.node:
+        dtype = numpy_type(kinds[node.input[0]]) if node.op_type == "Clip" and kinds.get(node.input[0]) else None
+        for name in node.input[1:] if dtype is not None else ():
+            if name in makers and not standard_domain(node.domain):
+                value = makers[name].attribute[0].t
+                value.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(value).astype(dtype), value.name))
 
 
 def _restore_hardmaxes(model: onnx.ModelProto) -> None:
@@ -185,11 +203,14 @@ def _rewrite_broadcasts(model: onnx.ModelProto) -> None:
         _set_nodes(model, nodes)
 
 
-def _ranks(model: onnx.ModelProto) -> dict[str, int]:
+def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
     inference = require("onnx.shape_inference", extra="onnx", feature=_FEATURE)
     infos = tensors_of(inference.infer_shapes(without_data(model)).graph)
-    kinds = {name: info.type.tensor_type for name, info in infos.items()}
-    return {name: len(kind.shape.dim) for name, kind in kinds.items() if kind.HasField("shape")}
+    return {name: info.type.tensor_type for name, info in infos.items()}
+
+
+def _ranks(model: onnx.ModelProto) -> dict[str, int]:
+    return {name: len(kind.shape.dim) for name, kind in _types(model).items() if kind.HasField("shape")}
 
 
 def _dims_behind(node: onnx.NodeProto, axis: int, ranks: Mapping[str, int]) -> int:

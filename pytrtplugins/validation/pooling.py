@@ -54,13 +54,7 @@ class LastWindow:
 
 def rounds_up(node: onnx.NodeProto) -> bool:
     """Whether a node is a pool that rounds the number of its windows up."""
-    padding = next((attribute.s for attribute in node.attribute if attribute.name == "auto_pad"), b"NOTSET")
-    return (
-        node.op_type in _POOLS
-        and node.domain in ("", "ai.onnx")
-        and padding in (b"", b"NOTSET")
-        and any(attribute.name == "ceil_mode" and attribute.i for attribute in node.attribute)
-    )
+    return _has_ceil_mode(node) and not _pads_itself(node)
 
 
 def last_windows(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> list[LastWindow] | None:
@@ -97,6 +91,8 @@ def last_windows(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> l
 def rounded_down(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> onnx.NodeProto:
     """A pool that rounds up as one that rounds down, whose padding behind the image makes as many windows; any other node as it is.
 
+    With ``auto_pad``, ``ceil_mode`` has no part in the number of windows, which ONNX's inference does not know: it is taken away.
+
     Before opset 22, ONNX's inference also counts windows that begin behind the image and the padding before it. The operators leave
     them out (from opset 22 on, the specification says so), and so do onnxruntime, OpenVINO and PyTorch.
 
@@ -104,15 +100,13 @@ def rounded_down(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> o
         node: Any.
         types: As for `last_windows`.
     """
+    if _has_ceil_mode(node) and _pads_itself(node):
+        return _without(node, "ceil_mode")
     windows = last_windows(node, types) if rounds_up(node) else None
     if windows is None:
         return node
     ends = [max(0, (each.count - 1) * each.stride + each.reach - each.before - each.size) for each in windows]
-    made = type(node)()
-    made.CopyFrom(node)
-    kept = [attribute for attribute in node.attribute if attribute.name not in ("ceil_mode", "pads")]
-    del made.attribute[:]
-    made.attribute.extend(kept)
+    made = _without(node, "ceil_mode", "pads")
     pads = [*(each.before for each in windows), *ends]
     made.attribute.add(name="pads", type=7, ints=pads)  # AttributeProto.INTS
     return made
@@ -124,12 +118,15 @@ def wrong_pools(model: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
     Those whose own input hangs on another of them are left out: its size is not known yet.
     """
     found: dict[int, onnx.NodeProto] = {}
-    if not any(map(rounds_up, model.graph.node)):
+    if not any(map(_has_ceil_mode, model.graph.node)):
         return found
     types = {info.name: info.type for info in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
     unknown: set[str] = set()
     for index, node in enumerate(model.graph.node):
         if not unknown.isdisjoint(reads(node)):
+            unknown.update(node.output)
+        elif _has_ceil_mode(node) and _pads_itself(node):
+            found[index] = rounded_down(node, types)
             unknown.update(node.output)
         elif rounds_up(node) and (windows := last_windows(node, types)) is not None:
             dims = _dims(types.get(node.output[0]))
@@ -151,6 +148,28 @@ def without_claims(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> N
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------------
+
+
+def _has_ceil_mode(node: onnx.NodeProto) -> bool:
+    """Whether a node is a pool with ``ceil_mode``."""
+    return (
+        node.op_type in _POOLS
+        and node.domain in ("", "ai.onnx")
+        and any(attribute.name == "ceil_mode" and attribute.i for attribute in node.attribute)
+    )
+
+
+def _pads_itself(node: onnx.NodeProto) -> bool:
+    return any(attribute.name == "auto_pad" and attribute.s not in (b"", b"NOTSET") for attribute in node.attribute)
+
+
+def _without(node: onnx.NodeProto, *names: str) -> onnx.NodeProto:
+    made = type(node)()
+    made.CopyFrom(node)
+    kept = [attribute for attribute in node.attribute if attribute.name not in names]
+    del made.attribute[:]
+    made.attribute.extend(kept)
+    return made
 
 
 def _ints(node: onnx.NodeProto, name: str, default: list[int]) -> list[int]:

@@ -130,3 +130,15 @@ def test_attributes_that_make_no_sense_are_left_to_onnx(attributes):
             infer(model)
     else:
         assert infer(model) == wanted
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize("engine", ["reference", "onnxruntime", "cpu"])
+def test_ceil_mode_has_no_part_in_padding_that_a_pool_chooses_itself(auto_pad, engine):
+    attributes = {"ceil_mode": 1, "auto_pad": auto_pad, "kernel_shape": [2, 1], "strides": [3, 2]}
+    model = pools(("AveragePool", attributes), opset=19, dims=(1, 2, 6, 6))
+    x = np.random.default_rng(0).standard_normal((1, 2, 6, 6)).astype(np.float32)
+    (wanted,) = run(model, x)
+    assert sizes(infer_shapes(model).graph.output[0]) == list(wanted.shape)
+    with ptp.build(model, engine=engine).create_context() as context:
+        np.testing.assert_allclose(context.run({"t0": x})["t1"], wanted, rtol=1e-6)

@@ -110,6 +110,16 @@ def test_nearest_neighbours_by_computed_scales_are_refused():
     np.testing.assert_array_equal(literal(normalize(linear), inputs)[0], literal(linear, inputs)[0])
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_bounds_of_old_clips_have_the_type_of_what_they_bound(dtype):
+    x = np.linspace(-2, 9, 6, dtype=dtype)
+    old = network(node("Clip", ["x"], ["y"], min=0.5, max=6.0), {"x": x}, 6)
+    old.graph.output[0].type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(x.dtype)
+    (found,) = literal(normalize(old), {"x": x})
+    np.testing.assert_array_equal(found, x.clip(0.5, 6))
+    assert found.dtype == dtype
+
+
 def converted(item, inputs, opset, constants=()):
     return onnx.version_converter.convert_version(network(item, inputs, opset, constants), 13)
 
@@ -121,6 +131,9 @@ def test_the_converter_of_onnx_still_needs_these_forms_rewritten():
     assert "coordinate_transformation_mode" not in {item.name for item in resize.graph.node[-1].attribute}
     pad = converted(node("Pad", ["x"], ["y"], mode="edge", value=0.0, pads=[0, 0, 1, 1, 0, 0, 1, 1]), {"x": x}, 10)
     assert "value" in {item.name for item in pad.graph.node[-1].attribute}
+    clip = converted(node("Clip", ["x"], ["y"], min=0.0, max=6.0), {"x": x.astype(np.float16)}, 6)
+    bounds = [item.attribute[0].t.data_type for item in clip.graph.node if item.op_type == "Constant"]
+    assert bounds == [onnx.TensorProto.FLOAT] * 2
     inputs = {"x": x.repeat(3, 1), "b": values(3)}
     add = converted(node("Add", ["x", "b"], ["y"], broadcast=1, axis=1), inputs, 6)
     axes = next(item.input[1] for item in add.graph.node if item.op_type == "Unsqueeze")

@@ -167,3 +167,9 @@ def test_an_stft_gives_half_of_the_frequencies_unless_told_otherwise(declared):
         model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, declared))
     got = run_on_host(prepare(model), {"x": x})[0]["y"]
     np.testing.assert_allclose(got, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [6, 13])
+def test_a_clip_without_bounds_keeps_numbers_finite(opset):
+    x = np.array([np.inf, -np.inf, 2.0, np.nan], np.float32)
+    check(one_node("Clip", {"x": x}, {}, opset), {"x": x})

@@ -145,7 +145,7 @@ def _clip(writer: Writer, node: ir.Node) -> int:
     for op, bound, end in zip(("Max", "Min"), bounds, _ends(node), strict=True):
         if bound is not None:
             result = writer.emit(op, kind, result, writer.read(bound))
-        elif any(bounds) and end is not None:  # what ONNX says of a bound that is left out
+        elif end is not None:  # what ONNX says of a bound that is left out
             result = writer.emit(op, kind, result, Number.of(end, kind))
     return result if isinstance(result, int) else writer.emit("Cast", kind, result)
 
