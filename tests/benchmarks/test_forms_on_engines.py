@@ -29,7 +29,7 @@ PARTS = 16
 def few(operators):
     drawn = list(draw_forms(0, operators, most=FEW))
     newest = {form.operator: form.version for form in drawn}  # versions come in order
-    counts = Counter()
+    counts: Counter[tuple[str, int]] = Counter()
     for form in drawn:
         counts[form.operator, form.version] += 1
         if counts[form.operator, form.version] <= (FEW if form.version == newest[form.operator] else OLD_FEW):
