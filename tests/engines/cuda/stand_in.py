@@ -30,7 +30,7 @@ class Execution:
     def __init__(self, execution):
         self.inner, self.device, self.queue, self.close = execution, execution.device, execution.queue, execution.close
         self.segments, self.capture, self.plan = execution.segments, execution.capture, execution.plan
-        self.allocating = execution.allocating
+        self.allocating, self.indices = execution.allocating, execution.indices
 
     @property
     def late(self):

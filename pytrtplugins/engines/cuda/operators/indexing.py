@@ -6,19 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from .index_flags import places
 from .table import Attributes, op
 
 
 @op("Gather")
 def _gather(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any) -> Any:
     axis = at.get("axis", 0)
-    return xp.take(x, _positive(xp, indices, x.shape[axis]), axis=axis)
+    return xp.take(x, places(xp, indices, x.shape[axis]), axis=axis)
 
 
 @op("GatherElements")
 def _gather_elements(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any) -> Any:
     axis = at.get("axis", 0) % x.ndim
-    return x[_along(xp, _positive(xp, indices, x.shape[axis]), axis)]
+    return x[_along(xp, places(xp, indices, x.shape[axis]), axis)]
 
 
 @op("GatherND")
@@ -35,7 +36,7 @@ def _gather_nd(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any) -> Any:
 @op("ScatterElements", "Scatter")
 def _scatter_elements(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any, updates: Any) -> Any:
     axis = at.get("axis", 0) % x.ndim
-    return _put(xp, x, _along(xp, _positive(xp, indices, x.shape[axis]), axis), updates, at.get("reduction", "none"))
+    return _put(xp, x, _along(xp, places(xp, indices, x.shape[axis]), axis), updates, at.get("reduction", "none"))
 
 
 @op("ScatterND")
@@ -92,13 +93,6 @@ def _reverse_sequence(xp: Any, at: Attributes, dims: Any, x: Any, lengths: Any) 
     return x[_along(xp, xp.broadcast_to(rows, x.shape), time)]
 
 
-def _positive(xp: Any, indices: Any, size: int) -> Any:
-    index = xp.asarray(indices).astype(np.int64)
-    if isinstance(index, np.ndarray) and ((index < -size) | (index >= size)).any():  # CuPy takes them modulo the size
-        raise IndexError(f"an index is out of range, of {size} values: {index.min()} to {index.max()}")
-    return xp.where(index < 0, index + size, index)
-
-
 def _range(xp: Any, size: int, axis: int, rank: int) -> Any:
     """0, 1, … along an axis."""
     return xp.arange(size).reshape([-1 if place == axis else 1 for place in range(rank)])
@@ -113,7 +107,7 @@ def _along(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
 
 def _nd_index(xp: Any, indices: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """The last axis of indices as an index of the first axes."""
-    return tuple(_positive(xp, indices[..., place], sizes[place]) for place in range(indices.shape[-1]))
+    return tuple(places(xp, indices[..., place], sizes[place]) for place in range(indices.shape[-1]))
 
 
 def _put(xp: Any, x: Any, index: tuple[Any, ...], updates: Any, reduction: str) -> Any:

@@ -296,6 +296,8 @@ class CudaContext(ExecutionContext):
         def finish() -> Arrays:
             with explaining(_FAILED, self.engine.name, ExecutionError):
                 self._stream.synchronize()
+            with self.engine.device.current():
+                ready.execution.indices.check()
             inputs.clear()  # held until now, since the GPU reads page-locked ones itself
             found = {name: self._late(name, value, outputs.get(name)) for name, value in late.items()}
             return {
@@ -355,6 +357,7 @@ class CudaContext(ExecutionContext):
                 execution.capture(self._stream)
                 if len(execution.segments) == 1 and execution.segments[0].captured:
                     ready.graph = self._whole(ready)
+            execution.indices.clear()
         return ready
 
     def _whole(self, ready: _Ready) -> Any:

@@ -12,6 +12,7 @@ from ..conv.problem import ConvLaunch, Scratch
 from ..device.attention import AttentionMaker, attention
 from ..device.device import Device, Tensor, tensor_at
 from ..device.nhwc import Launch
+from ..operators.index_flags import IndexFlags
 from ..plan.plan import Plan, Step
 from .launches import StepBuilder
 from .values import Value
@@ -98,6 +99,7 @@ class Execution:
         plan: The plan.
         tensors: Its tensors in memory.
         segments: The work, in order.
+        indices: Flags of steps whose indices may be out of range; to be looked at when a run is done.
     """
 
     def __init__(
@@ -121,12 +123,14 @@ class Execution:
         numbers = plan.schedule.streams
         self._streams = {step.outputs: number for step, number in zip(plan.steps, numbers, strict=True)}
         self._runners = list[PluginRunner]()
+        self.indices = IndexFlags(device.xp)
         self._builder = StepBuilder(
             device,
             plan,
             self.tensors,
             lambda step: conv(step, plan, self._scratch(step)),
             self._runners,
+            self.indices,
             product=product and (lambda step, a, b, y: product(a, b, y, self._scratch(step))),
             attention=attention,
         )

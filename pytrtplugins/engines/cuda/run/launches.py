@@ -26,6 +26,7 @@ from ..device.source import nhwc_kernel
 from ..device.window import Window
 from ..naming import naming
 from ..operators import ACTIVATIONS, KNOWN, OPS, RAW, computed
+from ..operators.index_flags import IndexFlags, noting
 from ..plan.plan import Plan, Step
 from .generated import GeneratedSteps
 from .interpreter import Interpreter
@@ -33,6 +34,8 @@ from .interpreter import Interpreter
 __all__ = ["StepBuilder"]
 
 _ACTIVATION = nhwc_kernel("activation")
+_INDEXING = frozenset(("Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"))
+"""Operators that take values from positions, or put them there."""
 
 
 @dataclass
@@ -44,6 +47,7 @@ class StepBuilder:
         plan: The plan.
         tensors: The plan's tensors in memory.
         conv: A convolution's launch, with the tactic that was chosen.
+        indices: Flags of steps whose indices may be out of range.
         attention: Makes an attention's launch.
         runners: Of the plugins made so far, to be closed with the context.
         product: The launch of a product of two computed tensors, a, b and y; None: arrays' own products, which are not part
@@ -56,6 +60,7 @@ class StepBuilder:
     tensors: Mapping[str, Tensor]
     conv: Callable[[Step], ConvLaunch]
     runners: list[PluginRunner]
+    indices: IndexFlags
     attention: AttentionMaker = attention
     product: Callable[[Step, Tensor, Tensor, Tensor], Launch] | None = None
     interpreter: Interpreter | None = None
@@ -210,11 +215,14 @@ class StepBuilder:
                 return from_stored(self.device.download(value), dtype)
             return value if dtype is None or not decodes else decoded(self.device.xp, value, dtype)
 
+        on_host = isinstance(self.device.xp.zeros(0), np.ndarray)
+        flag = self.indices.add(step.name, step.op) if step.op in _INDEXING and not on_host else None
+
         def launch(stream: Any) -> None:
             if not fetched:
                 xp.begin()
             arrays = [given(index) for index in range(len(operands))]
-            with _naming(step, arrays):
+            with _naming(step, arrays), noting(flag):
                 result = function(xp, step.attributes, dims, *arrays)
             results = result if isinstance(result, (list, tuple)) else [result]
             for output, value in zip(outputs, results, strict=True):

@@ -1,0 +1,94 @@
+"""Indices out of range on a GPU: steps note them in flags, which are read behind the run."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ....errors import ExecutionError
+
+__all__ = ["IndexFlags", "noting", "places"]
+
+_NOTED = threading.local()
+
+
+class IndexFlags:
+    """One flag for each step that takes values from positions, or puts them there.
+
+    Args:
+        xp: CuPy or NumPy.
+    """
+
+    def __init__(self, xp: Any) -> None:
+        self._xp, self._flags = xp, list[tuple[str, str, Any]]()
+
+    def add(self, name: str, op: str) -> Any:
+        """A flag for a node, an array of one element."""
+        flag = self._xp.zeros(1, np.bool_)
+        self._flags.append((name, op, flag))
+        return flag
+
+    def clear(self) -> None:
+        """Lower all flags, which runs on memory that holds no inputs yet may have raised."""
+        for _, _, flag in self._flags:
+            flag[...] = False
+
+    def check(self) -> None:
+        """Look at the flags of a run that is done, and lower them.
+
+        Raises:
+            ExecutionError: an index was out of range.
+        """
+        for name, op, flag in self._flags:
+            if bool(flag[0]):
+                self.clear()
+                raise ExecutionError(
+                    f"engine 'cuda' cannot compute node {name!r} ({op}): an index is out of range.\n"
+                    "Do: check the indices that the network is given, or computes"
+                )
+
+
+@contextlib.contextmanager
+def noting(flag: Any) -> Iterator[None]:
+    """Within it, `places` raises a flag where an index is out of range; with None it raises an error, for which it waits for the GPU."""
+    _NOTED.flag = flag
+    try:
+        yield
+    finally:
+        _NOTED.flag = None
+
+
+def places(xp: Any, indices: Any, size: int) -> Any:
+    """Indices along an axis, those below 0 counted from the end; one that is out of range becomes the nearest that is not.
+
+    Raises:
+        IndexError: one is out of range, outside of `noting`.
+    """
+    index, flag = xp.asarray(indices).astype(np.int64), getattr(_NOTED, "flag", None)
+    if flag is not None and not isinstance(index, np.ndarray):
+        return _kernel(xp)(index, size, flag)
+    outside = (index < -size) | (index >= size)
+    if flag is not None:
+        flag |= outside.any()
+    elif outside.any():
+        raise IndexError(f"an index is out of range, of {size} values: {index.min()} to {index.max()}")
+    return xp.clip(xp.where(index < 0, index + size, index), 0, max(0, size - 1))
+
+
+@functools.cache
+def _kernel(xp: Any) -> Any:
+    return xp.ElementwiseKernel(
+        "int64 index, int64 size, raw bool flag",
+        "int64 place",
+        """
+        if (index < -size || index >= size) flag[0] = true;
+        place = index < 0 ? index + size : index;
+        place = place < 0 ? 0 : place >= size ? size - 1 : place;
+        """,
+        "pytrtplugins_places",
+    )
