@@ -40,7 +40,10 @@ def add_dims(model: onnx.ModelProto) -> onnx.ModelProto:
             continue
         if not has_shape({info.name: info}, info.name):
             info.type.CopyFrom(declared_types[info.name])
-        for dim, declared_dim in zip(_dims(info), declared_types[info.name].tensor_type.shape.dim, strict=True):
+        declared_dims = declared_types[info.name].tensor_type.shape.dim
+        if len(declared_dims) != len(_dims(info)):  # ONNX's rule for Squeeze before opset 11 takes sorted axes only
+            continue
+        for dim, declared_dim in zip(_dims(info), declared_dims, strict=True):
             if not _is_named(dim, names) and declared_dim.WhichOneof("value"):
                 dim.CopyFrom(declared_dim)
     return full

@@ -97,3 +97,18 @@ def test_declared_names_are_told_from_those_that_follow():
     assert [str(dim) for dim in derived_output_dims(prepare(model(RESIZE, ["N", 3, 8, 8], ["N", 3, 16, 16])))["y"]] == [
         *("N", "3", "16", "16")
     ]
+
+
+def test_axes_in_any_order_give_the_dims_that_the_run_gives():
+    """ONNX's rule for Squeeze of opset 1 takes sorted axes only, and the file declares what it says: four dims."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in DECLARED.items()]
+    graph = helper.make_graph(
+        [helper.make_node("Squeeze", ["x"], ["y"], "squeeze", axes=[4, 1])], "g", ends[:1], ends[1:]
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 1)], ir_version=9)
+    assert [dim.dim_value for dim in prepare(made).graph.output[0].type.tensor_type.shape.dim] == [5, 5, 1]
+    with ptp.build(made, engine="reference", progress=False).create_context() as context:
+        assert context.run({"x": np.zeros(DECLARED["x"], np.float32)})["y"].shape == (5, 5, 1)
+
+
+DECLARED = {"x": [5, 1, 5, 1, 1], "y": ["a", "b", "c", "d"]}

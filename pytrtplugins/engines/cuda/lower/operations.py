@@ -242,6 +242,14 @@ def _dequantize(writer: Writer, node: ir.Node) -> int:
     return writer.emit("Mul", kind, code, Number.of(codes_scale(node), kind))
 
 
+def _erf(writer: Writer, node: ir.Node) -> int:
+    kind, (x,) = _type(node.outputs[0]), _reads(writer, node)
+    if kind in _FRACTIONS:
+        return writer.emit("Erf", kind, x)
+    wide = writer.emit("Erf", DType.FLOAT64, writer.emit("Cast", DType.FLOAT64, x))  # of whole numbers
+    return writer.emit("Cast", kind, writer.emit("Cast", DType.FLOAT32, wide))  # where that of 4 is 1
+
+
 def _softsign(writer: Writer, node: ir.Node) -> int:
     kind, (x,) = _type(node.outputs[0]), _reads(writer, node)
     size = writer.emit("Abs", kind, x)
@@ -256,7 +264,7 @@ def _pow(writer: Writer, node: ir.Node) -> int:
 
 
 _PLAIN = (
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Cos Cosh Div Equal Erf "
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Cos Cosh Div Equal "
     "Exp Floor Greater GreaterOrEqual HardSwish IsNaN Less LessOrEqual Log Mish Mul Neg Not Or Round Sigmoid Sign Sin "
     "Sinh Softplus Sqrt Sub Tan Tanh Where Xor"
 )
@@ -270,6 +278,7 @@ _RULES: dict[str, _Rule] = {
     "DequantizeLinear": _dequantize,
     "Elu": _with_numbers("Elu", alpha=1.0),
     "Gelu": _gelu,
+    "Erf": _erf,
     "GeluTanh": _plain("GeluTanh"),
     "HardSigmoid": _with_numbers("HardSigmoid", alpha=0.2, beta=0.5),
     "Identity": _plain("Cast"),

@@ -31,7 +31,15 @@ from .matmul import FuseBiases, FuseMatMuls
 from .patches import GatherPatches
 from .phases import SplitPhases
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
-from .qdq import AbsorbInputScales, AbsorbOutputScales, AbsorbResidualScales, FoldCasts, FoldConstants, MoveCodes
+from .qdq import (
+    AbsorbInputScales,
+    AbsorbOutputScales,
+    AbsorbResidualScales,
+    FoldCasts,
+    FoldCodes,
+    FoldConstants,
+    MoveCodes,
+)
 from .rewrite import DOMAIN
 
 if TYPE_CHECKING:
@@ -72,6 +80,7 @@ OPTIONAL_STEPS: tuple[OptionalStep, ...] = get_args(OptionalStep)
 _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("dead-layers", Eliminate),
     (None, FoldCasts),
+    (None, FoldCodes),
     ("attention", FuseAttention),
     ("phases", SplitPhases),
     (None, ActBeforeMoves),

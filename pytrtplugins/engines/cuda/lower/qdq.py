@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ....model.ir import add_constant, array_of, constant, is_op, operand, set_attributes, swap
 from ....plugin.onnx_node import hands_int8_on
 from ....tensor import DType
 from ....utils.optional import require
+from ..device.elements import encoded, from_stored, stored
 from ..operators import OPS
 from ..operators.attributes import operator_attributes
 from .rewrite import DOMAIN, Rewrite, codes_scale, codes_type, convolution_before, is_around_zero, scale_of
@@ -18,7 +20,15 @@ from .rewrite import DOMAIN, Rewrite, codes_scale, codes_type, convolution_befor
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["AbsorbInputScales", "AbsorbOutputScales", "AbsorbResidualScales", "FoldCasts", "FoldConstants", "MoveCodes"]
+__all__ = [
+    "AbsorbInputScales",
+    "AbsorbOutputScales",
+    "AbsorbResidualScales",
+    "FoldCasts",
+    "FoldCodes",
+    "FoldConstants",
+    "MoveCodes",
+]
 
 _MOVING = (
     *(
@@ -121,7 +131,7 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
         set_attributes(node, {"x_scale": scale})
 
 
-class FoldConstants(Rewrite["tuple[Any, Any]"]):
+class FoldConstants(Rewrite[Any]):
     """DequantizeLinear of constants → constants: weights of layers that stay in float.
 
     What does not match: (1) what the network's output is; (2) scales that are powers of two (float8_e8m0fnu), to which results round.
@@ -131,24 +141,42 @@ class FoldConstants(Rewrite["tuple[Any, Any]"]):
     needs: ClassVar[tuple[str, ...]] = ("DequantizeLinear",)
     leaves_unused: ClassVar[bool] = True
 
-    def match(self, node: ir.Node) -> tuple[Any, Any] | None:
-        """Codes and scales."""
+    def match(self, node: ir.Node) -> Any:
+        """The values."""
         if not is_op(node, "DequantizeLinear") or node.outputs[0].is_graph_output():  # case 1
             return None
-        codes, steps = array_of(node.inputs[0]), array_of(node.inputs[1])
-        if steps is not None and steps.dtype.name == DType.FLOAT8E8M0.value:  # case 2
-            return None
-        is_computed = operand(node, 2) is not None and array_of(operand(node, 2)) is None
-        return None if codes is None or steps is None or is_computed else (codes, steps)
+        return _computed(node, array_of(node.inputs[0]))
 
-    def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[Any, Any]) -> None:
-        """Compute the values."""
-        codes, steps = match
-        with np.errstate(over="ignore", invalid="ignore"):  # a scale may be infinite
-            values = OPS["DequantizeLinear"](
-                np, operator_attributes(node), None, codes, steps.astype(np.float32), array_of(operand(node, 2))
-            )
-        node.outputs[0].replace_all_uses_with(add_constant(graph, f"{node.outputs[0].name}.values", values))
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: Any) -> None:
+        """Put the values in the node's place."""
+        node.outputs[0].replace_all_uses_with(add_constant(graph, f"{node.outputs[0].name}.values", match))
+
+
+class FoldCodes(Rewrite[Any]):
+    """QuantizeLinear of a constant, or of what DequantizeLinear makes of one → constant codes.
+
+    onnxruntime's quantizer writes the latter where two layers share their weights.
+
+    What does not match: (1) what the network's output is; (2) scales that are powers of two (float8_e8m0fnu), to which results round.
+    """
+
+    name: ClassVar[str] = "constant-codes"
+    needs: ClassVar[tuple[str, ...]] = ("QuantizeLinear",)
+    leaves_unused: ClassVar[bool] = True
+
+    def match(self, node: ir.Node) -> Any:
+        """The codes."""
+        value = operand(node, 0)
+        if not is_op(node, "QuantizeLinear") or value is None or node.outputs[0].is_graph_output():  # case 1
+            return None
+        origin, values = value.producer(), array_of(value)
+        if origin is not None and is_op(origin, "DequantizeLinear"):
+            values = _computed(origin, array_of(origin.inputs[0]))
+        return _computed(node, values)
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: Any) -> None:
+        """Put the codes in the node's place."""
+        node.outputs[0].replace_all_uses_with(add_constant(graph, f"{node.outputs[0].name}.values", match))
 
 
 class FoldCasts(Rewrite[Any]):
@@ -226,6 +254,22 @@ class AbsorbResidualScales(Rewrite["tuple[ir.Node, float]"]):
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------------
+
+
+def _computed(node: ir.Node, x: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+    """What a Q or DQ makes of an array; None where the array, a scale or a zero point is unknown, or scales are powers of two."""
+    steps, zero, output = array_of(node.inputs[1]), array_of(operand(node, 2)), node.outputs[0]
+    is_computed = operand(node, 2) is not None and zero is None
+    if x is None or steps is None or is_computed or steps.dtype.name == DType.FLOAT8E8M0.value:
+        return None
+    attributes = operator_attributes(node)
+    with np.errstate(over="ignore", invalid="ignore"):  # a scale may be infinite
+        values = OPS[node.op_type](np, attributes, None, x, steps.astype(np.float32), zero)
+        if node.op_type == "DequantizeLinear":
+            return values  # type: ignore[no-any-return]
+        dtype = DType.of(output.dtype.numpy()) if output.dtype is not None else DType.UINT8
+        codes = encoded(np, values, dtype, attributes)
+    return from_stored(codes.astype(stored(dtype), copy=False), dtype)
 
 
 def _moves(node: ir.Node) -> bool:

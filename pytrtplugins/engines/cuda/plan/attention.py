@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....errors import DimsError
 from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, remove_unused, set_attributes, swap
 from ....model.proto import node_name
 from ....tensor import evaluate_dims
@@ -101,7 +102,12 @@ def _placed(view: Strided, dims: tuple[int, ...]) -> list[int]:
 
 def _dims(value: ir.Value | None, sizes: Mapping[str, int]) -> Dims | None:
     dims = dims_of(value)
-    return None if dims is None or any(dim is None for dim in dims) else evaluate_dims(dims, sizes)
+    if dims is None or any(dim is None for dim in dims):
+        return None
+    try:
+        return evaluate_dims(dims, sizes)
+    except DimsError:  # a name of the file's own that inference has not replaced
+        return None
 
 
 def _view(value: ir.Value | None, sizes: Mapping[str, int]) -> tuple[ir.Value, Strided]:

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from pytrtplugins.errors import ExecutionError
 from pytrtplugins.passes import prepare
@@ -166,8 +167,21 @@ def test_where_onnx_has_no_rule_for_dims_the_type_is_that_of_the_schema():
 
 
 def test_what_numpy_raises_names_the_node():
-    """Dims that ONNX's inference says wrongly: the frames of this STFT are three."""
-    x, window = f(2, 12, 1), f(4)
-    model = model_of("STFT", [x, np.int64(3), window, np.int64(4)], {}, opset=17)
-    with pytest.raises(ExecutionError, match=r"engine 'cuda' cannot compute node 'STFT' \(STFT\): "):
-        computed(model, {"x0": x})
+    """Indices that the run gives, one of them out of range."""
+    infos = [helper.make_tensor_value_info(*info) for info in (("x", 1, [3, 2]), ("indices", 7, [2]), ("y", 1, [2, 2]))]
+    graph = helper.make_graph([helper.make_node("Gather", ["x", "indices"], ["y"], "rows")], "g", infos[:2], infos[2:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(ExecutionError, match=r"node 'rows' \(Gather\) cannot run on .*: an index is out of range"):
+        computed(model, {"x": f(3, 2), "indices": np.array([0, 9])})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_erf_of_whole_numbers_is_rounded_towards_zero(dtype):
+    """In float32, where that of 4 is 1, as ONNX's reference computes it."""
+    x = np.array([0, 1, 4, 5, 6, 100] if dtype[0] == "u" else [-9, -4, -1, 0, 1, 4, 5, 6, 100], dtype)
+    model = model_of("Erf", [x], {}, opset=13)
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x0": x})
+    for disable in ((), ("pointwise",)):
+        (found,) = run_on_host(prepare(model), {"x0": x}, disable=disable)[0].values()
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(found, wanted)
