@@ -30,7 +30,6 @@ _ELSEWHERE = frozenset(
             "AffineGrid",
             "AveragePool",
             "BatchNormalization",
-            "Clip",
             "Conv",
             "ConvInteger",
             "ConvTranspose",
@@ -64,12 +63,16 @@ _ELSEWHERE = frozenset(
     )
 )
 """Layers of which ONNX's reference implementation computes some forms otherwise than ONNX's text says: the engines compute them."""
+_RULED_FROM = {"GreaterOrEqual": 16, "LessOrEqual": 16}
+"""Operator whose first version has no rule for dims → the version whose rule it follows."""
 _FLOAT = 1  # TensorProto.FLOAT
 _FLOATS = (_FLOAT, 10, 16)  # and FLOAT16, BFLOAT16
 _MAX_BYTES = 1 << 26
 """What a result may have that is larger than all it is computed from."""
 _BOUNDED = ("Compress", "NonZero", "Unique")
 """Operators whose results have dims that values say, and no more of them than their inputs have."""
+_SIZES = 16
+"""Elements of a tensor that may hold sizes, such as the pads of all axes."""
 _MAX_HINT = 1 << 12
 """Elements of a constant that shape inference is shown."""
 
@@ -84,9 +87,10 @@ class PropagateConstants(Pass):
     5. An If whose condition is known becomes the branch that it takes.
     6. Operators that the caller lacks become what ONNX defines them by.
 
-    What stays: (1) random numbers; (2) plugins; (3) nodes with subgraphs, besides If; (4) results above 64 MB that are larger
-    than what they are computed from, and those whose dims are not known; (5) QuantizeLinear and DequantizeLinear, which say
-    which weights are int8; (6) layers that the reference implementation does not compute as ONNX says in every form.
+    What stays: (1) random numbers; (2) plugins; (3) nodes with subgraphs, besides If; (4) results above 64 MB that are larger than
+    what they are computed from, and those whose dims are not known; (5) QuantizeLinear and DequantizeLinear, which say which
+    weights are int8, but for vectors of a few numbers where sizes of free dims are given; (6) layers that the reference
+    implementation does not compute as ONNX says in every form.
 
     Args:
         sizes: Free dim → its size.
@@ -182,7 +186,7 @@ class PropagateConstants(Pass):
             kind.elem_type = (
                 _FLOAT if node.op_type == "QuantizeLinear" else floats[0].elem_type
             )  # before opset 19 it has no other
-        version, proto = self._version, rounded_down(proto, types)
+        version, proto = max(self._version, _RULED_FROM.get(node.op_type, 0)), rounded_down(proto, types)
         try:
             schema = onnx.defs.get_schema(node.op_type, version, "")
             found = onnx.shape_inference.infer_node_outputs(
@@ -206,7 +210,8 @@ class PropagateConstants(Pass):
         if (
             not self._may_go(node)
             or node.domain not in ("", "ai.onnx")
-            or node.op_type in (*_RANDOM, *_ELSEWHERE, "QuantizeLinear", "DequantizeLinear")
+            or node.op_type in (*_RANDOM, *_ELSEWHERE)
+            or (node.op_type in ("QuantizeLinear", "DequantizeLinear") and not self._is_size(node))
         ):
             return False
         is_output = any(value.is_graph_output() for value in node.outputs)
@@ -230,6 +235,12 @@ class PropagateConstants(Pass):
         graph.remove(node, safe=True)
         return True
 
+    def _is_size(self, node: ir.Node) -> bool:
+        """Whether a Q or DQ rounds a few numbers where sizes of free dims were given: quantizers round sizes in float, too."""
+        x = operand(node, 0)
+        few = x is not None and x.shape is not None and len(x.shape) < 2 and _elements(x) <= _SIZES
+        return bool(self.sizes) and few and node.inputs[1] is not None and _elements(node.inputs[1]) == 1
+
     def _evaluated(self, node: ir.Node) -> Sequence[Any] | None:
         if node.op_type == "Constant":
             array = array_of(node.outputs[0]) if node.attributes else None
@@ -242,6 +253,8 @@ class PropagateConstants(Pass):
         given = sum(array.nbytes for array in arrays if array is not None)
         if node.op_type not in _BOUNDED and any(max(given, _MAX_BYTES) < _bytes(value) for value in node.outputs):
             return None
+        if node.op_type in _COMPUTED:
+            return [_COMPUTED[node.op_type](node, *arrays)]
         onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
         reference = require("onnx.reference", extra="onnx")
         proto = onnx_ir.serde.serialize_node(node)
@@ -264,6 +277,25 @@ class PropagateConstants(Pass):
         if condition is None:
             return None
         return node.attributes["then_branch" if condition.reshape(()) else "else_branch"].as_graph()
+
+
+def _clip(node: ir.Node, x: Any, *bounds: Any) -> Any:
+    """What Clip gives; ONNX's reference implementation takes a bound that is left out for another one in some forms."""
+    if len(node.inputs) == 1:  # before opset 11
+        bounds = tuple(node.attributes.get_float(name, None) for name in ("min", "max"))
+    for bound, limit in zip(bounds, (np.maximum, np.minimum), strict=False):
+        x = x if bound is None else limit(x, np.asarray(bound).astype(x.dtype))
+    return np.asarray(x)
+
+
+def _dequantize(node: ir.Node, x: Any, scale: Any, zero: Any = None) -> Any:
+    """What DequantizeLinear gives for one scale; ONNX's reference implementation knows its newer versions only."""
+    values = x.astype(np.float32) - (0 if zero is None else zero.astype(np.float32).reshape(()))
+    return np.asarray(values * scale.reshape(()), scale.dtype)
+
+
+_COMPUTED: dict[str, Callable[..., Any]] = {"Clip": _clip, "DequantizeLinear": _dequantize}
+"""Operators that are not computed by ONNX's reference implementation."""
 
 
 def _completed(found: ir.Shape, said: ir.Shape | None) -> ir.Shape:

@@ -151,6 +151,10 @@ def constants_only(op, inputs, attributes, opset):
         ("BatchNormalization", [IMAGE, f(4), f(4), f(4), f(4, low=0.5)], {}, 9),
         ("MaxPool", [f(1, 1, 2)], {"kernel_shape": [2], "strides": [3], "auto_pad": "SAME_LOWER"}, 12),
         ("CumSum", [IMAGE, np.array([1])], {"exclusive": 1}, 14),
+        ("Clip", [IMAGE, np.float32(0.2)], {}, 13),
+        ("Clip", [IMAGE.astype(np.float16), np.float16(-0.1), np.float16(0.2)], {}, 13),
+        ("Clip", [ints(4, 4), np.int64(-1)], {}, 13),
+        ("Clip", [IMAGE], {"max": 0.25}, 6),
     ],
 )
 def test_an_operator_of_constants_computes_what_onnxruntime_does(op, inputs, attributes, opset):
