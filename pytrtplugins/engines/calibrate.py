@@ -20,6 +20,7 @@ from ..tensor import AnyDims, Dims
 from ..utils.files import read_regular
 from ..utils.optional import require
 from ..utils.progress import progress_bar
+from .base.blocked import check_layouts
 from .base.types import BuildOptions
 from .registry import NEVER_AUTO, available_class
 
@@ -56,6 +57,7 @@ def calibrate(
         NoDataError: the calibrator has no batches.
         UsageError: a batch does not have the network's inputs; or the network or the engine has not a form of ``plugins``.
         CalibrationError: a tensor has values that are not finite.
+        BuildError: weights are in the layout of a CPU.
     """
     prepared = prepare(model)
     calibrator.reset()
@@ -63,6 +65,7 @@ def calibrate(
     calibrator.bind(inputs)
     tapped, observed = _tapped(prepared), {*inputs, *float_tensors(prepared)}
     cls = available_class(engine, never={*NEVER_AUTO, "cuda"})
+    check_layouts(prepared, cls.name, cls.runs_blocks)
     paths = getattr(calibrator.batches, "paths", None)
     options = BuildOptions("fp32", threads, settings=cls.fast_build, plugins=plugins or {})
     with (

@@ -24,6 +24,7 @@ class NullEngine(Engine):
 
     name: ClassVar[str] = "null"
     foreign_operators: ClassVar[bool] = True
+    runs_blocks: ClassVar[bool] = True
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8", "fp8")
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:

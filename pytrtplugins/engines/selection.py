@@ -23,6 +23,7 @@ from ..passes import CODES, Precisions, Quantize, load_model, quantized_tensors,
 from ..passes.prepare import prepare_loaded, ready_for
 from ..passes.quantize import QuantizeResult
 from ..plugin.policy import check_forms
+from .base.blocked import check_layouts
 from .base.engine import Engine
 from .base.engine_file import read_engine_file
 from .base.failures import explaining, shortened
@@ -100,6 +101,8 @@ def build(
             'Do: precision="int8" or precision="fp8"',
             precision=precision,
         )
+    if not cls.runs_blocks or (not is_quantized and (table is not None or precision in CODES)):
+        check_layouts(loaded, cls.name, cls.runs_blocks)
     native = cls.runs_contrib and (is_quantized or (table is None and precision not in CODES))
     with explaining("the model cannot be prepared", cls.name):
         prepared = prepare_loaded(loaded, native=native)

@@ -80,8 +80,24 @@ def test_blocked_layouts_run_where_onnxruntime_computes_and_are_refused_elsewher
     if engine in ("cpu", "onnxruntime"):
         check(blocked, feeds, engine, FLOAT)
         return
-    with pytest.raises(BuildError, match=r"com\.microsoft\.nchwc::Conv"):
+    with pytest.raises(BuildError, match=REFUSED) as caught:
         run(blocked, feeds, engine)
+    assert f"engine {engine!r} does not have the operator" in str(caught.value)
+
+
+REFUSED = r"com\.microsoft\.nchwc::Conv \(node '.*'\): onnxruntime's optimizer wrote [^\n]*\nDo: optimize with ORT_ENABLE_EXTENDED, or"
+
+
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
+def test_blocked_layouts_are_not_quantized(engine, tmp_path):
+    model, feeds = convolutional()
+    blocked = optimized(model, ALL, tmp_path)
+    if not any(node.domain == "com.microsoft.nchwc" for node in blocked.graph.node):
+        pytest.skip("onnxruntime blocks nothing on this CPU")
+    with pytest.raises(BuildError, match=REFUSED):
+        ptp.build(blocked, engine=engine, precision="int8", calibration=MinMaxCalibrator([feeds]), progress=False)
+    with pytest.raises(BuildError, match=REFUSED):
+        calibrate(blocked, MinMaxCalibrator([feeds]), engine=engine, progress=False)
 
 
 STATIC = [*itertools.product(NETWORKS, ("QDQ", "QOperator"), TYPES, (False, True))]

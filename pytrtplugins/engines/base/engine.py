@@ -52,6 +52,7 @@ class Engine(Uncopied, ABC):
         dtypes: Element types that its inputs and outputs may have.
         foreign_operators: Whether the library below may know operators of anybody's domain.
         runs_contrib: Whether the library below computes onnxruntime's own operators, so that they need not be written with ONNX's.
+        runs_blocks: Whether it runs files of onnxruntime's optimizer whose weights are in the layout of a CPU; see `check_layouts`.
         fast_build: Settings with which an engine of this kind is built fast, and runs slowly.
         asks_fast: Whether it builds one node so fast that it can be asked for each operator; else its error names all that it lacks.
         weights_location: Location that models in its files give for weights that they leave out; None: no weights are left out.
@@ -82,6 +83,7 @@ class Engine(Uncopied, ABC):
     nests: ClassVar[bool] = True
     foreign_operators: ClassVar[bool] = False
     runs_contrib: ClassVar[bool] = False
+    runs_blocks: ClassVar[bool] = False
     survives_fork: ClassVar[bool] = True
     parents_alone: ClassVar[str] = "the GPU"
     _load: ClassVar[Callable[[str | Path], Engine]]  # selection, which knows all engines, puts it here

@@ -57,6 +57,7 @@ class OnnxruntimeEngine(HostEngine):
     library: ClassVar[str] = "onnxruntime"
     placement: ClassVar[Placement] = PLACEMENT
     runs_contrib: ClassVar[bool] = True
+    runs_blocks: ClassVar[bool] = True
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)

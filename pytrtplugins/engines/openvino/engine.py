@@ -95,6 +95,7 @@ class CpuEngine(HostEngine):
     library: ClassVar[str] = "OpenVINO"
     placement: ClassVar[Placement] = PLACEMENT
     nests: ClassVar[bool] = False
+    runs_blocks: ClassVar[bool] = True  # by onnxruntime
     survives_fork: ClassVar[bool] = False
     parents_alone: ClassVar[str] = "OpenVINO"
 

@@ -17,6 +17,7 @@ from ....plugin.policy import NO_REQUESTS, chosen_form, plugin_classes
 from ....tensor import DType
 from ....utils.garbage import no_collection
 from ....utils.optional import require
+from ...base.blocked import check_layouts
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .attention import FuseAttention
@@ -145,7 +146,11 @@ def lower(
 
     Returns:
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
+
+    Raises:
+        BuildError: weights are in the layout of a CPU.
     """
+    check_layouts(model, "cuda")
     lowered = to_ir(_written_out(model, requested), checked=True)
     PropagateConstants(expands=lambda op_type: op_type == "Attention" and "attention" not in disable)(lowered)
     _say_defaults(lowered)
