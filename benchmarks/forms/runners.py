@@ -97,6 +97,7 @@ def _openvino_passes(model: onnx.ModelProto) -> onnx.ModelProto:
     from pytrtplugins import passes
 
     steps = (
+        passes.KnownShapes,
         passes.DropRepeatedPairs,
         passes.UnsignedActivations,
         passes.FloatPads,

@@ -17,6 +17,7 @@ from .half import to_half
 from .inner_sizes import InnerSizes
 from .int8_forms import Int8Forms
 from .joins_apart import JoinsApart
+from .known_shapes import KnownShapes
 from .merge_pads import MergePads
 from .nonzero_biases import NonzeroBiases
 from .normalize import normalize
@@ -48,6 +49,7 @@ __all__ = [
     "InnerSizes",
     "Int8Forms",
     "JoinsApart",
+    "KnownShapes",
     "LayerPrecision",
     "MergePads",
     "NonzeroBiases",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ...tensor import SMALL_DTYPES, is_concrete
@@ -84,7 +84,25 @@ def computes_whole_numbers(usage: Usage) -> bool:
     """Whether the node does arithmetic on whole numbers that are not sizes."""
     if usage.node.op_type in MOVES:
         return "reduction" in usage.attributes() and usage.dtype() in WHOLE
-    return usage.dtype() in WHOLE and not (usage.is_size() and usage.dtype() in ("int32", "int64"))
+    if usage.dtype() not in WHOLE or _is_exact(usage):
+        return False
+    return not (usage.is_size() and usage.dtype() in ("int32", "int64"))
+
+
+_EXACT = ("Add", "CumSum", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mul", "Sub")
+_FLOAT32 = 1 << 24
+
+
+def _is_exact(usage: Usage) -> bool:
+    """Whether float32 holds all numbers that a node may read and give."""
+    if usage.node.op_type == "MaxPool" and usage.dtype() in ("int8", "uint8"):
+        return True
+    names = (*usage.node.input, *usage.node.output)
+    return (
+        usage.node.op_type in _EXACT
+        and usage.dtype() in ("int32", "int64")
+        and all(usage.facts.bounds.is_within(name, _FLOAT32) for name in names)
+    )
 
 
 def computes_long_numbers(usage: Usage) -> bool:
@@ -208,23 +226,23 @@ ATTENTION = {
 def may_be_out_of_range(usage: Usage) -> bool:
     """Whether indices may lie outside the axes that they count along; 0 and -1 do so in tensors without elements alone."""
     found = usage.facts.ranges.get(usage.node.input[1])
-    if found is None:
-        return not (usage.is_size() or usage.is_lookup())
-    lowest, highest = found
-    if lowest >= -1 and highest <= 0:
+    if found is None and (usage.is_size() or usage.is_lookup()):
         return False
-    return any(not isinstance(size, int) or lowest < -size or highest >= size for size in _indexed_dims(usage))
+    if found is not None and found[0] >= -1 and found[1] <= 0:
+        return False
+    first, count = _indexed_axes(usage)
+    return count == 0 or not usage.facts.bounds.lie_in(usage.node.input[1], count, usage.node.input[0], first)
 
 
-def _indexed_dims(usage: Usage) -> Sequence[Any]:
-    """Dims of the axes that the indices of a Gather or Scatter count along; None among them where they are not known."""
+def _indexed_axes(usage: Usage) -> tuple[int, int]:
+    """The first of the axes that the indices of a Gather or Scatter count along, and their number; 0 where it is not known."""
     dims = usage.dims()
     if not dims:
-        return (None,)
+        return 0, 0
     if usage.node.op_type != "GatherND":
-        return (dims[usage.attribute("axis", 0)],)
-    batch, counts = usage.attribute("batch_dims", 0), usage.dims(1)
-    return dims[batch : batch + counts[-1]] if counts and isinstance(counts[-1], int) else dims[batch:]
+        return usage.attribute("axis", 0) % len(dims), 1
+    counts = usage.dims(1)
+    return usage.attribute("batch_dims", 0), counts[-1] if counts and isinstance(counts[-1], int) else 0
 
 
 def may_have_other_sizes(usage: Usage) -> bool:

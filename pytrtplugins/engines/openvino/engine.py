@@ -24,6 +24,7 @@ from ...passes import (
     FloatPads,
     InnerSizes,
     JoinsApart,
+    KnownShapes,
     NonzeroBiases,
     Placement,
     PlacesApart,
@@ -48,6 +49,7 @@ from ..host.host_engine import ALWAYS, HostEngine
 from ..host.int8 import signed_activations
 from ..host.ort_session import make_session
 from ..host.timing import run_seconds
+from .bounds import LONGEST
 from .compiled import CompiledNetwork, Request
 from .core import make_core
 from .fallback import (
@@ -283,6 +285,7 @@ class CpuEngine(HostEngine):
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left have a host each."""
         passes = (
+            KnownShapes(),
             DropRepeatedPairs(),
             UnsignedActivations(),
             FloatPads(),
@@ -386,7 +389,10 @@ def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:
 
 
 def _is_peculiar(array: npt.NDArray[Any]) -> bool:
-    """Whether OpenVINO loses something of an input: it reads arrays without elements as scalars, and NaN as numbers in places."""
+    """Whether OpenVINO loses something of an input: it reads arrays without elements as scalars, NaN as numbers in places, and counts
+    in float32."""
+    if max(array.shape, default=0) > LONGEST:
+        return True
     if array.dtype.kind not in "fV":  # bfloat16, which NumPy does not have, is V
         return not array.size
     return not (array.size and np.isfinite(array.sum())) and not (array.size and np.isfinite(array).all())

@@ -21,6 +21,7 @@ from ...validation.dataflow import bodies, computed_from, given_inputs, walk
 from ...validation.operators import standard_domain, standard_opset
 from ..base.failures import shortened
 from ..host.ort_session import Submodel, Submodels, make_session
+from .bounds import Bounds
 from .core import make_core
 from .known_errors import KNOWN_ERRORS, KnownError
 from .usage import EMPTY, INFINITE, LONG, NAN, NEGATIVE, ZERO, Facts, Usage
@@ -146,11 +147,11 @@ def facts_of(model: onnx.ModelProto) -> Facts:
     constants = computed_from(weights, walk(model.graph.node), ("Constant",))
     sizes = computed_from(constants, walk(model.graph.node), ("Shape", "Size"))
     peculiar = {name: text for name, array in _constant_arrays(model) if (text := _peculiarity(array))}
-    whole = (
-        (name, array) for name, array in _constant_arrays(model) if array.dtype in (np.int32, np.int64) and array.size
-    )
-    ranges = {name: (int(array.min()), int(array.max())) for name, array in whole}
-    return Facts(types, constants, peculiar, ranges, sizes, readers, standard_opset(model), _lookups(model, types))
+    whole = {name: array for name, array in _constant_arrays(model) if array.dtype in (np.int32, np.int64)}
+    ranges = {name: (int(array.min()), int(array.max())) for name, array in whole.items() if array.size}
+    lookups = _lookups(model, types)
+    bounds = Bounds(model, types, whole, _limits(lookups))
+    return Facts(types, constants, peculiar, ranges, sizes, readers, standard_opset(model), lookups, bounds)
 
 
 def _lookups(model: onnx.ModelProto, types: Mapping[str, onnx.TypeProto]) -> dict[str, tuple[str, int]]:
@@ -166,8 +167,12 @@ def _lookups(model: onnx.ModelProto, types: Mapping[str, onnx.TypeProto]) -> dic
 
 def index_limits(model: onnx.ModelProto) -> dict[str, int]:
     """Inputs of a model that are indices of a Gather, and the size of the (smallest) axis that they must lie in."""
+    return _limits(facts_of(model).lookups)
+
+
+def _limits(lookups: Mapping[str, tuple[str, int]]) -> dict[str, int]:
     limits: dict[str, int] = {}
-    for name, size in facts_of(model).lookups.values():
+    for name, size in lookups.values():
         limits[name] = min(size, limits.get(name, size))
     return limits
 

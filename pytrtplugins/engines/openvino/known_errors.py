@@ -219,7 +219,7 @@ KNOWN_ERRORS = (
         ("Expand", "ConstantOfShape"),
         "to a size of 0",
         "wrong dims",
-        lambda usage: usage.reads(ZERO),
+        lambda usage: usage.facts.peculiar.get(usage.node.input[-1]) == ZERO,
         example="Expand-13/15",
     ),
     KnownError(

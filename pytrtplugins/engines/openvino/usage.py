@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...model.proto import info_dims, numpy_type
 from ...plugin.onnx_node import node_attributes
 from ...tensor import Dims
+from .bounds import Bounds
 
 if TYPE_CHECKING:
     import onnx
@@ -32,6 +33,7 @@ class Facts:
         readers: Types of the nodes that read each tensor; ``""`` is among them where the model gives it.
         opset: The model's opset.
         lookups: Output of each Gather of the main graph whose indices are an input of the model → that input, and the size of the axis.
+        bounds: What is known of the values of tensors of whole numbers.
     """
 
     types: Mapping[str, onnx.TypeProto]
@@ -42,6 +44,7 @@ class Facts:
     readers: Mapping[str, Collection[str]]
     opset: int
     lookups: Mapping[str, tuple[str, int]]
+    bounds: Bounds
 
 
 class Usage:

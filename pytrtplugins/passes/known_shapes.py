@@ -1,0 +1,47 @@
+"""Shape arithmetic whose results are known before a run becomes constants, and tensors get the dims that follow."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+from ..utils.override import override
+from ._base import Pass, PassResult
+from .constants import PropagateConstants
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["KnownShapes"]
+
+_SOURCES = ("ConstantOfShape", "Shape", "Size")
+_WHOLE = ("BOOL", "INT32", "INT64")
+_MAX_ELEMENTS = 1 << 12
+
+
+class KnownShapes(Pass):
+    """Compute small tensors of whole numbers and truth values as far as they are known, in models that read dims of tensors.
+
+    PyTorch's exporter writes pads, shapes and positions as dozens of nodes, of which libraries know fewer values than could be known.
+    What stays: (1) Constants; (2) outputs of the model; (3) results of other types, or of more than 4096 elements.
+    """
+
+    name: ClassVar[str] = "known-shapes"
+
+    @override
+    def call(self, model: ir.Model) -> PassResult:
+        if not any(node.op_type in _SOURCES for node in model.graph):
+            return PassResult(model, False)
+        return PropagateConstants(computes=_is_small)(model)
+
+
+def _is_small(node: ir.Node) -> bool:
+    return node.op_type not in ("Constant", "If") and not any(
+        value.is_graph_output()
+        or value.dtype is None
+        or value.dtype.name not in _WHOLE
+        or value.shape is None
+        or not value.shape.is_static()
+        or math.prod(value.shape.numpy()) > _MAX_ELEMENTS
+        for value in node.outputs
+    )
