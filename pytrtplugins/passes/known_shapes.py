@@ -16,6 +16,7 @@ __all__ = ["KnownShapes"]
 
 _SOURCES = ("ConstantOfShape", "Shape", "Size")
 _WHOLE = ("BOOL", "INT32", "INT64")
+_SCALAR = ("Add", "Cast", "Ceil", "Div", "Floor", "Max", "Min", "Mul", "Neg", "Sqrt", "Squeeze", "Sub", "Unsqueeze")
 _MAX_ELEMENTS = 1 << 12
 
 
@@ -23,7 +24,8 @@ class KnownShapes(Pass):
     """Compute small tensors of whole numbers and truth values as far as they are known, in models that read dims of tensors.
 
     PyTorch's exporter writes pads, shapes and positions as dozens of nodes, of which libraries know fewer values than could be known.
-    What stays: (1) Constants; (2) outputs of the model; (3) results of other types, or of more than 4096 elements.
+    What stays: (1) Constants; (2) outputs of the model; (3) results of other types, or of more than 4096 elements. Of floating-point
+    numbers only scalars are computed, by which sizes are divided and rounded.
     """
 
     name: ClassVar[str] = "known-shapes"
@@ -36,12 +38,17 @@ class KnownShapes(Pass):
 
 
 def _is_small(node: ir.Node) -> bool:
-    return node.op_type not in ("Constant", "If") and not any(
-        value.is_graph_output()
-        or value.dtype is None
-        or value.dtype.name not in _WHOLE
-        or value.shape is None
-        or not value.shape.is_static()
-        or math.prod(value.shape.numpy()) > _MAX_ELEMENTS
+    return node.op_type not in ("Constant", "If") and all(
+        not value.is_graph_output()
+        and value.dtype is not None
+        and value.shape is not None
+        and value.shape.is_static()
+        and math.prod(value.shape.numpy()) <= _most_elements(node, value.dtype.name)
         for value in node.outputs
     )
+
+
+def _most_elements(node: ir.Node, dtype: str) -> int:
+    if dtype in _WHOLE:
+        return _MAX_ELEMENTS
+    return 1 if dtype == "FLOAT" and node.op_type in _SCALAR else -1

@@ -68,6 +68,8 @@ class PartialValues:
         """The output's dims of a node that takes them from a tensor, None for each that is not known; None where none is."""
         if node.op_type == "Resize" and not node.domain:
             return self._resized(node)
+        if node.op_type == "Flatten" and not node.domain:
+            return _flattened(node)
         place = _SHAPE_INPUTS.get(node.op_type)
         value = operand(node, place) if place is not None and not node.domain else None
         wanted = None if value is None else self._of(value)
@@ -77,7 +79,7 @@ class PartialValues:
             return list(wanted)
         dims = _dims(node.inputs[0])
         if dims is None:
-            return None
+            return list(wanted) if node.op_type == "Reshape" and not any(dim in (0, -1) for dim in wanted) else None
         if node.op_type == "Tile":
             return [dim * count for dim, count in zip(dims, wanted, strict=False)] if len(dims) == len(wanted) else None
         try:
@@ -180,6 +182,15 @@ def _quotient(above: Iterable[Dim], below: Iterable[Dim]) -> Dim:
     for symbol in (symbols - others).elements():
         result = symbol * result
     return result
+
+
+def _flattened(node: ir.Node) -> list[Dim] | None:
+    dims, axis = _dims(node.inputs[0]), node.attributes.get_int("axis", 1)
+    if dims is None or not -len(dims) <= axis <= len(dims):
+        return None
+    axis += len(dims) if axis < 0 else 0
+    one: Dim = 1
+    return [math.prod(dims[:axis], start=one), math.prod(dims[axis:], start=one)]
 
 
 def _reshaped(node: ir.Node, dims: list[Dim], wanted: list[Dim]) -> list[Dim]:
