@@ -210,8 +210,9 @@ class PropagateConstants(Pass):
         if (
             not self._may_go(node)
             or node.domain not in ("", "ai.onnx")
-            or node.op_type in (*_RANDOM, *_ELSEWHERE)
+            or node.op_type in _RANDOM
             or (node.op_type in ("QuantizeLinear", "DequantizeLinear") and not self._is_size(node))
+            or (node.op_type in _ELSEWHERE and not _is_lower_bound(node))
         ):
             return False
         is_output = any(value.is_graph_output() for value in node.outputs)
@@ -321,6 +322,11 @@ def _size(dim: Any, sizes: Mapping[str, int]) -> Any:
 def _is_static(value: ir.Value) -> bool:
     """Whether all of a tensor's dims are known."""
     return value.shape is not None and value.shape.is_static()
+
+
+def _is_lower_bound(node: ir.Node) -> bool:
+    """Whether a node is a Clip with a lower bound alone, which is a maximum."""
+    return node.op_type == "Clip" and operand(node, 1) is not None and operand(node, 2) is None
 
 
 def _elements(value: ir.Value) -> float:

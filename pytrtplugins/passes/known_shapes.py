@@ -16,8 +16,25 @@ __all__ = ["KnownShapes"]
 
 _SOURCES = ("ConstantOfShape", "Shape", "Size")
 _WHOLE = ("BOOL", "INT32", "INT64")
-_SCALAR = ("Add", "Cast", "Ceil", "Div", "Floor", "Max", "Min", "Mul", "Neg", "Sqrt", "Squeeze", "Sub", "Unsqueeze")
-_MAX_ELEMENTS = 1 << 12
+_ARITHMETIC = (
+    "Add",
+    "Cast",
+    "Ceil",
+    "Clip",
+    "Concat",
+    "ConstantOfShape",
+    "Div",
+    "Floor",
+    "Max",
+    "Min",
+    "Mul",
+    "Neg",
+    "Sqrt",
+    "Squeeze",
+    "Sub",
+    "Unsqueeze",
+)
+_MAX_ELEMENTS, _MAX_FLOATS = 1 << 12, 8
 
 
 class KnownShapes(Pass):
@@ -25,7 +42,7 @@ class KnownShapes(Pass):
 
     PyTorch's exporter writes pads, shapes and positions as dozens of nodes, of which libraries know fewer values than could be known.
     What stays: (1) Constants; (2) outputs of the model; (3) results of other types, or of more than 4096 elements. Of floating-point
-    numbers only scalars are computed, by which sizes are divided and rounded.
+    numbers only a few are computed, by which sizes are divided and rounded.
     """
 
     name: ClassVar[str] = "known-shapes"
@@ -51,4 +68,4 @@ def _is_small(node: ir.Node) -> bool:
 def _most_elements(node: ir.Node, dtype: str) -> int:
     if dtype in _WHOLE:
         return _MAX_ELEMENTS
-    return 1 if dtype == "FLOAT" and node.op_type in _SCALAR else -1
+    return _MAX_FLOATS if dtype == "FLOAT" and node.op_type in _ARITHMETIC else -1

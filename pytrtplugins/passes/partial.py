@@ -74,18 +74,18 @@ class PartialValues:
         value = operand(node, place) if place is not None and not node.domain else None
         wanted = None if value is None else self._of(value)
         if wanted is None:
-            return None
+            return _open_dims(node, value)
         if node.op_type == "ConstantOfShape":
             return list(wanted)
         dims = _dims(node.inputs[0])
         if dims is None:
-            return list(wanted) if node.op_type == "Reshape" and not any(dim in (0, -1) for dim in wanted) else None
+            return _said(node, wanted)
         if node.op_type == "Tile":
             return [dim * count for dim, count in zip(dims, wanted, strict=False)] if len(dims) == len(wanted) else None
         try:
             return _expanded(dims, list(wanted)) if node.op_type == "Expand" else _reshaped(node, dims, list(wanted))
         except (ArithmeticError, IndexError):
-            return None
+            return _said(node, wanted)
 
     def _resized(self, node: ir.Node) -> list[Dim | None] | None:
         """Each axis has its size, or its factor; the others, where the node names its axes, stay as they are."""
@@ -182,6 +182,17 @@ def _quotient(above: Iterable[Dim], below: Iterable[Dim]) -> Dim:
     for symbol in (symbols - others).elements():
         result = symbol * result
     return result
+
+
+def _open_dims(node: ir.Node, sizes: ir.Value | None) -> list[None] | None:
+    """As many open dims as a Reshape is given sizes."""
+    dims = dims_of(sizes)
+    return [None] * dims[0] if node.op_type == "Reshape" and dims and isinstance(dims[0], int) else None
+
+
+def _said(node: ir.Node, wanted: Iterable[Dim]) -> list[Dim | None] | None:
+    """Dims that a Reshape says by themselves; None in the place of each that hangs on the tensor."""
+    return [None if dim in (0, -1) else dim for dim in wanted] if node.op_type == "Reshape" else None
 
 
 def _flattened(node: ir.Node) -> list[Dim] | None:

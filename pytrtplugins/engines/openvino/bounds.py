@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,9 @@ _INT32 = 1 << 31
 Polynomial = dict[tuple[str, ...], int]
 """Free dims that are multiplied, sorted → their factor. The number itself stands at ``()``."""
 _MOVES = {
-    **dict.fromkeys(("Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice"), (0,)),
+    **dict.fromkeys(
+        ("Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice"), (0,)
+    ),
     **dict.fromkeys(("Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"), (0,)),
     "Where": (1, 2),
 }
@@ -223,7 +225,11 @@ class Bounds:
             shape = self._shape(node.input[0])
             if shape is None:
                 return None
-            return [_product(*shape)] if node.op_type == "Size" else shape[attributes.get("start", 0) : attributes.get("end")]
+            return (
+                [_product(*shape)]
+                if node.op_type == "Size"
+                else shape[attributes.get("start", 0) : attributes.get("end")]
+            )
         if node.op_type == "Concat":
             return [value for part in node.input for value in self._elements[part]]
         if node.op_type in _SAME_ORDER:
@@ -236,12 +242,12 @@ class Bounds:
             return None
         left, right = (self._elements[part] for part in node.input)
         if len(left) != len(right):
-            left, right = (side * (len(other) if len(side) == 1 else 1) for side, other in ((left, right), (right, left)))
+            left, right = (
+                side * (len(other) if len(side) == 1 else 1) for side, other in ((left, right), (right, left))
+            )
         return [operation(a, b) for a, b in zip(left, right, strict=True)]
 
-    def _range_of(
-        self, node: onnx.NodeProto, attributes: Mapping[str, Any]
-    ) -> tuple[Polynomial, Polynomial] | None:
+    def _range_of(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> tuple[Polynomial, Polynomial] | None:
         kind = node.op_type
         if kind in _TRUTHS:
             return _number(0), _number(1)
@@ -251,7 +257,11 @@ class Bounds:
         ranges: list[tuple[Any, Any]] = [self._range(part) for part in node.input]
         if kind == "Cast":
             source, target = self._dtype(node.input[0]), self._dtype(node.output[0])
-            return ranges[0] if target in ("int32", "int64") and source not in ("", "float32") and None not in ranges[0] else None
+            return (
+                ranges[0]
+                if target in ("int32", "int64") and source not in ("", "float32") and None not in ranges[0]
+                else None
+            )
         if kind in _MOVES:
             return self._hull([ranges[index] for index in _MOVES[kind]])
         if kind == "Concat":

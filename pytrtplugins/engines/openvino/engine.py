@@ -389,8 +389,10 @@ def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:
 
 
 def _is_peculiar(array: npt.NDArray[Any]) -> bool:
-    """Whether OpenVINO loses something of an input: it reads arrays without elements as scalars, NaN as numbers in places, and counts
-    in float32."""
+    """Whether OpenVINO loses something of an input.
+
+    It reads arrays without elements as scalars, NaN as numbers in places, and counts along an axis in float32.
+    """
     if max(array.shape, default=0) > LONGEST:
         return True
     if array.dtype.kind not in "fV":  # bfloat16, which NumPy does not have, is V

@@ -1,0 +1,71 @@
+"""Bounds: what is proved to lie in range stays with OpenVINO and is right; what may lie elsewhere is onnxruntime's."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import pytrtplugins
+from pytrtplugins.errors import BindingError
+from tests.engines.operators import literal
+
+CONSTANTS = {
+    "words": np.random.default_rng(0).standard_normal((30, 2), np.float32),
+    "places": np.random.default_rng(1).standard_normal((14, 2), np.float32),
+    "few": np.random.default_rng(1).standard_normal((12, 2), np.float32),
+    "columns": np.arange(12),
+    "zero": np.int64(0),
+    "one": np.int64(1),
+    "large": np.int64(1 << 24),
+    "back": np.int64([-1]),
+    "ends": np.int64([1]),
+}
+MASK = "w = Gather (words, ids)  q = Equal (ids, one)  n = Not (q)"
+POSITIONS = (
+    f"{MASK}  i = Cast <to = 6> (n)  s = CumSum (i, one)  m = Mul (s, i)  l = Cast <to = 7> (m)  p = Add (l, one)"
+)
+SIZES = "t = Shape (ids)  b = Gather (t, zero)  k = Gather (t, one)  r = Range (zero, b, one)  u = Unsqueeze (r, ends)"
+ROWS = f"{MASK}  {SIZES}  f = Reshape (n, back)  o = Mul (u, k)  c = Range (zero, k, one)  h = Add (o, c)"
+PAIRS = f"{MASK}  {SIZES}  d = Expand (u, t)  e = Unsqueeze (d, back)  j = Expand (columns, t)  g = Unsqueeze (j, back)"
+SUM = "x = Cast <to = 1> (v)  z = Unsqueeze (x, back)  y = Mul (w, z)"
+IN_RANGE = {
+    "positions of what is no padding": f"{POSITIONS}  g = Gather (places, p)  y = Add (w, g)",
+    "a mask by indices of rows": f"{ROWS}  v = Gather (f, h)  {SUM}",
+    "a mask by pairs": f"{PAIRS}  h = Concat <axis = -1> (e, g)  v = GatherND (n, h)  {SUM}",
+    "the last of an axis": f"{MASK}  f = Cast <to = 1> (ids)  a = ArgMax <axis = 1> (f)  v = Gather (columns, a)  {SUM}",
+}
+ELSEWHERE = {
+    "positions beyond the table": f"{POSITIONS}  g = Gather (few, p)  y = Add (w, g)",
+    "rows beyond the mask": f"{ROWS}  a = Add (h, one)  v = Gather (f, a)  {SUM}",
+    "pairs the other way round": f"{PAIRS}  h = Concat <axis = -1> (g, e)  v = GatherND (n, h)  {SUM}",
+    "numbers beyond float32": f"{MASK}  a = Add (ids, large)  v = Equal (a, large)  {SUM}",
+}
+
+
+def model(nodes):
+    graph = onnx.parser.parse_graph(f"g (int64[N, 12] ids) => (float[a, b, c] y) {{ {nodes} }}")
+    read = {name for node in graph.node for name in node.input}
+    graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in CONSTANTS.items() if name in read
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("name", IN_RANGE)
+def test_what_lies_in_range_stays_with_openvino(name):
+    made = model(IN_RANGE[name])
+    engine = pytrtplugins.build(made, engine="cpu")
+    with engine.create_context() as context:
+        assert not engine.choices.keys() & {"computed by", "run by onnxruntime"}
+        for size in (1, 3):
+            ids = np.random.default_rng(size).integers(0, 3, (size, 12))
+            np.testing.assert_array_equal(context.run({"ids": ids})["y"], literal(made, {"ids": ids})[0])
+        with pytest.raises(BindingError, match="ids"):
+            context.run({"ids": ids + 30})
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_may_lie_elsewhere_is_computed_by_onnxruntime(name):
+    engine = pytrtplugins.build(model(ELSEWHERE[name]), engine="cpu")
+    assert engine.choices.keys() & {"computed by", "run by onnxruntime"}

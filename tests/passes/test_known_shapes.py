@@ -1,0 +1,58 @@
+"""KnownShapes: shape arithmetic as PyTorch's exporters write it becomes constants, and the model computes what it did."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from pytrtplugins.passes import KnownShapes, run_passes
+from tests.engines.operators import literal
+
+PADS = """
+    s = Shape <start = 2, end = 3> (x)  e = Mod (s, seven)  f = Sub (seven, e)  b = Concat <axis = 0> (zero, f, zero, zero)
+    l = Shape (b)  n = Sub (eight, l)  z = ConstantOfShape <value = int64[1] {0}> (n)  a = Concat <axis = 0> (b, z)  r = Reshape (a, pairs)
+    v = Slice (r, back, low, zero, back)  t = Transpose <perm = [1, 0]> (v)  p = Reshape (t, back)  y = Pad (x, p)
+"""
+TENSORFLOW_PADS = """
+    s = Shape <start = 2, end = 3> (x)  i = Squeeze (s)  c = Cast <to = 1> (i)  d = Div (c, two)  u = Ceil (d)  m = Mul (u, two)
+    h = Sub (m, c)  k = Clip (h, one)  q = Cast <to = 7> (k)  w = Unsqueeze (q, zero)
+    p = Concat <axis = 0> (zero, zero, zero, zero, zero, zero, w, zero)  y = Pad (x, p)
+"""
+SCALAR = "e = ConstantOfShape <value = float[1] {2}> (empty)  y = Mul (x, e)"
+LENGTHS = """
+    s = Shape (x)  b = Shape (s)  o = ConstantOfShape <value = int64[1] {1}> (b)  m = Mul (o, back)  c = Equal (s, m)
+    w = Where (c, o, s)  y = Expand (unit, w)
+"""
+CONSTANTS = (
+    "<int64[1] zero = {0}, int64[1] seven = {7}, int64[1] eight = {8}, int64[2] pairs = {-1, 2}, int64[1] back = {-1}, "
+    "int64[1] low = {-9223372036854775807}, float two = {2}, float one = {1}, int64[0] empty = {}, float unit = {1}>"
+)
+
+
+def changed(nodes):
+    text = f"g (float[N, 3, 15, 15] x) => (float[a, b, c, d] y) {CONSTANTS} {{ {nodes} }}"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    result = run_passes(onnx.shape_inference.infer_shapes(model), KnownShapes())
+    onnx.checker.check_model(result, full_check=True)
+    return model, result
+
+
+@pytest.mark.parametrize(
+    ("nodes", "left"),
+    [
+        (PADS, ["Pad"]),
+        (TENSORFLOW_PADS, ["Pad"]),
+        (SCALAR, ["Mul"]),
+        (LENGTHS, ["Shape", "Where", "Expand"]),
+        ("y = Relu (x)", ["Relu"]),
+    ],
+    ids=["pads of a window", "pads as TensorFlow's", "a scalar", "dims, some of them free", "no shapes"],
+)
+def test_known_arithmetic_becomes_constants(nodes, left):
+    model, result = changed(nodes)
+    operators = [node.op_type for node in result.graph.node if node.op_type != "Constant"]
+    assert operators == left
+    for size in (1, 2):
+        x = np.random.default_rng(size).standard_normal((size, 3, 15, 15), np.float32)
+        np.testing.assert_array_equal(literal(result, {"x": x})[0], literal(model, {"x": x})[0])
