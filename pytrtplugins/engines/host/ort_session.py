@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 import os
 import tempfile
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -22,12 +23,14 @@ from ...utils.forks import ForkLock, in_children, never_free
 from ...utils.optional import require
 from ...validation.dataflow import reads, walk
 from ...validation.operators import standard_domain, standard_opset
+from ..base.failures import shortened
 
 if TYPE_CHECKING:
     import onnx
 
 __all__ = ["Session", "Submodel", "Submodels", "in_oldest_opset", "make_session", "optimized_model", "unsupported_node"]
 
+_log = logging.getLogger(__name__)
 _SAFE_IR = 10  # known to onnxruntime since 1.18
 _ERRORS = 3  # and nothing less is logged
 _ENTRIES = {"session.qdq_matmulnbits_accuracy_level": "1"}
@@ -171,7 +174,8 @@ def make_session(
 ) -> Session:
     """Onnxruntime's session for a model of standard operators, on the CPU, with its own settings, and less some of its optimizers.
 
-    The model stays as it is from then on.
+    The model stays as it is from then on. A model that onnxruntime refuses with its optimizers is run without them, with a warning in the
+    log.
 
     Raises:
         Exception: of onnxruntime's own types, where it cannot run the model.
@@ -190,11 +194,19 @@ def make_session(
 
     try:
         return Session(partial(session, model))
-    except Exception:  # onnxruntime raises types of its own
-        older = in_oldest_opset(model)
-        if older is None:
-            raise
-    return Session(partial(session, older))
+    except Exception as error:  # onnxruntime raises types of its own
+        first = error
+    older = in_oldest_opset(model)
+    if older is not None:
+        with suppress(Exception):
+            return Session(partial(session, older))
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        plain = Session(partial(session, model if older is None else older))
+    except Exception:  # it is not the optimizers
+        raise first from None
+    _log.warning("onnxruntime runs the model without its optimizers, which fail: %s", shortened(first))
+    return plain
 
 
 def unsupported_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
