@@ -73,6 +73,8 @@ _BOUNDED = ("Compress", "NonZero", "Unique")
 """Operators whose results have dims that values say, and no more of them than their inputs have."""
 _SIZES = 16
 """Elements of a tensor that may hold sizes, such as the pads of all axes."""
+_SINCE = {"DequantizeLinear": 19}
+"""Operators that the reference implementation knows from an opset on only, in which they mean what they meant before."""
 _MAX_HINT = 1 << 12
 """Elements of a constant that shape inference is shown."""
 
@@ -89,7 +91,7 @@ class PropagateConstants(Pass):
 
     What stays: (1) random numbers; (2) plugins; (3) nodes with subgraphs, besides If; (4) results above 64 MB that are larger than
     what they are computed from, and those whose dims are not known; (5) QuantizeLinear and DequantizeLinear, which say which
-    weights are int8, but for vectors of a few numbers where sizes of free dims are given; (6) layers that the reference
+    weights are int8, but for vectors of a few numbers where sizes of free dims are given, and unless ``computes`` names them; (6) layers that the reference
     implementation does not compute as ONNX says in every form.
 
     Args:
@@ -211,7 +213,11 @@ class PropagateConstants(Pass):
             not self._may_go(node)
             or node.domain not in ("", "ai.onnx")
             or node.op_type in _RANDOM
-            or (node.op_type in ("QuantizeLinear", "DequantizeLinear") and not self._is_size(node))
+            or (
+                self.computes is None
+                and node.op_type in ("QuantizeLinear", "DequantizeLinear")
+                and not self._is_size(node)
+            )
             or (node.op_type in _ELSEWHERE and not _is_lower_bound(node))
         ):
             return False
@@ -263,7 +269,7 @@ class PropagateConstants(Pass):
         outputs = [onnx.helper.make_tensor_value_info(name, 0, None) for name in proto.output if name]
         model = onnx.helper.make_model(
             onnx.helper.make_graph([proto], "constants", inputs, outputs),
-            opset_imports=[onnx.helper.make_opsetid("", self._version)],
+            opset_imports=[onnx.helper.make_opsetid("", max(self._version, _SINCE.get(node.op_type, 0)))],
         )
         feeds = {value.name: array for value, array in zip(node.inputs, arrays, strict=True) if value is not None}
         try:

@@ -34,6 +34,7 @@ _ARITHMETIC = (
     "Sub",
     "Unsqueeze",
 )
+_LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _MAX_ELEMENTS, _MAX_FLOATS = 1 << 12, 8
 
 
@@ -42,7 +43,7 @@ class KnownShapes(Pass):
 
     PyTorch's exporter writes pads, shapes and positions as dozens of nodes, of which libraries know fewer values than could be known.
     What stays: (1) Constants; (2) outputs of the model; (3) results of other types, or of more than 4096 elements. Of floating-point
-    numbers only a few are computed, by which sizes are divided and rounded.
+    numbers only a few are computed, by which sizes are divided and rounded, also where they are quantized; of weights of layers none.
     """
 
     name: ClassVar[str] = "known-shapes"
@@ -68,4 +69,14 @@ def _is_small(node: ir.Node) -> bool:
 def _most_elements(node: ir.Node, dtype: str) -> int:
     if dtype in _WHOLE:
         return _MAX_ELEMENTS
+    if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+        return -1 if _is_weight(node) else _MAX_FLOATS
     return _MAX_FLOATS if dtype == "FLOAT" and node.op_type in _ARITHMETIC else -1
+
+
+def _is_weight(node: ir.Node) -> bool:
+    """Whether layers read what a node quantizes or dequantizes."""
+    readers = [use.node for use in node.outputs[0].uses()]
+    return any(
+        reader.op_type in _LAYERS or (reader.op_type == "DequantizeLinear" and _is_weight(reader)) for reader in readers
+    )

@@ -19,6 +19,11 @@ TENSORFLOW_PADS = """
     h = Sub (m, c)  k = Clip (h, one)  q = Cast <to = 7> (k)  w = Unsqueeze (q, zero)
     p = Concat <axis = 0> (zero, zero, zero, zero, zero, zero, w, zero)  y = Pad (x, p)
 """
+QUANTIZED = """
+    s = Shape <start = 2, end = 3> (x)  c = Cast <to = 1> (s)  m = Mul (c, tenth)  q = QuantizeLinear (m, scale)
+    f = DequantizeLinear (q, scale)  i = Cast <to = 7> (f)  p = Concat <axis = 0> (zero, zero, zero, zero, zero, zero, i, zero)
+    y = Pad (x, p)
+"""
 SCALAR = "e = ConstantOfShape <value = float[1] {2}> (empty)  y = Mul (x, e)"
 LENGTHS = """
     s = Shape (x)  b = Shape (s)  o = ConstantOfShape <value = int64[1] {1}> (b)  m = Mul (o, back)  c = Equal (s, m)
@@ -26,7 +31,8 @@ LENGTHS = """
 """
 CONSTANTS = (
     "<int64[1] zero = {0}, int64[1] seven = {7}, int64[1] eight = {8}, int64[2] pairs = {-1, 2}, int64[1] back = {-1}, "
-    "int64[1] low = {-9223372036854775807}, float two = {2}, float one = {1}, int64[0] empty = {}, float unit = {1}>"
+    "int64[1] low = {-9223372036854775807}, float two = {2}, float one = {1}, int64[0] empty = {}, float tenth = {0.1}, "
+    "float scale = {0.5}, float unit = {1}>"
 )
 
 
@@ -44,10 +50,18 @@ def changed(nodes):
         (PADS, ["Pad"]),
         (TENSORFLOW_PADS, ["Pad"]),
         (SCALAR, ["Mul"]),
+        (QUANTIZED, ["Pad"]),
         (LENGTHS, ["Shape", "Where", "Expand"]),
         ("y = Relu (x)", ["Relu"]),
     ],
-    ids=["pads of a window", "pads as TensorFlow's", "a scalar", "dims, some of them free", "no shapes"],
+    ids=[
+        "pads of a window",
+        "pads as TensorFlow's",
+        "a scalar",
+        "a quantized size",
+        "dims, some of them free",
+        "no shapes",
+    ],
 )
 def test_known_arithmetic_becomes_constants(nodes, left):
     model, result = changed(nodes)
