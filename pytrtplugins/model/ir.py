@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from ..utils.optional import require
 from ..validation import validated
 from .dense import with_dense_constants
 from .files import read_onnx
+from .proto import node_name
 
 if TYPE_CHECKING:
     import onnx
@@ -66,9 +67,38 @@ def to_ir(model: str | Path | onnx.ModelProto, *, checked: bool = False) -> ir.M
     try:
         return _with_own_names(_with_plain_domain(onnx_ir.from_proto(proto)))
     except Exception as error:  # onnx-ir raises types of its own
+        place, reason = _unreadable(proto, error)
         raise ModelError(
-            f"{model if isinstance(model, (str, Path)) else 'model'}: not a model that passes can work on ({error})."
+            f"{model if isinstance(model, (str, Path)) else 'model'}: not a model that passes can work on: {place}{reason}.\n"
+            "Do: pip install --upgrade onnx onnx-ir, or export the model with an older opset"
         ) from error
+
+
+def _unreadable(model: onnx.ModelProto, error: BaseException) -> tuple[str, str]:
+    """The first tensor or node of a graph that onnx-ir does not read, with a colon, and why; ``""`` where it reads each."""
+    serde, graph = require("onnx_ir", extra="onnx", feature=_FEATURE).serde, model.graph
+    named: list[tuple[str, Callable[[], Any]]] = [
+        (f"tensor {tensor.name!r}", lambda tensor=tensor: serde.deserialize_tensor(tensor).dtype)  # type: ignore[misc]
+        for tensor in graph.initializer
+    ]
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        named.append((f"tensor {info.name!r}", functools.partial(serde.deserialize_value_info_proto, info, None)))
+    for node in graph.node:
+        place = f"node {node_name(node)!r} ({node.op_type})"
+        named.append((place, functools.partial(serde.deserialize_node, node)))
+    for place, read in named:
+        try:
+            read()
+        except Exception as found:  # onnx-ir raises types of its own
+            return f"{place}: ", _first_cause(found)
+    return "", _first_cause(error)
+
+
+def _first_cause(error: BaseException) -> str:
+    """What the first of a chain of exceptions says."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error) or type(error).__name__
 
 
 def _with_plain_domain(model: ir.Model) -> ir.Model:

@@ -46,12 +46,21 @@ def rewrite_old_forms(model: onnx.ModelProto) -> None:
 
 
 def hide_from_converter(model: onnx.ModelProto) -> None:
-    """Move logical operators and comparisons of an opset before 7, which the converter does not know, to a domain of their own."""
-    if standard_opset(model) < _NUMPY_BROADCAST:
-        model.opset_import.add(domain=_HIDDEN, version=1)
-        for node in model.graph.node:
-            if node.op_type in _UNADAPTED and not standard_domain(node.domain):
-                node.domain = _HIDDEN
+    """Move operators of an opset before 7 that the converter cannot take to a domain of their own, without ``axis`` and ``broadcast``.
+
+    These are (1) logical operators and comparisons, which it does not know; (2) arithmetic with operands of free dims, which it refuses.
+    """
+    if standard_opset(model) >= _NUMPY_BROADCAST:
+        return
+    free = {
+        name for name, kind in _kinds(model).items() if any(not dim.HasField("dim_value") for dim in kind.shape.dim)
+    }
+    model.opset_import.add(domain=_HIDDEN, version=1)
+    for node in model.graph.node:
+        refused = node.op_type in _UNADAPTED or (node.op_type in _BROADCASTS and not free.isdisjoint(node.input))
+        if refused and not standard_domain(node.domain):
+            node.domain = _HIDDEN
+            _remove_attributes(node, "consumed_inputs")
 
 
 def restore_meanings(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
@@ -79,7 +88,7 @@ def _restore_bounds(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
     if not any(node.op_type == "Clip" for node in before.graph.node):
         return
     numpy_helper = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE)
-    kinds = {name: kind.elem_type for name, kind in _types(before).items()}
+    kinds = {name: kind.elem_type for name, kind in _kinds(before).items()}
     makers = {node.output[0]: node for node in model.graph.node if node.op_type == "Constant"}
     for node in model.graph.node:
         dtype = numpy_type(kinds[node.input[0]]) if node.op_type == "Clip" and kinds.get(node.input[0]) else None
@@ -203,14 +212,15 @@ def _rewrite_broadcasts(model: onnx.ModelProto) -> None:
         _set_nodes(model, nodes)
 
 
-def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
+def _ranks(model: onnx.ModelProto) -> dict[str, int]:
+    return {name: len(kind.shape.dim) for name, kind in _kinds(model).items() if kind.HasField("shape")}
+
+
+def _kinds(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
+    """Element types and dims of tensors, as far as they can be inferred."""
     inference = require("onnx.shape_inference", extra="onnx", feature=_FEATURE)
     infos = tensors_of(inference.infer_shapes(without_data(model)).graph)
     return {name: info.type.tensor_type for name, info in infos.items()}
-
-
-def _ranks(model: onnx.ModelProto) -> dict[str, int]:
-    return {name: len(kind.shape.dim) for name, kind in _types(model).items() if kind.HasField("shape")}
 
 
 def _dims_behind(node: onnx.NodeProto, axis: int, ranks: Mapping[str, int]) -> int:

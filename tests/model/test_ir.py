@@ -182,3 +182,20 @@ def test_what_was_given_keeps_its_names():
     written = to_proto(taken)
     assert [tensor.name for tensor in written.graph.initializer] == ["weights"]
     assert written.graph.node[2].input[1] == "weights"
+
+
+@pytest.mark.parametrize(("field", "place"), [("initializer", "tensor 'w'"), ("output", "tensor 'y'")])
+def test_what_onnx_ir_does_not_read_is_named(field, place):
+    """As a type that the installed ONNX has and the installed onnx-ir has not."""
+    made = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Cast", ["w"], ["y"], to=1)], "g", [], [helper.make_tensor_value_info("y", 1, [1])],
+            [helper.make_tensor("w", 1, [1], [0.5])],
+        )
+    )  # fmt: skip
+    if field == "initializer":
+        made.graph.initializer[0].data_type = 77
+    else:
+        made.graph.output[0].type.tensor_type.elem_type = 77
+    with pytest.raises(ModelError, match=rf"{place}: 77 is not a valid DataType\.\nDo: "):
+        to_ir(made, checked=True)

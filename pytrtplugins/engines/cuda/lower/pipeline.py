@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, get_args
 
-from ....errors import UsageError
+from ....errors import BuildError, UsageError
 from ....model.decompose import add_shapes
 from ....model.ir import array_of, constant, dims_of, dtype_of, is_op, operand, remove_unused, set_attributes, to_ir
 from ....model.proto import node_name
@@ -148,7 +148,7 @@ def lower(
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
 
     Raises:
-        BuildError: weights are in the layout of a CPU.
+        BuildError: weights are in the layout of a CPU, or a node broadcasts as before opset 7.
     """
     check_layouts(model, "cuda")
     lowered = to_ir(_written_out(model, requested), checked=True)
@@ -173,6 +173,14 @@ def _say_defaults(model: ir.Model) -> None:
     """Write out what a node means by leaving it out, where a later opset means something else."""
     opset = model.opset_imports.get("", 0)
     for node in model.graph.all_nodes():
+        if {"axis", "broadcast"} <= node.attributes.keys():
+            raise BuildError(
+                f"engine 'cuda': node {node_name(node)!r} ({node.op_type}) lays its second operand along an axis of its first one, as "
+                "before opset 7, and the model cannot be converted.\nDo: export the model with opset 7 or newer",
+                engine="cuda",
+                op=node.op_type,
+                node=node_name(node),
+            )
         if is_op(node, "RoiAlign") and opset < 16:
             set_attributes(node, {"coordinate_transformation_mode": "output_half_pixel"})
         is_cast = is_op(node, "Cast") or is_op(node, "CastLike")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx_ir
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 from pytrtplugins.engines.cuda.lower.pipeline import lower
+from pytrtplugins.engines.cuda.plan.attention import place_attention
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host
@@ -375,3 +377,14 @@ def test_the_model_is_valid_onnx_before_it_is_lowered():
     for write in WRITERS:
         net = Graph(S, 3 * H * D)
         onnx.checker.check_model(net.model(write(net)), full_check=True)
+
+
+def test_dims_that_the_run_does_not_tell_leave_the_attention_as_it_is():
+    """Names of the file's own that inference has not replaced: the plan says which tensor has them."""
+    net = Graph(S, 3 * H * D)
+    lowered = lower(prepare(net.model(fused_qkv(net))))
+    (attention,) = (node for node in lowered.graph if node.op_type == "Attention")
+    for value in (*attention.inputs[:3], attention.outputs[0]):
+        value.shape = onnx_ir.Shape(["unk__1", *list(value.shape or ())[1:]])
+    place_attention(lowered, {"N": B})
+    assert "dims" not in attention.attributes
