@@ -79,6 +79,8 @@ _log = logging.getLogger(__name__)
 _NATIVE_BF16 = {"bf16", "amx-bf16"}
 _RUNTIME_FACTS = ("layerType", "originalLayersNames")
 _NO_KERNELS = ("Const", "Input", "Output")
+_INT8_STEP = "Transformation] END"
+"""In errors of the steps by which OpenVINO makes int8 layers: it makes none of a single node, so that no node would be found at fault."""
 _BF16_GAIN = 0.95  # bf16 must take less than this part of float32's time to be chosen
 
 
@@ -229,7 +231,8 @@ class CpuEngine(HostEngine):
             try:
                 return self._built(model, wrong)
             except BuildError as error:
-                found = unreadable(model, wrong) if isinstance(error.__cause__, RuntimeError) else {}
+                searched = isinstance(error.__cause__, RuntimeError) and _INT8_STEP not in str(error)
+                found = unreadable(model, wrong) if searched else {}
                 if not found:
                     self._whole = self._session("OpenVINO cannot build it")
                     if self._whole is None:
