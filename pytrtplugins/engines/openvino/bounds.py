@@ -36,7 +36,8 @@ _MOVES = {
 _SAME_ORDER = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 _TRUTHS = ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Xor")
 _UNKNOWN = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
-_NARROW = ("bool", "int8", "uint8", "int16", "uint16")
+_WHOLE = ("bool", "int8", "uint8", "int16", "uint16", "int32", "int64")
+_NARROW = _WHOLE[:5]
 
 
 def _number(value: int) -> Polynomial:
@@ -232,6 +233,8 @@ class Bounds:
             )
         if node.op_type == "Concat":
             return [value for part in node.input for value in self._elements[part]]
+        if node.op_type == "Cast" and self._dtype(node.output[0]) not in ("int32", "int64", "float32"):
+            return None  # of truth values, say, which are other numbers
         if node.op_type in _SAME_ORDER:
             return self._elements[node.input[0]]
         if node.op_type == "Gather":
@@ -257,11 +260,8 @@ class Bounds:
         ranges: list[tuple[Any, Any]] = [self._range(part) for part in node.input]
         if kind == "Cast":
             source, target = self._dtype(node.input[0]), self._dtype(node.output[0])
-            return (
-                ranges[0]
-                if target in ("int32", "int64") and source not in ("", "float32") and None not in ranges[0]
-                else None
-            )
+            fits = target == "int64" or (target == "int32" and self.is_within(node.input[0], _INT32 - 1))
+            return ranges[0] if fits and source in _WHOLE and None not in ranges[0] else None
         if kind in _MOVES:
             return self._hull([ranges[index] for index in _MOVES[kind]])
         if kind == "Concat":
