@@ -39,8 +39,8 @@ ELSEWHERE = {
     "positions beyond the table": f"{POSITIONS}  g = Gather (few, p)  y = Add (w, g)",
     "rows beyond the mask": f"{ROWS}  a = Add (h, one)  v = Gather (f, a)  {SUM}",
     "pairs the other way round": f"{PAIRS}  h = Concat <axis = -1> (g, e)  v = GatherND (n, h)  {SUM}",
-    "sizes that were truth values": f"{MASK}  {SIZES}  e = Cast <to = 9> (k)  d = Cast <to = 7> (e)  o = Sub (d, k)  h = Add (u, o)"
-    f"  f = Reshape (n, back)  v = Gather (f, h)  {SUM}",
+    "sizes that were truth values": f"{MASK}  {SIZES}  e = Cast <to = 9> (k)  d = Cast <to = 7> (e)  o = Sub (k, d)  h = Add (r, o)"
+    f"  v = Gather (n, h)  {SUM}",
     "numbers beyond float32": f"{MASK}  a = Add (ids, large)  v = Equal (a, large)  {SUM}",
 }
 
