@@ -91,7 +91,8 @@ class PropagateConstants(Pass):
 
     What stays: (1) random numbers; (2) plugins; (3) nodes with subgraphs, besides If; (4) results above 64 MB that are larger than
     what they are computed from, and those whose dims are not known; (5) QuantizeLinear and DequantizeLinear, which say which
-    weights are int8, but for vectors of a few numbers where sizes of free dims are given, and unless ``computes`` names them; (6) layers that the reference
+    weights are int8, but for vectors of a few numbers where sizes of free dims are given, and unless ``computes`` names them;
+    (6) layers that the reference
     implementation does not compute as ONNX says in every form.
 
     Args:
