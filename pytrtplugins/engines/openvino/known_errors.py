@@ -388,6 +388,37 @@ KNOWN_ERRORS = (
         example="17 (float[2] x = {1, 2}, int64[1] r = {-1}) => (float[n] y) { y = Tile(x, r) }",
     ),
     KnownError(
+        ("Tile",),
+        "before opset 6",
+        "the axis is ignored",
+        lambda usage: usage.has(2),
+        example="Tile-1/4",
+    ),
+    KnownError(
+        ("Hardmax",),
+        "",
+        "of equal numbers the first is not always taken",
+        example="Hardmax-11/2",
+    ),
+    KnownError(
+        ("DequantizeLinear",),
+        "of 16 or 32 bits with scales of float16",
+        "codes become float16 before they are multiplied, and infinite",
+        lambda usage: usage.dtype() in ("int16", "uint16", "int32") and usage.dtype(1) == "float16",
+        example="DequantizeLinear-25/22",
+    ),
+    KnownError(
+        ("Conv", "ConvTranspose", "Gemm", "MatMul"),
+        "of constants alone",
+        "quantized ones are folded wrongly",
+        lambda usage: usage.is_constant(0) and usage.is_constant(1),
+        example=(
+            "13 (float[1] x = {0}) => (float[2, 2] y, float[1] o) <int8[3, 2] a = {-3, -128, 127, 5, -5, 3}, float s = {0.05}, "
+            "int8 z = {2}, int8[3, 2] b = {-128, 6, 127, -6, 3, 0}, float t = {0.05}, int8 u = {0}> "
+            "{ c = DequantizeLinear(a, s, z) d = DequantizeLinear(b, t, u) y = Gemm<transA = 1>(c, d) o = Relu(x) }"
+        ),
+    ),
+    KnownError(
         ("SpaceToDepth",),
         "with a mode",
         "the mode is ignored",
@@ -398,7 +429,7 @@ KNOWN_ERRORS = (
         ),
     ),
     KnownError(
-        ("Softmax", "LogSoftmax", "Hardmax"),
+        ("Softmax", "LogSoftmax"),
         "before opset 13",
         "only one axis is normalized instead of that axis and all after it",
         lambda usage: usage.facts.opset < 13,

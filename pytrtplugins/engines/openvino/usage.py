@@ -77,9 +77,9 @@ class Usage:
         """Whether the node computes with dims and constants alone."""
         return all(name in self.facts.sizes for name in self.node.input if name)
 
-    def dtype(self) -> str:
-        """NumPy's name of the first input's element type; empty where it is not known."""
-        found = self.facts.types.get(self.node.input[0]) if self.node.input else None
+    def dtype(self, index: int = 0) -> str:
+        """NumPy's name of an input's element type; empty where it is not known."""
+        found = self.facts.types.get(self.node.input[index]) if self.has(index) else None
         kind = found.tensor_type.elem_type if found is not None else 0
         return numpy_type(kind).name if kind else ""
 
