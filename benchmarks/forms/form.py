@@ -44,6 +44,7 @@ class Form:
         loose: Factor on the tolerance.
         expected: What the oracles give, by the order of the outputs; None where they do not run it.
         source: Which oracle that is.
+        notes: What else is known, such as that a library did not survive it.
     """
 
     name: str

@@ -12,7 +12,7 @@ from pytrtplugins.utils.files import write_atomic
 
 from ..node_tests import PASSED, Outcome, run_cases
 from .form import Form, draw_forms
-from .oracles import ask, judge
+from .oracles import ENDED, ask, judge
 
 __all__ = ["load_forms"]
 
@@ -42,13 +42,14 @@ def load_forms(seed: int = 0, only: Iterable[str] = (), every: int = 1, processe
         answers = pickle.loads(kept.read_bytes())
     except FileNotFoundError:
         answers = {
-            form.name: outcome.values or ({}, f"a library ended the process: {outcome.reason}")
+            form.name: outcome.values or ({}, f"{ENDED}: {outcome.reason}")
             for form, outcome in run_cases(forms, _asked, processes)
         }
         kept.parent.mkdir(exist_ok=True)
         write_atomic(kept, pickle.dumps(answers))
     for form in forms:
         form.expected, form.source = judge(form, *answers[form.name])
+        form.notes += [ENDED] * answers[form.name][1].startswith(ENDED)
     return forms
 
 

@@ -18,7 +18,7 @@ from .form import Form
 from .formulas import LEGACY, SAME_AS
 from .verdicts import verdict
 
-__all__ = ["ask", "judge", "run_literal"]
+__all__ = ["ENDED", "ask", "judge", "run_literal"]
 
 _Arrays = Mapping[str, Any]
 
@@ -165,6 +165,8 @@ def _by_formula(form: Form) -> list[Any]:
     return [np.asarray(output) for output in outputs]
 
 
+ENDED = "a library ended the process"
+"""Why a form has no oracle, where one of them did not survive it."""
 _ORACLES: dict[str, Callable[[Form], list[Any]]] = {"onnxruntime": _by_onnxruntime, "onnx.reference": _by_onnx}
 
 

@@ -16,7 +16,7 @@ from .compare import difference
 from .draft import is_float
 from .form import Form
 from .int8 import ENGINES, is_quantizable, run_int8
-from .oracles import run_literal
+from .oracles import ENDED, run_literal
 
 __all__ = ["DOCUMENTED", "INT8", "RUNNERS", "run_form", "run_model", "takes"]
 
@@ -133,7 +133,9 @@ INT8 = {f"{engine} int8": engine for engine in ENGINES}
 
 
 def takes(runner: str, form: Form) -> bool:
-    """Whether a runner runs a form."""
+    """Whether a runner runs a form: INT8 where it has weights, rewrites where onnxruntime survives the form as it is."""
+    if runner in _REWRITES and ENDED in form.notes:
+        return False
     return runner not in INT8 or is_quantizable(form)
 
 
