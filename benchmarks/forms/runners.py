@@ -60,7 +60,7 @@ def _on_gpu(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> tuple[list[Any
     from pytrtplugins.engines import build
     from pytrtplugins.engines.cuda import CudaEngine
 
-    quantized = any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node)
+    quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
     settings = {"disable": [*CudaEngine.fast_build["disable"], "pointwise"], "float": "float32"}
     engine = build(model, engine="cuda", precision="int8" if quantized else "fp32", settings=settings, progress=False)
     with engine.create_context() as context:
@@ -149,7 +149,8 @@ def run_form(form: Form, runner: str) -> Outcome:
 
     model = form.model
     names = [name for node in walk(model.graph.node) for name in (node.name, *node.output) if name]
-    names = [form.operator.rpartition(".")[2], *names, *form.inputs, *(info.name for info in model.graph.output)]
+    infos = (*model.graph.output, *model.graph.initializer)
+    names = [form.operator.rpartition(".")[2], *names, *form.inputs, *(info.name for info in infos)]
     if runner in INT8:
         return _caught(lambda: run_int8(form, INT8[runner]), names, foreign=FAILED)
     outcome = run_model(model, form.inputs, runner, names)

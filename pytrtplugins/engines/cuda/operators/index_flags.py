@@ -71,7 +71,7 @@ def places(xp: Any, indices: Any, size: int) -> Any:
     """
     index, flag = xp.asarray(indices).astype(np.int64), getattr(_NOTED, "flag", None)
     if flag is not None and not isinstance(index, np.ndarray):
-        return _kernel(xp)(index, size, flag)
+        return _kernel(xp)(index, size, xp.empty(index.shape, np.int64), flag)[0]
     outside = (index < -size) | (index >= size)
     if flag is not None:
         flag |= outside.any()
@@ -83,8 +83,8 @@ def places(xp: Any, indices: Any, size: int) -> Any:
 @functools.cache
 def _kernel(xp: Any) -> Any:
     return xp.ElementwiseKernel(
-        "int64 index, int64 size, raw bool flag",
-        "int64 place",
+        "int64 index, int64 size",
+        "int64 place, raw bool flag",  # what is only read is constant
         """
         if (index < -size || index >= size) flag[0] = true;
         place = index < 0 ? index + size : index;
