@@ -361,7 +361,9 @@ class CpuContext(ExecutionContext):
     def _run(self, inputs: Arrays) -> Arrays:
         session = self.engine._whole
         if session is None and any(map(_is_peculiar, inputs.values())):
-            session = self.engine._exact_session() or _unless_short_floats(inputs)
+            session = self.engine._exact_session()
+            if session is None:
+                _refuse_short_floats(inputs)
         if session is not None:
             with explaining("onnxruntime failed in the run", self.engine.name, ExecutionError):
                 values = session.run(self.engine._output_names, inputs)
@@ -403,7 +405,7 @@ def _is_peculiar(array: npt.NDArray[Any]) -> bool:
     return not (array.size and np.isfinite(array.sum())) and not (array.size and np.isfinite(array).all())
 
 
-def _unless_short_floats(inputs: Arrays) -> None:
+def _refuse_short_floats(inputs: Arrays) -> None:
     """Raise where OpenVINO would lose NaN and infinities of bfloat16."""
     for name, array in inputs.items():
         if array.dtype.kind == "V" and array.size and not np.isfinite(array.astype(np.float32)).all():
