@@ -161,7 +161,9 @@ def found_and_wanted(cases, values, dtype):
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for (op, attributes, arity), tensor in zip(cases, found, strict=True):
-            wanted = OPS[op](np, attributes, [form.dims], *wide[:arity])
+            narrow = op == "Clip" and dtype is HALF  # its bounds are the type's largest numbers
+            given = [tensor.view for tensor in inputs] if narrow else wide
+            wanted = OPS[op](np, attributes, [form.dims], *given[:arity])
             yield op, tensor.view, np.asarray(wanted).astype(tensor.view.dtype)
 
 

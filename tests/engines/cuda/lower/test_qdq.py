@@ -10,8 +10,9 @@ from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import run_on_host
 from tests.engines.operators import literal
+from tests.randomness import generator
 
-RNG = np.random.default_rng(0)
+RNG = generator(0)
 CODES = RNG.integers(-127, 128, (8, 8, 1, 1)).astype(np.int8)
 STEP, ZERO = np.float32(0.02), np.int8(0)
 

@@ -9,8 +9,9 @@ from onnx import helper, numpy_helper
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import host_execution, run_on_host
 from tests.engines.operators import literal
+from tests.randomness import generator
 
-RNG = np.random.default_rng(0)
+RNG = generator(0)
 X = RNG.uniform(-1, 1, (2, 3, 9, 9)).astype(np.float32)
 CONSTANTS = {
     "weights": RNG.uniform(-1, 1, (4, 3, 3, 3)).astype(np.float32),
