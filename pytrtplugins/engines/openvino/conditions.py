@@ -22,6 +22,7 @@ __all__ = [
     "has_a_zero",
     "has_no_form_in_32_bits",
     "has_one_slope_for_each_channel",
+    "has_other_factors",
     "has_scales_of_an_axis",
     "has_small_numbers",
     "is_causal_on_other_keys",
@@ -256,3 +257,12 @@ def may_have_other_sizes(usage: Usage) -> bool:
         if any(sizes.setdefault(letter, dim) != dim for letter, dim in zip(term, dims, strict=True)):
             return True
     return False
+
+
+def has_other_factors(usage: Usage) -> bool:
+    """Whether factors are not known to be as many as what they multiply along the last axes."""
+    dims, factors = usage.dims(), usage.dims(1)
+    if not dims or not factors or len(factors) > len(dims):
+        return True
+    pairs = zip(dims[len(dims) - len(factors) :], factors, strict=True)
+    return any(factor != 1 and (not isinstance(dim, int) or dim != factor) for dim, factor in pairs)
