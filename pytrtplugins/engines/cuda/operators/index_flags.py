@@ -12,9 +12,13 @@ import numpy as np
 
 from ....errors import ExecutionError
 
-__all__ = ["IndexFlags", "noting", "places"]
+__all__ = ["IN_RANGE", "IndexFlags", "noting", "places"]
 
+IN_RANGE: Any = object()
+"""In the place of a flag: indices that were looked at when the run was planned."""
 _NOTED = threading.local()
+_MOST = 1 << 12
+"""Flags that are kept apart; further steps share the last one."""
 
 
 class IndexFlags:
@@ -25,32 +29,39 @@ class IndexFlags:
     """
 
     def __init__(self, xp: Any) -> None:
-        self._xp, self._flags = xp, list[tuple[str, str, Any]]()
+        self._xp, self._steps = xp, list[tuple[str, str]]()
+        self._flags: Any = None
 
     def add(self, name: str, op: str) -> Any:
         """A flag for a node, an array of one element."""
-        flag = self._xp.zeros(1, np.bool_)
-        self._flags.append((name, op, flag))
-        return flag
+        if self._flags is None:
+            self._flags = self._xp.zeros(_MOST, np.bool_)
+        place = min(len(self._steps), _MOST - 1)
+        self._steps.append((name, op))
+        return self._flags[place : place + 1]
 
     def clear(self) -> None:
         """Lower all flags, which runs on memory that holds no inputs yet may have raised."""
-        for _, _, flag in self._flags:
-            flag[...] = False
+        if self._flags is not None:
+            self._flags[...] = False
 
     def check(self) -> None:
-        """Look at the flags of a run that is done, and lower them.
+        """Look at the flags of a run that is done, in one copy, and lower them.
 
         Raises:
             ExecutionError: an index was out of range.
         """
-        for name, op, flag in self._flags:
-            if bool(flag[0]):
-                self.clear()
-                raise ExecutionError(
-                    f"engine 'cuda' cannot compute node {name!r} ({op}): an index is out of range.\n"
-                    "Do: check the indices that the network is given, or computes"
-                )
+        if self._flags is None:
+            return
+        flags = self._flags[: len(self._steps)]
+        raised = np.flatnonzero(flags if isinstance(flags, np.ndarray) else flags.get())
+        if raised.size:
+            self.clear()
+            name, op = self._steps[raised[0]]
+            raise ExecutionError(
+                f"engine 'cuda' cannot compute node {name!r} ({op}): an index is out of range.\n"
+                "Do: check the indices that the network is given, or computes"
+            )
 
 
 @contextlib.contextmanager
@@ -70,6 +81,8 @@ def places(xp: Any, indices: Any, size: int) -> Any:
         IndexError: one is out of range, outside of `noting`.
     """
     index, flag = xp.asarray(indices).astype(np.int64), getattr(_NOTED, "flag", None)
+    if flag is IN_RANGE:
+        return xp.where(index < 0, index + size, index)
     if flag is not None and not isinstance(index, np.ndarray):
         return _kernel(xp)(index, size, xp.empty(index.shape, np.int64), flag)[0]
     outside = (index < -size) | (index >= size)

@@ -26,7 +26,7 @@ from ..device.source import nhwc_kernel
 from ..device.window import Window
 from ..naming import naming
 from ..operators import ACTIVATIONS, KNOWN, OPS, RAW, computed
-from ..operators.index_flags import IndexFlags, noting
+from ..operators.index_flags import IN_RANGE, IndexFlags, noting
 from ..plan.plan import Plan, Step
 from .generated import GeneratedSteps
 from .interpreter import Interpreter
@@ -187,6 +187,12 @@ class StepBuilder:
         self.interpreter = Interpreter(self.device, self.plan.tail, self.plan.constants, self.tensors)
         return self.interpreter.run
 
+    def _index_flag(self, step: Step) -> Any:
+        """What notes indices out of range; None on the host, where they raise, and for other operators."""
+        if step.op not in _INDEXING or self.device.xp is np:
+            return None
+        return IN_RANGE if step.inputs[1] in self.plan.constants else self.indices.add(step.name, step.op)
+
     def _generic(self, step: Step) -> Launch:
         function, decodes = OPS[step.op], step.op not in RAW
         fetched, kept = computed(step.op, step.inputs, self.plan.constants), KNOWN.get(step.op, ())
@@ -215,8 +221,7 @@ class StepBuilder:
                 return from_stored(self.device.download(value), dtype)
             return value if dtype is None or not decodes else decoded(self.device.xp, value, dtype)
 
-        on_host = isinstance(self.device.xp.zeros(0), np.ndarray)
-        flag = self.indices.add(step.name, step.op) if step.op in _INDEXING and not on_host else None
+        flag = self._index_flag(step)
 
         def launch(stream: Any) -> None:
             if not fetched:
