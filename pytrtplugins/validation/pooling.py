@@ -106,10 +106,10 @@ def rounded_down(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> o
     if windows is None:
         return node
     ends = [max(0, (each.count - 1) * each.stride + each.reach - each.before - each.size) for each in windows]
-    made = _without(node, "ceil_mode", "pads")
+    pool = _without(node, "ceil_mode", "pads")
     pads = [*(each.before for each in windows), *ends]
-    made.attribute.add(name="pads", type=7, ints=pads)  # AttributeProto.INTS
-    return made
+    pool.attribute.add(name="pads", type=7, ints=pads)  # AttributeProto.INTS
+    return pool
 
 
 def wrong_pools(model: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
@@ -164,12 +164,12 @@ def _pads_itself(node: onnx.NodeProto) -> bool:
 
 
 def _without(node: onnx.NodeProto, *names: str) -> onnx.NodeProto:
-    made = type(node)()
-    made.CopyFrom(node)
+    copy = type(node)()
+    copy.CopyFrom(node)
     kept = [attribute for attribute in node.attribute if attribute.name not in names]
-    del made.attribute[:]
-    made.attribute.extend(kept)
-    return made
+    del copy.attribute[:]
+    copy.attribute.extend(kept)
+    return copy
 
 
 def _ints(node: onnx.NodeProto, name: str, default: list[int]) -> list[int]:

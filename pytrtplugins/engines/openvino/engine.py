@@ -11,9 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from ...errors import BindingError, BuildError, EngineError, ExecutionError, UnavailableError
+from ...errors import BuildError, EngineError, ExecutionError, UnavailableError
 from ...model.proto import arrays_of, node_name
 from ...model.skeleton import nodes_beyond_onnx
 from ...passes import (
@@ -35,7 +34,7 @@ from ...passes import (
     write_functions,
 )
 from ...plugin.onnx_node import from_node, is_plugin_node
-from ...tensor import DType, TensorDesc
+from ...tensor import DType
 from ...utils.optional import require
 from ...utils.override import override
 from ...utils.signal_stack import keeping_signal_stack
@@ -49,7 +48,7 @@ from ..host.host_engine import ALWAYS, HostEngine
 from ..host.int8 import signed_activations
 from ..host.ort_session import make_session
 from ..host.timing import run_seconds
-from .bounds import LONGEST
+from .arrays import check_indices, check_long, from_openvino, is_peculiar, refuse_short_floats, to_openvino
 from .compiled import CompiledNetwork, Request
 from .core import make_core
 from .fallback import (
@@ -360,25 +359,25 @@ class CpuContext(ExecutionContext):
 
     def _run(self, inputs: Arrays) -> Arrays:
         session = self.engine._whole
-        if session is None and any(map(_is_peculiar, inputs.values())):
+        if session is None and any(map(is_peculiar, inputs.values())):
             session = self.engine._exact_session()
             if session is None:
-                _refuse_short_floats(inputs)
+                refuse_short_floats(inputs)
         if session is not None:
             with explaining("onnxruntime failed in the run", self.engine.name, ExecutionError):
                 values = session.run(self.engine._output_names, inputs)
             return dict(zip(self.engine._output_names, values, strict=True))
         for name in self.engine._long:
-            _check_long(name, inputs[name])
+            check_long(name, inputs[name])
         for name, size in self.engine._limits.items():
-            _check_indices(name, inputs[name], size)
-        given = {name: _shareable(inputs[name]) for name in self.engine._input_names}
+            check_indices(name, inputs[name], size)
+        given = {name: to_openvino(inputs[name]) for name in self.engine._input_names}
         try:
             with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
                 results = self._request.infer(given)
         except ExecutionError as error:
             raise self.engine._located(error, inputs) from error.__cause__
-        return {desc.name: _array(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
+        return {desc.name: from_openvino(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
 
     def _close(self) -> None:
         del self._request
@@ -391,56 +390,3 @@ def _plugin_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
 def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:
     for host in hosts:
         host.close()
-
-
-def _is_peculiar(array: npt.NDArray[Any]) -> bool:
-    """Whether OpenVINO loses something of an input.
-
-    It reads arrays without elements as scalars, NaN as numbers in places, and counts along an axis in float32.
-    """
-    if max(array.shape, default=0) > LONGEST:
-        return True
-    if array.dtype.kind not in "fV":  # bfloat16, which NumPy does not have, is V
-        return not array.size
-    return not (array.size and np.isfinite(array.sum())) and not (array.size and np.isfinite(array).all())
-
-
-def _refuse_short_floats(inputs: Arrays) -> None:
-    """Raise where OpenVINO would lose NaN and infinities of bfloat16."""
-    for name, array in inputs.items():
-        if array.dtype.kind == "V" and array.size and not np.isfinite(array.astype(np.float32)).all():
-            raise ExecutionError(
-                f"input {name!r} holds NaN or infinities in bfloat16, which OpenVINO loses, and onnxruntime cannot run the network.\n"
-                'Do: give finite numbers, or build with engine="reference"'
-            )
-
-
-def _shareable(array: npt.NDArray[Any]) -> Any:
-    """An array that OpenVINO takes: it shares scalars only where it may write them; of others it makes a copy itself."""
-    if array.dtype.kind == "V":  # it does not know ml_dtypes' bfloat16
-        ov = require("openvino", extra="cpu")
-        return ov.Tensor(array.view(np.uint16).ravel(), ov.Shape(array.shape), ov.Type.bf16)
-    return array if array.ndim or array.flags.writeable else array.copy()
-
-
-def _check_long(name: str, array: npt.NDArray[Any]) -> None:
-    limit = 2**31
-    if array.size and not (-limit <= array.min() and array.max() < limit):
-        raise BindingError(
-            f"input {name!r}: OpenVINO keeps int64 in 32 bits, and the numbers are {array.min()} to {array.max()}.\n"
-            'Do: build with engine="onnxruntime"'
-        )
-
-
-def _check_indices(name: str, array: npt.NDArray[Any], size: int) -> None:
-    """Require that indices lie in an axis: OpenVINO's Gather gives 0 for others."""
-    if array.size and not (-size <= array.min() and array.max() < size):
-        raise BindingError(
-            f"input {name!r}: it holds indices along an axis of {size}, expected {-size} to {size - 1}, found {array.min()} to "
-            f"{array.max()}.\nDo: give indices that the table has, such as those of the network's own tokenizer"
-        )
-
-
-def _array(value: Any, desc: TensorDesc) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = np.asarray(value)
-    return array.view(desc.dtype.numpy) if desc.dtype is DType.BFLOAT16 else array  # OpenVINO calls it float16

@@ -79,8 +79,8 @@ class Usage:
 
     def dtype(self, index: int = 0) -> str:
         """NumPy's name of an input's element type; empty where it is not known."""
-        found = self.facts.types.get(self.node.input[index]) if self.has(index) else None
-        kind = found.tensor_type.elem_type if found is not None else 0
+        tensor = self.facts.types.get(self.node.input[index]) if self.has(index) else None
+        kind = tensor.tensor_type.elem_type if tensor is not None else 0
         return numpy_type(kind).name if kind else ""
 
     def dtypes(self) -> set[str]:
@@ -91,8 +91,8 @@ class Usage:
 
     def reads(self, *peculiarities: str) -> bool:
         """Whether an initializer that it reads, or the Constant or ConstantOfShape that it is, has such values."""
-        made = self.node.op_type in ("Constant", "ConstantOfShape")
-        names = (*self.node.input, *(self.node.output if made else ()))
+        is_constant = self.node.op_type in ("Constant", "ConstantOfShape")
+        names = (*self.node.input, *(self.node.output if is_constant else ()))
         return any(self.facts.peculiar.get(name) in peculiarities for name in names)
 
     def dims(self, index: int = 0) -> Dims | None:

@@ -1,0 +1,83 @@
+"""Arrays that go to OpenVINO and come from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import BindingError, ExecutionError
+from ...tensor import DType, TensorDesc
+from ...utils.optional import require
+from ..base.context import Arrays
+from .bounds import LONGEST
+
+__all__ = ["check_indices", "check_long", "from_openvino", "is_peculiar", "refuse_short_floats", "to_openvino"]
+
+
+def is_peculiar(array: npt.NDArray[Any]) -> bool:
+    """Whether OpenVINO loses something of an input.
+
+    It reads arrays without elements as scalars, NaN as numbers in places, and counts along an axis in float32.
+    """
+    if max(array.shape, default=0) > LONGEST:
+        return True
+    if array.dtype.kind not in "fV":  # bfloat16, which NumPy does not have, is V
+        return not array.size
+    return not (array.size and np.isfinite(array.sum())) and not (array.size and np.isfinite(array).all())
+
+
+def refuse_short_floats(inputs: Arrays) -> None:
+    """Require that bfloat16 inputs are finite: OpenVINO loses NaN and infinities.
+
+    Raises:
+        ExecutionError: one is not.
+    """
+    for name, array in inputs.items():
+        if array.dtype.kind == "V" and array.size and not np.isfinite(array.astype(np.float32)).all():
+            raise ExecutionError(
+                f"input {name!r} holds NaN or infinities in bfloat16, which OpenVINO loses, and onnxruntime cannot run the network.\n"
+                'Do: give finite numbers, or build with engine="reference"'
+            )
+
+
+def to_openvino(array: npt.NDArray[Any]) -> Any:
+    """An array that OpenVINO takes: it shares scalars only where it may write them; of others it makes a copy itself."""
+    if array.dtype.kind == "V":  # it does not know ml_dtypes' bfloat16
+        ov = require("openvino", extra="cpu")
+        return ov.Tensor(array.view(np.uint16).ravel(), ov.Shape(array.shape), ov.Type.bf16)
+    return array if array.ndim or array.flags.writeable else array.copy()
+
+
+def check_long(name: str, array: npt.NDArray[Any]) -> None:
+    """Require that numbers of int64 fit 32 bits.
+
+    Raises:
+        BindingError: one does not.
+    """
+    limit = 2**31
+    if array.size and not (-limit <= array.min() and array.max() < limit):
+        raise BindingError(
+            f"input {name!r}: OpenVINO keeps int64 in 32 bits, and the numbers are {array.min()} to {array.max()}.\n"
+            'Do: build with engine="onnxruntime"'
+        )
+
+
+def check_indices(name: str, array: npt.NDArray[Any], size: int) -> None:
+    """Require that indices lie in an axis: OpenVINO's Gather gives 0 for others.
+
+    Raises:
+        BindingError: one does not.
+    """
+    if array.size and not (-size <= array.min() and array.max() < size):
+        raise BindingError(
+            f"input {name!r}: it holds indices along an axis of {size}, expected {-size} to {size - 1}, found {array.min()} to "
+            f"{array.max()}.\nDo: give indices that the table has, such as those of the network's own tokenizer"
+        )
+
+
+def from_openvino(value: Any, desc: TensorDesc) -> npt.NDArray[Any]:
+    """The array of an output."""
+    array: npt.NDArray[Any] = np.asarray(value)
+    return array.view(desc.dtype.numpy) if desc.dtype is DType.BFLOAT16 else array  # OpenVINO calls it float16
