@@ -124,7 +124,11 @@ def run_case(case: Case, runner: str) -> Outcome:
 
 
 def run_cases(
-    cases: Sequence[Item], run: Callable[[Item], Outcome], processes: int = 2, seconds: float = _LONGEST
+    cases: Sequence[Item],
+    run: Callable[[Item], Outcome],
+    processes: int = 2,
+    seconds: float = _LONGEST,
+    start: str = "fork",
 ) -> Iterator[tuple[Item, Outcome]]:
     """Run tests in processes of their own; one that ends its process, or takes too long, is noted, and the next ones go on.
 
@@ -133,13 +137,15 @@ def run_cases(
         run: Runs one of them.
         processes: Tests at a time.
         seconds: The longest that one may take.
+        start: How a process begins. A "fork" has the tests in memory at once; it is for a process that has run no engine, since
+            threads of a library are not there behind a fork and whoever waits for them hangs. "forkserver" is for all others.
     """
     waiting = list(reversed(range(len(cases))))
     workers: dict[Connection, _Worker] = {}
     try:
         while waiting or workers:
             while waiting and len(workers) < processes:
-                worker = _Worker(cases, run)
+                worker = _Worker(cases, run, start)
                 worker.begin(waiting.pop())
                 workers[worker.pipe] = worker
             ready = wait(list(workers), timeout=1.0)
@@ -162,10 +168,12 @@ def run_cases(
 class _Worker:
     """A process that runs tests, one after the other."""
 
-    def __init__(self, cases: Sequence[Any], run: Callable[[Any], Outcome]) -> None:
-        context = multiprocessing.get_context("fork")  # with the tests, which take seconds to make, in memory
+    def __init__(self, cases: Sequence[Any], run: Callable[[Any], Outcome], start: str) -> None:
+        context = multiprocessing.get_context(start)
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, cases, run), daemon=True)
+        self._process = context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(theirs, cases, run), daemon=True
+        )
         self._process.start()
         theirs.close()
         self.index, self.begun = -1, 0.0

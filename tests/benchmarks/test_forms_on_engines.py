@@ -41,7 +41,7 @@ def faults(forms, runners):
     """Oracles are asked in a process of its own, which a form may end; an engine must survive, and OpenVINO no fork."""
     forms = list(forms)
     runners = [name for name in runners if "cuda" not in name or host_backend.available()]
-    for form, outcome in run_cases(forms, asked, 1):
+    for form, outcome in run_cases(forms, asked, 1, start="forkserver"):
         form.expected, form.source = judge(form, *(outcome.values or ({}, ENDED)))
         form.notes += [] if outcome.values else [ENDED]
     for form, runner in itertools.product(forms, runners):

@@ -53,7 +53,10 @@ def test_some_of_them(cases, engine, check):
 def test_all_of_them(cases, engine, check):
     processes = os.cpu_count() or 1
     found, alone = (
-        {case.name: outcome for case, outcome in run_cases(cases, partial(run_case, runner=runner), processes)}
+        {
+            case.name: outcome
+            for case, outcome in run_cases(cases, partial(run_case, runner=runner), processes, start="forkserver")
+        }
         for runner in (engine, LIBRARIES[engine])
     )
     check(found, alone)

@@ -89,7 +89,7 @@ ROWS = [pytest.param(row, id=f"{'-'.join(row.operators) or 'all'} {row.where}".s
 @pytest.mark.parametrize("row", ROWS)
 def test_openvino_alone_is_still_wrong(row):
     example = example_of(row)
-    ((_, outcome),) = run_cases([example], run_openvino, 1)  # in a process of its own, which may crash
+    ((_, outcome),) = run_cases([example], run_openvino, 1, start="forkserver")  # it may crash
     if row.operators == ("Loop",) and outcome.kind == PASSED:
         pytest.skip("a Loop of no round ends the process with kernels for AVX-512, and not with all others")
     assert outcome.kind in ("wrong", CRASHED), f"OpenVINO no longer has this error of {row.version}: {outcome}"
