@@ -94,18 +94,10 @@ def _prepare(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _openvino_passes(model: onnx.ModelProto) -> onnx.ModelProto:
     """The passes of engine `cpu`."""
-    from pytrtplugins import passes
+    from pytrtplugins.engines.openvino.openvino_passes import openvino_passes
+    from pytrtplugins.passes import prepare, run_passes
 
-    steps = (
-        passes.KnownShapes,
-        passes.DropRepeatedPairs,
-        passes.UnsignedActivations,
-        passes.FloatPads,
-        passes.FactorsApart,
-        passes.PlacesApart,
-    )
-    more = (passes.ProductsApart, passes.NonzeroBiases, passes.InnerSizes, passes.ScalarBounds, passes.JoinsApart)
-    return passes.run_passes(passes.prepare(model), *(step() for step in (*steps, *more)))
+    return run_passes(prepare(model), *openvino_passes())
 
 
 def _repair(model: onnx.ModelProto) -> onnx.ModelProto:

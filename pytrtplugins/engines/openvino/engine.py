@@ -18,18 +18,8 @@ from ...model.skeleton import nodes_beyond_onnx
 from ...passes import (
     CONTRIB,
     WIDE_CODES,
-    DropRepeatedPairs,
     FactorsApart,
-    FloatPads,
-    InnerSizes,
-    JoinsApart,
-    KnownShapes,
-    NonzeroBiases,
     Placement,
-    PlacesApart,
-    ProductsApart,
-    ScalarBounds,
-    UnsignedActivations,
     run_passes,
     write_functions,
 )
@@ -50,6 +40,7 @@ from ..host.ort_session import make_session
 from ..host.timing import run_seconds
 from .arrays import check_indices, check_long, from_openvino, is_peculiar, refuse_short_floats, to_openvino
 from .compiled import CompiledNetwork, Request
+from .constant_keys import has_constant_keys
 from .core import make_core
 from .fallback import (
     FALLBACK,
@@ -62,6 +53,7 @@ from .fallback import (
     wrong_nodes,
 )
 from .fold_integers import fold_integers
+from .openvino_passes import openvino_passes
 from .plugin_errors import PluginErrors
 
 if TYPE_CHECKING:
@@ -261,9 +253,10 @@ class CpuEngine(HostEngine):
         for domain, op_type in sorted(types | ({FALLBACK} if wrong else set())):
             core.add_extension(conversion(domain, op_type, self._hosts))
         network = core.read_model(self._serialized(model), b"")
+        apart = {"SNIPPETS_MODE": "DISABLE"} if has_constant_keys(network) else {}  # each node has a kernel of its own
 
         def compiled_network(float_type: str) -> CompiledNetwork:
-            compiling = partial(core.compile_model, network, "CPU", self._config(float_type))
+            compiling = partial(core.compile_model, network, "CPU", {**self._config(float_type), **apart})
             return CompiledNetwork(compiling, network.is_dynamic())
 
         if self.precision != "bf16":
@@ -286,20 +279,7 @@ class CpuEngine(HostEngine):
 
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left have a host each."""
-        passes = (
-            KnownShapes(),
-            DropRepeatedPairs(),
-            UnsignedActivations(),
-            FloatPads(),
-            FactorsApart(),
-            PlacesApart(),
-            ProductsApart(),
-            NonzeroBiases(),
-            InnerSizes(),
-            ScalarBounds(),
-            JoinsApart(),
-        )
-        model = fold_integers(run_passes(write_functions(self._written_out(), WIDE_CODES), *passes))
+        model = fold_integers(run_passes(write_functions(self._written_out(), WIDE_CODES), *openvino_passes()))
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in _plugin_nodes(model):
             from .plugin_op import PluginHost

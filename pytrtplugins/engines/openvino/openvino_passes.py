@@ -1,0 +1,41 @@
+"""What a model goes through before OpenVINO reads it, in this order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...passes import (
+    DropRepeatedPairs,
+    FactorsApart,
+    FloatPads,
+    InnerSizes,
+    JoinsApart,
+    KnownShapes,
+    NonzeroBiases,
+    PlacesApart,
+    ProductsApart,
+    ScalarBounds,
+    UnsignedActivations,
+)
+
+if TYPE_CHECKING:
+    from ...passes import Pass
+
+__all__ = ["openvino_passes"]
+
+
+def openvino_passes() -> tuple[Pass, ...]:
+    """A pass for each error of OpenVINO that another form of the model avoids, and `KnownShapes`, which the others need."""
+    return (
+        KnownShapes(),
+        DropRepeatedPairs(),
+        UnsignedActivations(),
+        FloatPads(),
+        FactorsApart(),
+        PlacesApart(),
+        ProductsApart(),
+        NonzeroBiases(),
+        InnerSizes(),
+        ScalarBounds(),
+        JoinsApart(),
+    )
