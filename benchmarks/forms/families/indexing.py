@@ -76,6 +76,7 @@ def scatter_elements(draft: Draft) -> None:
     draft.read(places.astype(draft.type_of("Tind")))
     draft.tensor(shape, kind=kind)
     draft.exact = reduction in ("none", "max", "min")
+    draft.loose = 1.0 if draft.exact else 4.0  # sums of several numbers, rounded in between
 
 
 @builds("ScatterND")
@@ -93,6 +94,7 @@ def scatter_nd(draft: Draft) -> None:
     draft.read(places.astype(np.int64))
     draft.tensor((*places.shape[:-1], *dims[depth:]), kind=kind)
     draft.exact = reduction in ("none", "max", "min")
+    draft.loose = 1.0 if draft.exact else 4.0  # sums of several numbers, rounded in between
 
 
 @builds("TensorScatter")

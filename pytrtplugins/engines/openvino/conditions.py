@@ -20,6 +20,7 @@ __all__ = [
     "crops_or_computes_its_value",
     "ends_in_the_padding",
     "has_a_zero",
+    "has_lengths_and_free_dims",
     "has_no_form_in_32_bits",
     "has_one_slope_for_each_channel",
     "has_other_factors",
@@ -244,6 +245,12 @@ def _indexed_axes(usage: Usage) -> tuple[int, int]:
         return usage.attribute("axis", 0) % len(dims), 1
     counts = usage.dims(1)
     return usage.attribute("batch_dims", 0), counts[-1] if counts and isinstance(counts[-1], int) else 0
+
+
+def has_lengths_and_free_dims(usage: Usage) -> bool:
+    """Whether a recurrent layer is given lengths of its sequences, and not all dims of these are known."""
+    dims = usage.dims()
+    return usage.has(4) and (dims is None or not all(map(is_concrete, dims)))
 
 
 def may_have_other_sizes(usage: Usage) -> bool:

@@ -13,6 +13,7 @@ from .conditions import (
     crops_or_computes_its_value,
     ends_in_the_padding,
     has_a_zero,
+    has_lengths_and_free_dims,
     has_no_form_in_32_bits,
     has_one_slope_for_each_channel,
     has_scales_of_an_axis,
@@ -42,8 +43,8 @@ class KnownError:
         applies: Whether a node of these types is one.
         whole: Whether OpenVINO cannot even pass the values on, so that onnxruntime should compute the whole network.
         version: The version of OpenVINO in which it was seen last.
-        example: A model that shows it: the name of a form (benchmarks/forms), or an opset and a graph in ONNX's text, with values of
-            the inputs. tests/engines/openvino/test_known_errors.py runs it on OpenVINO alone.
+        example: A model that shows it: the name of a form (benchmarks/forms), which may end in "of seed 4", or an opset and a graph
+            in ONNX's text, with values of the inputs. tests/engines/openvino/test_known_errors.py runs it on OpenVINO alone.
     """
 
     operators: tuple[str, ...]
@@ -347,6 +348,13 @@ KNOWN_ERRORS = (
             "14 (float[2, 1, 1] x = {1, 2}) => (float[2, 1, 1, 1] y) <float[1, 1, 1] w = {0.5}, float[1, 1, 1] r = {0.1}> "
             "{ y = RNN<hidden_size = 1, layout = 1>(x, w, r) }"
         ),
+    ),
+    KnownError(
+        ("LSTM", "GRU"),
+        "with lengths of sequences and free dims",
+        "the lengths are ignored",
+        has_lengths_and_free_dims,
+        example="GRU-22/3 of seed 4",
     ),
     KnownError(("LSTM",), "with peepholes", "they are ignored", lambda usage: usage.has(7), example="LSTM-14/31"),
     KnownError(

@@ -33,7 +33,8 @@ class Example:
 
 def example_of(row):
     if "=>" not in row.example:
-        form = draw_form(row.example)
+        name, _, seed = row.example.partition(" of seed ")
+        form = draw_form(name, int(seed or 0))
         expected, source = judge(form, *ask(form))
         assert expected is not None, source
         return Example(
