@@ -146,8 +146,10 @@ def has_a_zero(*names: str) -> Callable[[Usage], bool]:
 
 
 def has_scales_of_an_axis(usage: Usage) -> bool:
-    """Whether it (de)quantizes a computed tensor with more than one scale."""
-    return not usage.is_constant(0) and usage.dims(1) not in ((), (1,))
+    """Whether it (de)quantizes a computed tensor with more than one scale, or any with a number of scales that is not known."""
+    computed = [usage.dims(index) for index in (1, 2) if usage.has(index) and not usage.is_constant(index)]
+    unknown = any(dims is None or not all(map(is_concrete, dims)) for dims in computed)
+    return unknown or (usage.dims(1) not in ((), (1,)) and not usage.is_constant(0))
 
 
 def strides_over_the_padding(usage: Usage) -> bool:

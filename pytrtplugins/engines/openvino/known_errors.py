@@ -313,7 +313,7 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         ("QuantizeLinear", "DequantizeLinear"),
-        "of computed tensors along an axis",
+        "of computed tensors along an axis, or with scales of unknown number",
         "wrong dims",
         has_scales_of_an_axis,
         example="QuantizeLinear-24/8",
