@@ -99,6 +99,13 @@ def _negative_as_power(form: Form) -> bool:
     return power and (x is None or bool((x.astype(np.float64) < 0).any()))
 
 
+def _between_small_codes(form: Form) -> bool:
+    like = _operand(form, 1)
+    x, target = _operand(form, 0), getattr(like, "dtype", None) if form.operator == "CastLike" else None
+    small = target is not None and target.name in ("int4", "uint4", "int2", "uint2")
+    return small and x is not None and bool((x.astype(np.float64) % 1 != 0).any())
+
+
 def _same(form: Form) -> bool:
     return bool(_attribute(form, "auto_pad", "").startswith("SAME"))
 
@@ -285,6 +292,12 @@ VERDICTS: tuple[Verdict, ...] = (
         "undefined: what negative numbers are as float8_e8m0fnu",
         "",
         _negative_as_power,
+    ),
+    Verdict(
+        ("CastLike",),
+        "undefined: numbers between two codes of 4 bits are cut by onnx.reference and rounded by onnxruntime; the text does not say",
+        "",
+        _between_small_codes,
     ),
     Verdict(
         ("Transpose", "OneHot"),

@@ -289,10 +289,12 @@ class PropagateConstants(Pass):
 
 def _clip(node: ir.Node, x: Any, *bounds: Any) -> Any:
     """What Clip gives; ONNX's reference implementation takes a bound that is left out for another one in some forms."""
-    if len(node.inputs) == 1:  # before opset 11
+    limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else require("ml_dtypes", extra="onnx").finfo(x.dtype)
+    if len(node.inputs) == 1:  # before opset 11 bounds are attributes
         bounds = tuple(node.attributes.get_float(name, None) for name in ("min", "max"))
-    for bound, limit in zip(bounds, (np.maximum, np.minimum), strict=False):
-        x = x if bound is None else limit(x, np.asarray(bound).astype(x.dtype))
+    for index, (limit, end) in enumerate(((np.maximum, limits.min), (np.minimum, limits.max))):
+        bound = bounds[index] if index < len(bounds) and bounds[index] is not None else end
+        x = limit(x, np.asarray(bound).astype(x.dtype))
     return np.asarray(x)
 
 

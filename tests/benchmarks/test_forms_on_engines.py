@@ -37,13 +37,19 @@ def few(operators):
             yield form
 
 
-def faults(forms, runners):
-    """Oracles are asked in a process of its own, which a form may end; an engine must survive, and OpenVINO no fork."""
+def judged(forms):
+    """Forms with what is right. Oracles are asked in a process of its own, which a form may end."""
     forms = list(forms)
-    runners = [name for name in runners if "cuda" not in name or host_backend.available()]
     for form, outcome in run_cases(forms, asked, 1, start="forkserver"):
         form.expected, form.source = judge(form, *(outcome.values or ({}, ENDED)))
         form.notes += [] if outcome.values else [ENDED]
+    return forms
+
+
+def faults(forms, runners):
+    """Engines run in this process: they must survive each form."""
+    forms = judged(forms)
+    runners = [name for name in runners if "cuda" not in name or host_backend.available()]
     for form, runner in itertools.product(forms, runners):
         if takes(runner, form):
             outcome = run_form(form, runner)

@@ -86,7 +86,8 @@ def quantized_attention(draft: Draft) -> None:
     draft.tensor((n, length, width), "T1", "edges")
     draft.tensor((width, columns), "T2", "edges", constant=draft.one(True, None))
     draft.tensor((columns,), "T3", "unit")
-    draft.read(np.asarray(draft.one(0.02, 0.05)).astype(draft.type_of("T3")))
+    half = draft.type_of("T3") == np.float16  # of large scores it has no digits behind the point
+    draft.read(np.asarray(draft.one(0.02, 0.05) * (0.125 if half else 1.0)).astype(draft.type_of("T3")))
     draft.read(draft.rng.choice([0.01, 0.02, 0.03], scales).astype(draft.type_of("T3")))
     if draft.optional("mask_index", 0.4):
         _mask(draft, draft.one("lengths", "lengths", "ends and begins", "keys"), n, length, length + past)

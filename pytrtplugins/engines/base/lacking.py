@@ -12,7 +12,7 @@ from ...model.fit import node_type
 from ...model.proto import copy_fields, copy_of, node_name, numpy_type, tensors_of
 from ...model.shapes import inferred
 from ...model.skeleton import guide
-from ...passes.prepare import prepare_loaded
+from ...passes.prepare import of_onnx, prepare_loaded
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...utils.optional import require
@@ -167,6 +167,12 @@ def guiding(model: onnx.ModelProto, cls: type[Engine]) -> Iterator[None]:
             what = str(error).partition("\nDo: ")[0]
             raise BuildError(f"{what}\n{cause}", **error.facts) from error.__cause__
         if not named:
+            for node in lacked_nodes(
+                of_onnx(model), error
+            ):  # one that the library writes an operator of com.microsoft with
+                raise BuildError(
+                    f"node {node_name(node)!r} ({node_type(node)}): {error}", **error.facts
+                ) from error.__cause__
             raise
         node, said = named[0], error.facts.get("text")  # by the library, if the error is not this package's own
         what = (

@@ -72,7 +72,9 @@ def _nhwc_fused_conv(node: ContribNode) -> str:
 
 
 def _nhwc_max_pool(node: ContribNode) -> str:
-    names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
+    """MaxPool, but that ``ceil_mode`` holds with ``auto_pad`` VALID, too: without pads it means the same."""
+    padded = () if node.attribute("auto_pad") == "VALID" else ("auto_pad", "pads")
+    names = (*padded, "ceil_mode", "dilations", "kernel_shape", "strides")
     return _channels_first(node, f"y0_nchw = MaxPool {node.attributes(*names)} (x0_nchw)")
 
 

@@ -40,7 +40,9 @@ def row_axes(node: ir.Node) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     dims = dims_of(x)
     if x is None or dims is None or constant(x) is not None or outputs != [node.outputs[0]]:  # case 4
         return None
-    if not all(isinstance(dim, int) and dim for dim in dims) or not {dtype_of(x), dtype_of(outputs[0])} <= set(_FLOATS):
+    factors = node.inputs[1:] if node.op_type.endswith("Normalization") else ()
+    kinds = {dtype_of(value) for value in (x, *factors, outputs[0]) if value is not None}
+    if not all(isinstance(dim, int) and dim for dim in dims) or not kinds <= set(_FLOATS):
         return None  # case 1
     axes = _axes(node, len(dims))
     if not axes or not 1 < math.prod(dims[axis] for axis in axes) <= _LONGEST:  # cases 2 and 3

@@ -38,7 +38,7 @@ from .moves import is_only_moved, node_moves, plain_source, write_moved
 from .plan import Placed, Plan, Step, step_accesses
 from .plugin_formats import agree_formats
 from .schedule import Schedule, one_stream, schedule
-from .tail import Tail, check_operator, check_operators, late_nodes, outer_reads
+from .tail import Tail, check_operator, check_operators, check_types, late_nodes, outer_reads
 from .tensors import Tensors
 from .views import ChannelViews
 from .weights import read_constants
@@ -78,6 +78,7 @@ def make_plan(
         for node in bound.graph:  # an operator that is missing is told first: it is missing with other dims too
             check_operator(node)
         raise misfit
+    check_types(bound.graph)
     place_attention(bound, bindings)
     if "pointwise" not in disable:
         PartGroups()(bound)

@@ -20,7 +20,7 @@ from ..operators.attributes import operator_attributes
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Tail", "check_operator", "check_operators", "late_nodes", "outer_reads"]
+__all__ = ["Tail", "check_operator", "check_operators", "check_types", "late_nodes", "outer_reads"]
 
 _FUSED = ("Attention", "Conv")
 """Fused nodes that mean more than operators of ONNX's that are called alike."""
@@ -96,6 +96,24 @@ def check_operator(node: ir.Node) -> None:
             engine="cuda",
             op=node.op_type,
         )
+
+
+def check_types(graph: ir.Graph) -> None:
+    """Require that the engine knows the element type of every tensor.
+
+    Raises:
+        BuildError: it does not.
+    """
+    for node in graph:
+        for value in node.outputs:
+            if value.dtype is not None and dtype_of(value) is None:
+                raise BuildError(
+                    f"engine 'cuda' cannot compute node {node_name(node)!r} ({node.op_type}): it has no tensors of the element type of "
+                    f'{value.name!r}, {value.dtype.name.lower()}.\nDo: build with engine="reference"',
+                    engine="cuda",
+                    op=node.op_type,
+                    tensor=value.name,
+                )
 
 
 def check_operators(nodes: Sequence[ir.Node], version: int) -> None:

@@ -1,0 +1,46 @@
+"""Forms that an engine computed wrongly, or refused without a name, when the whole campaign was run: right or refused by name now."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("openvino")
+
+from benchmarks.forms.form import draw_form
+from benchmarks.forms.runners import run_form
+from benchmarks.node_tests import PASSED, REFUSED
+from pytrtplugins.cuda.backends import host as host_backend
+from tests.benchmarks.test_forms_on_engines import judged
+
+FOUND = {
+    "com.microsoft.MultiHeadAttention-1/27": "cpu",
+    "com.microsoft.DynamicQuantizeLSTM-1/4 of seed 7": "cpu",
+    "com.microsoft.QGemm-1/4": "cpu",
+    "com.microsoft.QLinearGlobalAveragePool-1/4": "cpu",
+    "DequantizeLinear-21/6": "cpu",
+    "com.microsoft.NhwcMaxPool-1/5": "cpu",
+    "com.microsoft.Gelu-1/13": "onnxruntime",
+    "RMSNormalization-23/5": "cuda",
+    "Clip-11/11": "cuda",
+    "Clip-12/4": "cuda",
+    "Shrink-9/44": "cuda",
+    "Cast-28/11": "cuda",
+    "QuantizeLinear-28/30": "cuda",
+}
+"""Name of a form → the engine."""
+
+
+@pytest.fixture(scope="module")
+def forms():
+    parts = {name: name.partition(" of seed ") for name in FOUND}
+    drawn = [draw_form(short, int(seed or 0)) for short, _, seed in parts.values()]
+    return dict(zip(parts, judged(drawn), strict=True))
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_it_is_right_or_refused_by_name(name, forms):
+    if FOUND[name] == "cuda" and not host_backend.available():
+        pytest.skip("kernels on host arrays need a C++ compiler")
+    outcome = run_form(forms[name], FOUND[name])
+    assert outcome.kind == PASSED or (outcome.kind == REFUSED and outcome.values != "unnamed"), outcome
