@@ -12,7 +12,7 @@ from pytrtplugins.utils.files import write_atomic
 
 from ..node_tests import PASSED, Outcome, run_cases
 from .form import Form, draw_forms
-from .oracles import ENDED, ask, judge
+from .oracles import ENDED, REWRITTEN, ask, judge
 
 __all__ = ["load_forms"]
 
@@ -49,7 +49,8 @@ def load_forms(seed: int = 0, only: Iterable[str] = (), every: int = 1, processe
         write_atomic(kept, pickle.dumps(answers))
     for form in forms:
         form.expected, form.source = judge(form, *answers[form.name])
-        form.notes += [ENDED] * answers[form.name][1].startswith(ENDED)
+        failures = answers[form.name][1]
+        form.notes += [ENDED] * failures.startswith(ENDED) + [REWRITTEN] * (REWRITTEN in failures)
     return forms
 
 

@@ -18,7 +18,7 @@ from .form import Form
 from .formulas import LEGACY, SAME_AS
 from .verdicts import verdict
 
-__all__ = ["ENDED", "ask", "judge", "run_literal"]
+__all__ = ["ENDED", "REWRITTEN", "ask", "judge", "run_literal"]
 
 _Arrays = Mapping[str, Any]
 
@@ -79,6 +79,7 @@ def _by_onnxruntime(form: Form) -> list[Any]:
             return run_literal(rewritten, form.inputs)
         except Exception as error:  # of onnxruntime's own types
             failures.append(error)
+            form.notes += [REWRITTEN]
     for rewritten in filter(None, map(_widened, rewrites)):
         with contextlib.suppress(Exception):
             return _narrowed(model, run_literal(rewritten, _widened_inputs(rewritten, form.inputs)))
@@ -167,6 +168,8 @@ def _by_formula(form: Form) -> list[Any]:
 
 ENDED = "a library ended the process"
 """Why a form has no oracle, where one of them did not survive it."""
+REWRITTEN = "onnxruntime runs it in another opset or type, if at all"
+"""Of a form that it refuses as it is."""
 _ORACLES: dict[str, Callable[[Form], list[Any]]] = {"onnxruntime": _by_onnxruntime, "onnx.reference": _by_onnx}
 
 
@@ -183,7 +186,7 @@ def ask(form: Form) -> tuple[dict[str, list[Any]], str]:
             answers[name] = oracle(form)
         except Exception as error:  # of each library's own types
             failures.append(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:160]}")
-    return answers, "; ".join(failures)
+    return answers, "; ".join([*failures, *({REWRITTEN} & {*form.notes})])
 
 
 def judge(form: Form, answers: dict[str, list[Any]], failures: str) -> tuple[list[Any] | None, str]:

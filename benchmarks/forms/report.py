@@ -11,6 +11,7 @@ from ..node_tests import CRASHED, FAILED, HUNG, PASSED, REFUSED, WRONG, Outcome
 from .contrib import qualified_name
 from .exclusions import OPERATORS, excluded
 from .form import Form, items_of, schemas
+from .oracles import REWRITTEN
 from .runners import DOCUMENTED
 from .verdicts import VERDICTS
 
@@ -35,7 +36,12 @@ def _counts(forms: Sequence[Form], outcomes: Mapping[str, Outcome], by_onnxrunti
             kind = "no oracle" if form.expected is None else "other library" if outcome.reason else PASSED
         elif kind == REFUSED and outcome.values == "unnamed":
             kind = "unnamed"
-        elif kind == REFUSED and "onnxruntime" in form.source:
+        elif (
+            kind == REFUSED
+            and form.expected is not None
+            and "onnxruntime" in form.source
+            and REWRITTEN not in form.notes
+        ):
             kind = "refused, onnxruntime runs it"
         counts[kind] += 1
     refusals = (REFUSED, "refused, onnxruntime runs it", "unnamed")

@@ -198,6 +198,8 @@ class _Writer:
     def _say(self, model: onnx.ModelProto, kinds: dict[str, int]) -> None:
         """Write types and dims of the outputs: none, those that ONNX infers, or free ones of as many axes."""
         how = self.draft.one("nothing", "dims", "free dims")
+        if how != "nothing" and self._is_misjudged():
+            how = "nothing"
         self.tags.append(f"outputs {how}")
         if isinstance(self.draft.schema, ContribSchema):
             self._say_contrib(model, kinds, how)
@@ -216,6 +218,12 @@ class _Writer:
             if how == "free dims" or None in dims:
                 dims = [f"{output.name}_{axis}" for axis in range(len(dims))]
             output.CopyFrom(helper.make_tensor_value_info(output.name, info.type.tensor_type.elem_type, dims))
+
+    def _is_misjudged(self) -> bool:
+        """Whether ONNX's inference tells dims that the operator does not give."""
+        name, attributes = self.draft.schema.name, self.draft.attributes
+        rounds = name in ("AveragePool", "LpPool", "MaxPool") and bool(attributes.get("ceil_mode"))
+        return rounds or name == "STFT" or (name == "ConvTranspose" and "output_shape" in attributes)
 
     def _say_contrib(self, model: onnx.ModelProto, kinds: dict[str, int], how: str) -> None:
         """ONNX infers nothing here: the types are always said, as onnxruntime's tools do, and dims where the builder knows them."""

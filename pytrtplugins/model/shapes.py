@@ -11,8 +11,8 @@ from ..errors import DimsError, ModelError, PluginError
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import Dims, is_concrete
 from ..utils.optional import require
+from ..validation import infer_node
 from ..validation.dataflow import downstream, reads
-from ..validation.pooling import rounded_down
 from .decompose import infer_shapes
 from .proto import copy_of, has_shape, info_dims, infos_of, node_name, without_data
 
@@ -168,10 +168,8 @@ def _refusal(
     version = next((item.version for item in opsets if item.domain == node.domain), 0)
     if not onnx.defs.has(node.op_type, version, node.domain):
         return ""
-    schema = onnx.defs.get_schema(node.op_type, version, node.domain)
-    node = rounded_down(node, types)
     try:
-        found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=list(opsets))
+        found = infer_node(node, types, data, version)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:  # of dims; of element types
         return str(error).rpartition("]")[2].strip()
     return _unchecked_by_onnx(node, {**types, **found})

@@ -12,7 +12,7 @@ from ..errors import DimsError
 from ..model.ir import add_constant, array_of, constant, is_op, operand, remove_unused
 from ..tensor import SymbolicDim, evaluate_dims
 from ..utils.optional import require
-from ..validation.pooling import rounded_down
+from ..validation import infer_node
 from ._base import Pass, PassResult
 from .functions import definition, splice
 from .half import STAYS_FLOAT
@@ -189,16 +189,13 @@ class PropagateConstants(Pass):
             kind.elem_type = (
                 _FLOAT if node.op_type == "QuantizeLinear" else floats[0].elem_type
             )  # before opset 19 it has no other
-        version, proto = max(self._version, _RULED_FROM.get(node.op_type, 0)), rounded_down(proto, types)
+        version = max(self._version, _RULED_FROM.get(node.op_type, 0))
         try:
-            schema = onnx.defs.get_schema(node.op_type, version, "")
-            found = onnx.shape_inference.infer_node_outputs(
-                schema, proto, types, data, opset_imports=[onnx.helper.make_opsetid("", version)]
-            )
+            found = infer_node(proto, types, data, version)
         except Exception:  # it has no rule, or the rule fails: the dims stay unknown
             return
         for value in node.outputs:
-            kind = found.get(value.name)
+            kind = found.get(str(value.name))
             if kind is not None and kind.tensor_type.elem_type:
                 value.type = value.type or onnx_ir.serde.deserialize_type_proto_for_type(kind)
                 shape = onnx_ir.serde.deserialize_type_proto_for_shape(kind)

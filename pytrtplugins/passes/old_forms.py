@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ModelError
 from ..model.proto import node_name, numpy_type, tensors_of, without_data
 from ..utils.optional import require
+from ..validation.known_dims import HIDDEN
 from ..validation.operators import standard_domain, standard_opset
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ _ONE_AXIS = 13  # the opset from which on Hardmax takes the largest along one ax
 _COORDINATES = 11  # the opset from which on Resize says how coordinates are mapped
 _UNADAPTED = frozenset(("And", "Equal", "Greater", "Less", "Or", "Xor"))
 """Operators that the converter has no adapter for; without ``axis`` and ``broadcast`` they need none."""
-_HIDDEN = "pytrtplugins.hidden"  # a domain, whose operators the converter leaves alone
 _BROADCASTS = frozenset(("Add", "Div", "Mul", "Pow", "Sub")) | _UNADAPTED
-_INPUT_PADS = 11  # the opset from which on the value of Pad is an input
-_INPUT_BOUNDS = 11  # the opset from which on the bounds of Clip are inputs, of the type of what they bound
+_INPUT_NUMBERS = (
+    11  # the opset from which on bounds of Clip and values of Pad are inputs, of the type of what they stand beside
+)
+_TYPED = {"Clip": 1, "Pad": 2}
+"""Operator → the first of these inputs."""
 
 
 def rewrite_old_forms(model: onnx.ModelProto) -> None:
@@ -39,7 +42,7 @@ def rewrite_old_forms(model: onnx.ModelProto) -> None:
     opset = standard_opset(model)
     if opset < _NUMPY_BROADCAST:
         _rewrite_broadcasts(model)
-    for node in model.graph.node if opset < _INPUT_PADS else ():
+    for node in model.graph.node if opset < _INPUT_NUMBERS else ():
         mode = _attribute(node, "mode")
         if node.op_type == "Pad" and not node.domain and mode is not None and mode.s != b"constant":
             _remove_attributes(node, "value")
@@ -55,11 +58,11 @@ def hide_from_converter(model: onnx.ModelProto) -> None:
     free = {
         name for name, kind in _kinds(model).items() if any(not dim.HasField("dim_value") for dim in kind.shape.dim)
     }
-    model.opset_import.add(domain=_HIDDEN, version=1)
+    model.opset_import.add(domain=HIDDEN, version=1)
     for node in model.graph.node:
         refused = node.op_type in _UNADAPTED or (node.op_type in _BROADCASTS and not free.isdisjoint(node.input))
         if refused and not standard_domain(node.domain):
-            node.domain = _HIDDEN
+            node.domain = HIDDEN
             _remove_attributes(node, "consumed_inputs")
 
 
@@ -69,33 +72,44 @@ def restore_meanings(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
     Raises:
         ModelError: the scales of a Resize to nearest neighbours are not constant.
     """
-    imports = [item for item in model.opset_import if item.domain != _HIDDEN]
+    imports = [item for item in model.opset_import if item.domain != HIDDEN]
     del model.opset_import[:]
     model.opset_import.extend(imports)
     for node in model.graph.node:
-        if node.domain == _HIDDEN:
+        if node.domain == HIDDEN:
             node.domain = ""
     if standard_opset(before) < _COORDINATES:
         _restore_resizes(model, before)
-    if standard_opset(before) < _INPUT_BOUNDS:
-        _restore_bounds(model, before)
+    if standard_opset(before) < _INPUT_NUMBERS:
+        _restore_types(model, before)
     if standard_opset(before) < _ONE_AXIS:
         _restore_hardmaxes(model)
+        _drop_empty_scales(model)
 
 
-def _restore_bounds(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
-    """Give the bounds of Clip, which were attributes, the type of what they bound; the converter gives them float32."""
-    if not any(node.op_type == "Clip" for node in before.graph.node):
+def _restore_types(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
+    """Give bounds of Clip and values of Pad, which were attributes, the type of what they stand beside; the converter gives float32."""
+    if not any(node.op_type in _TYPED for node in before.graph.node):
         return
     numpy_helper = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE)
     kinds = {name: kind.elem_type for name, kind in _kinds(before).items()}
     makers = {node.output[0]: node for node in model.graph.node if node.op_type == "Constant"}
     for node in model.graph.node:
-        dtype = numpy_type(kinds[node.input[0]]) if node.op_type == "Clip" and kinds.get(node.input[0]) else None
-        for name in node.input[1:] if dtype is not None else ():
+        dtype = numpy_type(kinds[node.input[0]]) if node.op_type in _TYPED and kinds.get(node.input[0]) else None
+        for name in node.input[_TYPED[node.op_type] :] if dtype is not None else ():
             if name in makers and not standard_domain(node.domain):
                 value = makers[name].attribute[0].t
                 value.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(value).astype(dtype), value.name))
+
+
+def _drop_empty_scales(model: onnx.ModelProto) -> None:
+    """Let Resize read sizes alone, where its scales have no elements; before opset 13 it could not leave them out."""
+    found = [node for node in model.graph.node if node.op_type == "Resize" and len(node.input) > 3 and node.input[3]]
+    kinds = _kinds(model) if found else {}
+    for node in found:
+        sizes: Any = kinds[node.input[2]].shape.dim if node.input[2] in kinds else ()
+        if len(sizes) == 1 and sizes[0].HasField("dim_value") and not sizes[0].dim_value:
+            node.input[2] = ""
 
 
 def _restore_hardmaxes(model: onnx.ModelProto) -> None:

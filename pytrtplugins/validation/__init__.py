@@ -1,16 +1,17 @@
 """What every ONNX model passes before use: what is broken or claims too much is refused before memory is taken.
 
 `validated` looks at a model's structure: nothing is computed, and no weight is copied. `check_sizes` looks at the dims that
-`infer`, shape inference that takes little memory, found. `load_external_data` reads weights that lie beside a model, within its folder.
+`infer`, shape inference that takes little memory, found; `infer_node` is the same of one node.
+`load_external_data` reads weights that lie beside a model, within its folder.
 """
 
 from __future__ import annotations
 
 from .broadcasting import check_slopes
 from .external import load_external_data
-from .inference import infer
+from .inference import infer, infer_node
 from .model import validated
 from .sizes import check_sizes
 from .tensors import check_tensor
 
-__all__ = ["check_sizes", "check_slopes", "check_tensor", "infer", "load_external_data", "validated"]
+__all__ = ["check_sizes", "check_slopes", "check_tensor", "infer", "infer_node", "load_external_data", "validated"]

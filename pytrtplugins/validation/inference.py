@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from ..utils.optional import require
 from .dataflow import bodies
-from .pooling import without_claims, wrong_pools
+from .known_dims import HIDDEN, claim_dims, correct_dims, wrong_dims
+from .pooling import rounded_down, without_claims, wrong_pools
+from .untyped import add_types
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["infer"]
+__all__ = ["infer", "infer_node"]
 
 _LONGEST_FOLLOWED = 1 << 16
 """Elements of a 1-D tensor whose values are followed: onnx takes about 140 bytes for each, whether they are known or not."""
@@ -31,17 +34,61 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
         ModelError: shapes contradict each other.
     """
     found = _inferred(model)
+    typed = _copied(model)
+    if add_types(typed, found):
+        model, found = typed, _inferred(typed)
     exact: dict[int, onnx.NodeProto] = {}
-    while wrong := wrong_pools(found):
+    while True:
+        replaced = wrong_pools(found)
+        dims = {} if replaced else wrong_dims(found)
+        replaced.update((index, _hidden(found.graph.node[index])) for index in dims)
+        if not replaced:
+            break
         model = _copied(model) if not exact else model
-        for index, replaced in wrong.items():
+        for index, node in replaced.items():
             exact[index] = found.graph.node[index]
-            model.graph.node[index].CopyFrom(replaced)
-        without_claims(model, wrong.values())
+            model.graph.node[index].CopyFrom(node)
+        without_claims(model, replaced.values())
+        claim_dims(model, found, dims.values())
         found = _inferred(model)
     for index, node in exact.items():
         found.graph.node[index].CopyFrom(node)
+    imports = [item for item in found.opset_import if item.domain != HIDDEN]
+    if len(imports) != len(found.opset_import):
+        del found.opset_import[:]
+        found.opset_import.extend(imports)
     return found
+
+
+def infer_node(
+    node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], data: Mapping[str, onnx.TensorProto], version: int
+) -> dict[str, onnx.TypeProto]:
+    """What ONNX's rules say of the outputs of one node.
+
+    Args:
+        node: The node; it is not changed.
+        types: Types of what it reads.
+        data: Values of what it reads, as far as they are known.
+        version: The opset of its domain.
+
+    Raises:
+        Exception: of onnx's own types; it has no such operator, or what the node reads does not fit.
+    """
+    onnx = require("onnx", extra="onnx")
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    schema, opsets = onnx.defs.get_schema(node.op_type, version, domain), [onnx.helper.make_opsetid(domain, version)]
+    rounded = rounded_down(node, types)
+    found = onnx.shape_inference.infer_node_outputs(schema, rounded, types, data, opset_imports=opsets)
+    correct_dims(node, types, data, found)
+    return found  # type: ignore[no-any-return]
+
+
+def _hidden(node: onnx.NodeProto) -> onnx.NodeProto:
+    """A node that inference passes over."""
+    copy = type(node)()
+    copy.CopyFrom(node)
+    copy.domain = HIDDEN
+    return copy
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:

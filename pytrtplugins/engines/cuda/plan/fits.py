@@ -11,7 +11,7 @@ from ....model.ir import array_of
 from ....model.proto import node_name
 from ....plugin.onnx_node import is_plugin_node
 from ....utils.optional import require
-from ....validation.pooling import rounded_down
+from ....validation import infer_node
 from ..lower.hanging import CONTROL_FLOW
 from ..lower.rewrite import DOMAIN
 from .dim_rules import RULES
@@ -102,19 +102,12 @@ def _inferred(operands: Operands) -> list[Dims | None]:
         if array is not None:
             data[str(value.name)] = onnx.numpy_helper.from_array(array, value.name)
     try:
-        schema = onnx.defs.get_schema(node.op_type, operands.version, "")
-        found = onnx.shape_inference.infer_node_outputs(
-            schema,
-            rounded_down(proto, types),
-            types,
-            data,
-            opset_imports=[onnx.helper.make_opsetid("", operands.version)],
-        )
+        found = infer_node(proto, types, data, operands.version)
     except (
         Exception
     ):  # types differ where kernels convert them, or ONNX is stricter than libraries: numbers of rank 1 for Range
         return []
-    return [_dims(found.get(value.name)) for value in node.outputs]
+    return [_dims(found.get(str(value.name))) for value in node.outputs]
 
 
 def _dims(kind: Any) -> Dims | None:

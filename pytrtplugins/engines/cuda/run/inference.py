@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from ....errors import ExecutionError
 from ....model.proto import node_name
 from ....utils.optional import require
-from ....validation.pooling import rounded_down
+from ....validation import infer_node
+from ....validation.untyped import alike
 from ..operators import KNOWN
 from .values import Value
 
 if TYPE_CHECKING:
-    import onnx
     import onnx_ir as ir
 
 __all__ = ["OutputDims", "infer"]
@@ -79,12 +79,10 @@ def infer(node: ir.Node, given: Sequence[Value | None], version: int) -> list[tu
             types[name] = onnx.helper.make_tensor_type_proto(kind, value.dims)
             if index in kept:
                 data[name] = onnx.numpy_helper.from_array(value.numbers(), name)
-    proto = rounded_down(proto, types)
     schema = None
     try:
         schema = onnx.defs.get_schema(node.op_type, version, "")
-        opsets = [onnx.helper.make_opsetid("", version)]
-        found = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=opsets)
+        found = infer_node(proto, types, data, version)
     except Exception:  # it has no rule, or the rule fails: the operator's function says what is wrong
         found = {}
     dims: list[tuple[int, ...] | None] = []
@@ -92,19 +90,11 @@ def infer(node: ir.Node, given: Sequence[Value | None], version: int) -> list[tu
         kind = found[name].tensor_type if name in found else None
         if kind is not None and kind.elem_type and output.type is None:
             output.type = onnx_ir.TensorType(onnx_ir.DataType(kind.elem_type))
-        elif output.type is None and (alike := _alike(schema, place, given)) is not None:
-            output.type = onnx_ir.TensorType(onnx_ir.DataType.from_numpy(alike.dtype.numpy))
+        elif output.type is None and schema is not None:
+            source = alike(schema, place, [value is not None for value in given])
+            like = None if source is None else given[source]
+            if like is not None:
+                output.type = onnx_ir.TensorType(onnx_ir.DataType.from_numpy(like.dtype.numpy))
         told = kind is not None and kind.HasField("shape") and all(dim.HasField("dim_value") for dim in kind.shape.dim)
         dims.append(tuple(dim.dim_value for dim in kind.shape.dim) if told and kind is not None else None)
     return dims
-
-
-def _alike(schema: onnx.defs.OpSchema | None, place: int, given: Sequence[Value | None]) -> Value | None:
-    """The first input whose type an output has by the operator's schema, where ONNX's rule for its dims fails."""
-    if schema is None:
-        return None
-    kind = schema.outputs[min(place, len(schema.outputs) - 1)].type_str
-    for index, value in enumerate(given):
-        if value is not None and schema.inputs[min(index, len(schema.inputs) - 1)].type_str == kind:
-            return value
-    return None

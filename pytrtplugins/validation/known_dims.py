@@ -1,0 +1,207 @@
+"""Dims that ONNX's own shape inference (1.23) gets wrong, as the text of the operators has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .dataflow import downstream
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["HIDDEN", "claim_dims", "correct_dims", "wrong_dims"]
+
+HIDDEN = "pytrtplugins.hidden"
+"""A domain of operators that inference passes over."""
+_Dims = list[Any]
+"""An int, a name, or None for each axis; ``COMPUTED`` where a value of the run says it."""
+COMPUTED = "?"
+_Constants = Mapping[str, Any]
+
+
+def wrong_dims(model: onnx.ModelProto) -> dict[int, dict[str, _Dims]]:
+    """Place of each node of the main graph whose dims were inferred wrongly → output → right dims, None where they are not known.
+
+    Nodes behind one of them are left out: what they read is not known yet.
+    """
+    if not any(node.op_type in _RULES for node in model.graph.node):
+        return {}
+    types = {info.name: info.type.tensor_type for info in _infos(model.graph)}
+    dims = {name: _dims(kind) for name, kind in types.items() if kind.HasField("shape")}
+    constants = dict(_constants(model.graph))
+    dims.update((tensor.name, list(tensor.dims)) for tensor in model.graph.initializer)
+    found: dict[int, dict[str, _Dims]] = {}
+    behind: set[str] = set()
+    for index, node in enumerate(model.graph.node):
+        rule = _RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+        if rule is None or not behind.isdisjoint(node.input) or node.input[0] not in dims:
+            continue
+        right = rule(node, dims, constants)
+        said = dims.get(node.output[0])
+        if right is not None and said is not None and _contradict(said, right, dims[node.input[0]]):
+            found[index] = {node.output[0]: right}
+            behind = downstream(model.graph.node, [*behind, node.output[0]])
+    return found
+
+
+def correct_dims(
+    node: onnx.NodeProto,
+    types: Mapping[str, onnx.TypeProto],
+    data: Mapping[str, onnx.TensorProto],
+    found: Mapping[str, onnx.TypeProto],
+) -> None:
+    """Correct what was inferred of one node in place.
+
+    Args:
+        node: The node.
+        types: Types of what it reads.
+        data: Values of what it reads, as far as they are known.
+        found: Types of its outputs, as ONNX inferred them.
+    """
+    rule = _RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    output = found.get(node.output[0]) if rule is not None else None
+    if rule is None or output is None or not output.tensor_type.HasField("shape"):
+        return
+    dims = {name: _dims(kind.tensor_type) for name, kind in types.items() if kind.tensor_type.HasField("shape")}
+    if node.input[0] not in dims:
+        return
+    right = rule(node, dims, dict(_numbers(data)))
+    if right is not None and _contradict(_dims(output.tensor_type), right, dims[node.input[0]]):
+        _write(output.tensor_type, right)
+
+
+def _write(kind: onnx.TypeProto.Tensor, dims: _Dims) -> None:
+    kind.shape.Clear()
+    for dim in dims:
+        added = kind.shape.dim.add()
+        if isinstance(dim, int):
+            added.dim_value = dim
+        elif dim not in (None, COMPUTED):
+            added.dim_param = dim
+
+
+def claim_dims(model: onnx.ModelProto, inferred: onnx.ModelProto, outputs: Iterable[Mapping[str, _Dims]]) -> None:
+    """Let a model say the dims of tensors, whose element types were inferred, and know the domain `HIDDEN`."""
+    right = {name: dims for item in outputs for name, dims in item.items()}
+    if not right:
+        return
+    if all(item.domain != HIDDEN for item in model.opset_import):
+        model.opset_import.add(domain=HIDDEN, version=1)
+    given = {info.name: info for info in model.graph.output}
+    for info in _infos(inferred.graph):
+        if info.name in right:
+            target = given[info.name] if info.name in given else model.graph.value_info.add()
+            target.CopyFrom(info)
+            _write(target.type.tensor_type, right[info.name])
+
+
+def _contradict(said: _Dims, right: _Dims, x: _Dims) -> bool:
+    return len(said) != len(right) or any(
+        (isinstance(a, int) and isinstance(b, int) and a != b)
+        or (b is None and a == 0)
+        or (b == COMPUTED and a is not None and a == x[axis])
+        for axis, (a, b) in enumerate(zip(said, right, strict=True))
+    )
+
+
+def _infos(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
+    yield from (*graph.input, *graph.value_info, *graph.output)
+
+
+def _dims(kind: onnx.TypeProto.Tensor) -> _Dims:
+    return [
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None if dim.HasField("dim_param") else None
+        for dim in kind.shape.dim
+    ]
+
+
+def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, int]]:
+    held = {tensor.name: tensor for tensor in graph.initializer}
+    held |= {
+        node.output[0]: item.t
+        for node in graph.node
+        if node.op_type == "Constant"
+        for item in node.attribute
+        if item.name == "value"
+    }
+    return _numbers(held)
+
+
+def _numbers(held: Mapping[str, onnx.TensorProto]) -> Iterator[tuple[str, int]]:
+    """Whole numbers that are known."""
+    from onnx import numpy_helper
+
+    for name, tensor in held.items():
+        if tensor.data_type in (6, 7) and list(tensor.dims) in ([], [1]) and not tensor.external_data:
+            array = numpy_helper.to_array(tensor)
+            if array.size == 1:
+                yield name, int(array.reshape(()))
+
+
+def _number(node: onnx.NodeProto, index: int, constants: _Constants) -> int | None:
+    return constants.get(node.input[index]) if _has(node, index) else None
+
+
+def _has(node: onnx.NodeProto, index: int) -> bool:
+    return len(node.input) > index and bool(node.input[index])
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+    return next((int(item.i) for item in node.attribute if item.name == name), default)
+
+
+def _dft(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
+    """A length that is computed in the run is taken for the input's."""
+    if not _has(node, 1) or node.input[1] in constants:
+        return None
+    x = dims[node.input[0]]
+    result = [*x[:-1], 1 if _attribute(node, "inverse", 0) and _attribute(node, "onesided", 0) else 2]
+    if _has(node, 2):
+        axis = _number(node, 2, constants)
+        axes = range(len(x) - 1) if axis is None else [axis]
+    else:
+        axes = [_attribute(node, "axis", 1), _attribute(node, "axis", -2)]  # before opset 20, and from it on
+    for axis in axes:
+        result[axis] = COMPUTED
+    return result
+
+
+def _stft(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
+    """One frame too many is counted."""
+    x, step, length = dims[node.input[0]], _number(node, 1, constants), _number(node, 3, constants)
+    if length is None and _has(node, 2) and not _has(node, 3):
+        length = (dims.get(node.input[2]) or [None])[0]
+    if len(x) not in (2, 3):
+        return None
+    known = isinstance(x[1], int) and step and isinstance(length, int)
+    frames = (x[1] - length) // step + 1 if known else None
+    bins = None if not isinstance(length, int) else length // 2 + 1 if _attribute(node, "onesided", 1) else length
+    return [x[0], frames, bins, 2]
+
+
+def _attention(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
+    """Of queries of three axes the last one is lost."""
+    q, v = dims[node.input[0]], dims.get(node.input[2])
+    heads, groups = _attribute(node, "q_num_heads", 0), _attribute(node, "kv_num_heads", 0)
+    if len(q) != 3 or v is None or len(v) != 3 or not heads or not groups:
+        return None
+    return [q[0], q[1], v[2] // groups * heads if isinstance(v[2], int) else None]
+
+
+def _conv_transpose(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
+    """Where no kernel_shape is given, ``output_shape`` is not read."""
+    sizes = next((list(item.ints) for item in node.attribute if item.name == "output_shape"), [])
+    x, weights = dims[node.input[0]], dims.get(node.input[1])
+    if weights is None or len(weights) != len(x) or len(sizes) != len(x) - 2:
+        return None
+    channels = weights[1] * _attribute(node, "group", 1) if isinstance(weights[1], int) else None
+    return [x[0], channels, *sizes]
+
+
+_RULES: dict[str, Callable[[onnx.NodeProto, Mapping[str, _Dims], _Constants], _Dims | None]] = {
+    "Attention": _attention,
+    "ConvTranspose": _conv_transpose,
+    "DFT": _dft,
+    "STFT": _stft,
+}

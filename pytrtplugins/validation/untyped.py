@@ -1,0 +1,60 @@
+"""Element types of tensors that ONNX's shape inference leaves out: those of inputs that the operator's schema says are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..utils.optional import require
+from .operators import standard_opset
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["add_types", "alike"]
+
+
+def alike(schema: onnx.defs.OpSchema, place: int, is_known: Sequence[bool]) -> int | None:
+    """The first input of a known type whose type an output has by the operator's schema.
+
+    Args:
+        schema: Of the operator.
+        place: Of the output.
+        is_known: Of each input, whether it is given and its type is known.
+    """
+    if not schema.outputs or not schema.inputs:
+        return None
+    kind = schema.outputs[min(place, len(schema.outputs) - 1)].type_str
+    for index, known in enumerate(is_known):
+        if known and schema.inputs[min(index, len(schema.inputs) - 1)].type_str == kind:
+            return index
+    return None
+
+
+def add_types(model: onnx.ModelProto, inferred: onnx.ModelProto) -> bool:
+    """Let a model say the types of tensors of its main graph that inference has found none for; whether there are any.
+
+    Args:
+        model: Changes.
+        inferred: The same model, with what inference found.
+    """
+    onnx = require("onnx", extra="onnx")
+    graph, opset = inferred.graph, standard_opset(inferred)
+    types = {info.name: info.type.tensor_type.elem_type for info in (*graph.input, *graph.value_info, *graph.output)}
+    types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
+    types.update((tensor.values.name, tensor.values.data_type) for tensor in graph.sparse_initializer)
+    given = {info.name: info for info in model.graph.output}
+    modified = False
+    for node in graph.node:
+        missing = [place for place, name in enumerate(node.output) if name and not types.get(name)]
+        if not missing or node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
+            continue
+        schema = onnx.defs.get_schema(node.op_type, opset, "")
+        for place in missing:
+            index = alike(schema, place, [bool(types.get(name)) for name in node.input])
+            if index is not None:
+                name = node.output[place]
+                info = given[name] if name in given else model.graph.value_info.add(name=name)
+                types[name] = info.type.tensor_type.elem_type = types[node.input[index]]
+                modified = True
+    return modified

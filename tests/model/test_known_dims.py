@@ -1,0 +1,88 @@
+"""Dims and types that ONNX's own inference gets wrong or leaves out, as onnxruntime gives them; ONNX's errors are still there."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+import onnxruntime
+
+from pytrtplugins.validation import infer
+
+SIGNAL = {"x": np.zeros((2, 12, 1), np.float32)}
+QKV = {name: np.ones((2, 3, 8), np.float32) for name in "qkv"}
+MODELS = {
+    "one frame too many": (
+        "17 (float[2, 12, 1] x) => (float y) <int64 step = {3}, float[4] window = {1, 1, 1, 1}> { y = STFT(x, step, window) }",
+        SIGNAL,
+    ),
+    "a length of the run": (
+        "20 (float[A, B, C, 1] x, int64 n) => (float y) { y = DFT(x, n) }",
+        {"x": np.ones((2, 3, 12, 1), np.float32), "n": np.array(5)},
+    ),
+    "heads of free width": (
+        "23 (float[N, L, W] q, float[N, K, W] k, float[N, K, V] v) => (float y) "
+        "{ y = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, v) }",
+        QKV,
+    ),
+    "an output shape": (
+        "11 (float[2, 1, 4, 3, 4] x) => (float y) <float[1, 1, 1, 2, 1] w = {1, 1}> "
+        "{ y = ConvTranspose <output_shape = [4, 2, 4]> (x, w) }",
+        {"x": np.ones((2, 1, 4, 3, 4), np.float32)},
+    ),
+}
+
+
+def parsed(text):
+    opset, _, graph = text.partition(" ")
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> g {graph}')
+    model.graph.output[0].ClearField("type")
+    return model
+
+
+def dims(model, inputs):
+    """Sizes that are told, with free dims as the inputs have them."""
+    sizes = {
+        dim.dim_param: size
+        for info in model.graph.input
+        for dim, size in zip(info.type.tensor_type.shape.dim, inputs[info.name].shape, strict=True)
+    }
+    found = model.graph.output[0].type.tensor_type.shape.dim
+    return [dim.dim_value if dim.HasField("dim_value") else sizes.get(dim.dim_param or "unknown") for dim in found]
+
+
+def given(model, inputs):
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
+
+
+def agree(told, shape):
+    return len(told) == len(shape) and all(dim in (None, size) for dim, size in zip(told, shape, strict=True))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_dims_are_those_that_the_operator_gives(name):
+    text, inputs = MODELS[name]
+    (y,) = given(parsed(text), inputs)
+    found = infer(parsed(text))
+    assert agree(dims(found, inputs), y.shape)
+    assert found.graph.node == parsed(text).graph.node
+    assert found.opset_import == parsed(text).opset_import
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_onnx_is_still_wrong(name):
+    text, inputs = MODELS[name]
+    (y,) = given(parsed(text), inputs)
+    assert not agree(dims(onnx.shape_inference.infer_shapes(parsed(text), data_prop=True), inputs), y.shape)
+
+
+def test_a_type_that_onnx_leaves_out_is_that_of_the_inputs_that_are_alike():
+    text = (
+        "21 (float[N, 4, 3] x) => (float y) <float[4] one = {1, 1, 1, 1}> "
+        "{ z = GroupNormalization <num_groups = 2> (x, one, one) y = Relu(z) }"
+    )
+    assert not onnx.shape_inference.infer_shapes(parsed(text)).graph.output[0].type.tensor_type.elem_type
+    assert infer(parsed(text)).graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
