@@ -141,7 +141,6 @@ PROGRAMS = {
     "benchmarks/exporters.py --opsets": (7, 99),
     "benchmarks/exporters.py --processes": (1, 1024),
     "benchmarks/exporters.py --seconds": (1, 3600),
-    "benchmarks/exports.py --processes": (1, 1024),
     "benchmarks/files.py --every": (1, 10**6),
     "benchmarks/files.py --processes": (1, 1024),
     "benchmarks/files.py --seconds": (1, 3600),
