@@ -36,3 +36,19 @@ def test_an_input_that_contradicts_the_network_is_an_error(name, engine_name, th
         for context in (one, other):
             for output, value in zip(model.graph.output, wanted, strict=True):
                 np.testing.assert_allclose(context.run(fitting)[output.name], value, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("prepare", [None, dict], ids=["inputs", "prepared"])
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize(("engine_name", "threads"), RUNS)
+@pytest.mark.parametrize("name", list(CASES)[::12])
+def test_a_stream_gives_what_fits_and_raises_at_the_turn_of_what_does_not(name, engine_name, threads, slots, prepare):
+    model, fitting, contradicting = case_of(name)
+    engine = ptp.build(model, engine=engine_name, threads=threads)
+    wanted = literal(model, fitting)
+    stream = engine.stream([fitting, contradicting, fitting], slots=slots, prepare=prepare)
+    outputs = next(stream)
+    for output, value in zip(model.graph.output, wanted, strict=True):
+        np.testing.assert_allclose(outputs[output.name], value, rtol=1e-5, atol=1e-5)
+    with pytest.raises(EngineError):
+        next(stream)
