@@ -115,7 +115,7 @@ class CpuEngine(HostEngine):
         if unknown is not None and self._whole is None:
             self._whole = self._unknown_session(unknown)
         self._network = self._compile() if self._whole is None else None
-        known = set[str]().union(*(port.get_names() for port in self._network.compiled.inputs)) if self._network else ()
+        known = self._known_inputs()
         self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
         self._long = [desc.name for desc in self.inputs if desc.dtype is DType.INT64 and desc.name in known]
         self._exact: Any = None
@@ -123,6 +123,26 @@ class CpuEngine(HostEngine):
 
     def _create_context(self) -> ExecutionContext:
         return CpuContext(self)
+
+    def _known_inputs(self) -> set[str]:
+        """The inputs that the network reads, each by a name of its own; where OpenVINO has lost one, onnxruntime computes it all.
+
+        Raises:
+            BuildError: onnxruntime cannot.
+        """
+        if self._network is None:
+            return set()
+        names = {desc.name for desc in self.inputs}
+        ports = [port.get_names() & names for port in self._network.compiled.inputs]
+        if any(len(each) != 1 for each in ports):
+            self._network, self._whole = None, self._session("it loses the name of an input")
+            if self._whole is None:
+                raise BuildError(
+                    "engine 'cpu': OpenVINO loses the name of an input, and onnxruntime cannot run the model: "
+                    f'{shortened(self._session_error or "a plugin is in it")}.\nDo: build with engine="reference"',
+                    engine="cpu",
+                )
+        return set[str]().union(*ports)
 
     @override
     def parts(self) -> tuple[Part, ...]:
