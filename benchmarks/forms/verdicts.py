@@ -294,6 +294,16 @@ VERDICTS: tuple[Verdict, ...] = (
         _negative_as_power,
     ),
     Verdict(
+        ("Attention",),
+        "onnxruntime",
+        "with qk_matmul_output_mode 0 the products are given as they are; onnx.reference gives them limited by softcap",
+        lambda form: (
+            len(_node(form).output) > 3
+            and _attribute(form, "softcap", 0.0) > 0
+            and _attribute(form, "qk_matmul_output_mode", 0) == 0
+        ),
+    ),
+    Verdict(
         ("CastLike",),
         "undefined: numbers between two codes of 4 bits are cut by onnx.reference and rounded by onnxruntime; the text does not say",
         "",

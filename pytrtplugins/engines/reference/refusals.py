@@ -56,6 +56,9 @@ def check_delegable(
         reason = "onnx.reference does not read sequence_lens"
     if node.op_type == "Dropout":
         reason = "with training_mode it is random"
+    gives_products = node.op_type == "Attention" and len(node.output) > 3 and bool(node.output[3])
+    if gives_products and attributes.get("softcap") and not attributes.get("qk_matmul_output_mode"):
+        reason = "onnx.reference gives products that softcap has limited"
     do = 'engine="onnxruntime" or engine="cpu"'
     if not reason and not _versioned(schema):
         version = f"another meaning than version {schema.since_version}"

@@ -7,8 +7,10 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+import pytrtplugins as ptp
 from benchmarks.forms.oracles import run_literal
 from pytrtplugins.engines.reference.refusals import _INPUTS, _VALUES
+from pytrtplugins.errors import BuildError
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 SET = {
@@ -34,3 +36,15 @@ def test_onnx_reference_still_ignores(op, ignored):
     (expected,) = run_literal(model, inputs)
     (found,) = ReferenceEvaluator(model).run(None, inputs)
     assert np.abs(found - expected).max() > 1e-3
+
+
+def test_onnx_reference_still_limits_the_products_that_attention_gives():
+    text = """<ir_version: 10, opset_import: ["": 23]>
+        net (float[1, 1, 2, 2] q) => (float[1, 1, 2, 2] y, float[1, 1, 2, 2] products)
+        { y, p, v, products = Attention<softcap = 0.5, scale = 1.0> (q, q, q) }"""
+    model = onnx.parser.parse_model(text.replace("p, v,", '"", "",'))
+    q = np.array([[[[1, 2], [3, 4]]]], np.float32)
+    np.testing.assert_allclose(run_literal(model, {"q": q})[1], q @ q.swapaxes(2, 3), rtol=1e-6)
+    assert np.abs(ReferenceEvaluator(model).run(None, {"q": q})[1]).max() <= 0.5
+    with pytest.raises(BuildError, match="softcap"):
+        ptp.build(model, engine="reference")
