@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -123,6 +124,15 @@ def test_a_batch_of_nothing_is_refused_and_the_context_goes_on(engine_name):
                 run({"data": image(0)})
             assert caught.value.found == (0, 3, 8, 8)
         np.testing.assert_array_equal(context.run({"data": image(2)})["y"], before)
+
+
+def test_a_free_dim_that_is_no_batch_may_be_0(engine_name):
+    text = """<ir_version: 8, opset_import: ["": 17]> sizes (int64[n] sizes) => (float y)
+        { z = ConstantOfShape <value = float[1] {3}> (sizes) y = ReduceSum <keepdims = 0> (z) }"""
+    model = onnx.parser.parse_model(text)
+    with ptp.build(model, engine=engine_name).create_context() as context:
+        assert context.run({"sizes": np.zeros(0, np.int64)})["y"] == 3
+        assert context.run({"sizes": np.array([2, 4])})["y"] == 24
 
 
 def other_kinds():

@@ -254,7 +254,7 @@ class ExecutionContext(Exclusive[Arrays]):
                 expected=desc.dims,
                 found=array.shape,
             )
-        if array.shape[:1] == (0,) and isinstance(desc.dims[0], SymbolicDim):
+        if array.shape[:1] == (0,) and self._is_batch(desc.dims[0]):
             raise BindingError(
                 f"input {desc.name!r}: its batch {desc.dims[0]} is 0, expected at least 1; found {array.shape}.\n"
                 "Do: leave it out if there is nothing to run on",
@@ -262,6 +262,11 @@ class ExecutionContext(Exclusive[Arrays]):
                 found=array.shape,
             )
         return array
+
+    def _is_batch(self, dim: Any) -> bool:
+        """Whether it is a free dim that an output begins with, too."""
+        outputs = self.engine.outputs
+        return isinstance(dim, SymbolicDim) and any(tuple(desc.dims)[:1] == (dim,) for desc in outputs)
 
 
 def check_dims(name: str, target: Array, dims: tuple[int, ...]) -> None:
