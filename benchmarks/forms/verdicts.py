@@ -110,6 +110,10 @@ def _same(form: Form) -> bool:
     return bool(_attribute(form, "auto_pad", "").startswith("SAME"))
 
 
+def _rounds_up_without_pads(form: Form) -> bool:
+    return _attribute(form, "auto_pad", "") == "VALID" and bool(_attribute(form, "ceil_mode", 0))
+
+
 def _dilated(form: Form) -> bool:
     return any(step != 1 for step in _attribute(form, "dilations", ()))
 
@@ -181,6 +185,18 @@ VERDICTS: tuple[Verdict, ...] = (
         "formula",
         "one number for each channel; a bound that is left out is the least or the largest finite number of the type",
         _old,
+    ),
+    Verdict(
+        ("MaxPool",),
+        "onnx.reference",
+        "with auto_pad VALID the windows are as many as the formula for VALID says, whatever ceil_mode is; onnxruntime may count more",
+        _rounds_up_without_pads,
+    ),
+    Verdict(
+        ("AveragePool", "LpPool"),
+        "without an oracle: onnxruntime lets ceil_mode count more windows with auto_pad VALID than the text, and onnx.reference refuses it",
+        "",
+        _rounds_up_without_pads,
     ),
     Verdict(
         ("MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool"),

@@ -11,7 +11,16 @@ from .dataflow import downstream, reads
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["LastWindow", "last_windows", "rounded_down", "rounds_up", "without_claims", "wrong_pools"]
+__all__ = [
+    "LastWindow",
+    "drop_ceil_mode",
+    "ignores_ceil_mode",
+    "last_windows",
+    "rounded_down",
+    "rounds_up",
+    "without_claims",
+    "wrong_pools",
+]
 
 _POOLS = ("AveragePool", "LpPool", "MaxPool")
 
@@ -57,6 +66,16 @@ def rounds_up(node: onnx.NodeProto) -> bool:
     return _has_ceil_mode(node) and not _pads_itself(node)
 
 
+def ignores_ceil_mode(node: onnx.NodeProto) -> bool:
+    """Whether a node is a pool with ``ceil_mode`` and ``auto_pad``, whose formulas for the number of windows have no part for it."""
+    return _has_ceil_mode(node) and _pads_itself(node)
+
+
+def drop_ceil_mode(node: onnx.NodeProto) -> None:
+    """Take ``ceil_mode`` away from a node; onnxruntime counts windows with it whatever ``auto_pad`` says."""
+    node.CopyFrom(_without(node, "ceil_mode"))
+
+
 def last_windows(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> list[LastWindow] | None:
     """Of each axis of such a pool; None where its sizes are not known, or its attributes make no sense.
 
@@ -100,7 +119,7 @@ def rounded_down(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> o
         node: Any.
         types: As for `last_windows`.
     """
-    if _has_ceil_mode(node) and _pads_itself(node):
+    if ignores_ceil_mode(node):
         return _without(node, "ceil_mode")
     windows = last_windows(node, types) if rounds_up(node) else None
     if windows is None:
@@ -125,7 +144,7 @@ def wrong_pools(model: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
     for index, node in enumerate(model.graph.node):
         if not unknown.isdisjoint(reads(node)):
             unknown.update(node.output)
-        elif _has_ceil_mode(node) and _pads_itself(node):
+        elif ignores_ceil_mode(node):
             found[index] = rounded_down(node, types)
             unknown.update(node.output)
         elif rounds_up(node) and (windows := last_windows(node, types)) is not None:

@@ -35,6 +35,7 @@ FOUND = {
     "GroupNormalization-21/0": "cpu",
     "Pad-2/13": "onnxruntime",
     "Resize-11/30": "onnxruntime",
+    "MaxPool-11/1": "onnxruntime",
 }
 """Name of a form → the engine."""
 LACKED = {"com.microsoft.Gelu-1/13", "Cast-28/11", "QuantizeLinear-28/30"}
