@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..model.ir import to_ir, to_proto
 from ._base import Pass, PassResult, run_passes
+from .added_biases import AddedBiases
 from .bounds import ScalarBounds
 from .codes import CODES, Codes
 from .constants import PropagateConstants
@@ -30,6 +31,7 @@ from .quantize import Quantize, quantize, quantized_tensors
 from .repairs import REPAIRS, Finding, RepairedModel, repair
 from .repeated_pairs import DropRepeatedPairs
 from .rounding import AdaptiveRounding
+from .scales_apart import ScalesApart
 from .unsigned import UnsignedActivations
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "REPAIRS",
     "WIDE_CODES",
     "AdaptiveRounding",
+    "AddedBiases",
     "Codes",
     "CrossLayerEqualization",
     "DropRepeatedPairs",
@@ -63,6 +66,7 @@ __all__ = [
     "Quantize",
     "RepairedModel",
     "ScalarBounds",
+    "ScalesApart",
     "UnsignedActivations",
     "layer_names",
     "load_model",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...passes import (
+    AddedBiases,
     DropRepeatedPairs,
     FactorsApart,
     FloatPads,
@@ -15,6 +16,7 @@ from ...passes import (
     PlacesApart,
     ProductsApart,
     ScalarBounds,
+    ScalesApart,
     UnsignedActivations,
 )
 
@@ -34,7 +36,9 @@ def openvino_passes() -> tuple[Pass, ...]:
         FactorsApart(),
         PlacesApart(),
         ProductsApart(),
+        ScalesApart(),
         NonzeroBiases(),
+        AddedBiases(),
         InnerSizes(),
         ScalarBounds(),
         JoinsApart(),

@@ -1,0 +1,42 @@
+"""AddedBiases: which convolutions it parts from their bias, and that no value changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from pytrtplugins.passes import AddedBiases, to_ir, to_proto
+from tests.passes.nets import Net, image, passed, run
+
+
+def biased_net(batch="N", bias="constant", op="Conv"):
+    net = Net()
+    net.input[0] = batch
+    weights = np.random.default_rng(0).standard_normal((3, 3, 3, 3)).astype(np.float32)
+    operands = ["data", net.constant("w", weights)]
+    if bias:
+        operands.append(net.constant("b", np.float32([1, -2, 3])))
+    if bias == "computed":
+        operands[2] = net.add("ReduceMean", ["data", net.constant("axes", np.array([0, 2, 3]))], "mean", keepdims=0)
+    return net.model(net.add(op, operands, "y", 3))
+
+
+@pytest.mark.parametrize("bias", ["constant", "computed"])
+def test_an_add_behind_the_convolution_gives_the_same_values(bias):
+    model = biased_net(bias=bias)
+    changed, modified = passed(model, AddedBiases())
+    onnx.checker.check_model(changed, full_check=True)
+    assert modified
+    (convolution,) = (node for node in changed.graph.node if node.op_type == "Conv")
+    assert len(convolution.input) == 2
+    assert convolution.name == "y"
+    assert changed.graph.node[-1].op_type == "Add"
+    x = image(model)
+    np.testing.assert_allclose(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"], atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"batch": 2}, {"bias": None}, {"op": "ConvTranspose"}])
+def test_others_stay(options):
+    model = biased_net(**options)
+    assert passed(model, AddedBiases()) == (to_proto(to_ir(model)), False)
