@@ -18,7 +18,8 @@ class Eliminate(Pass):
     """Remove nodes without effect.
 
     1. Dropout whose mask nobody reads, unless it is told to train: identity at inference.
-    2. Identity. Between two outputs of the model, or between an input or constant and an output, it stays: both names count.
+    2. Identity, and Concat of one tensor. Between two outputs of the model, or between an input or constant and an output, it stays:
+       both names count.
     3. Nodes, and then initializers, that lead to no output.
     """
 
@@ -32,6 +33,10 @@ class Eliminate(Pass):
                 node.op_type = "Identity"  # case 1
                 node.resize_inputs(1)
                 node.resize_outputs(1)
+                node.attributes.clear()
+                modified = True
+            if is_op(node, "Concat") and len(node.inputs) == 1:
+                node.op_type = "Identity"  # case 2
                 node.attributes.clear()
                 modified = True
             if is_op(node, "Identity"):  # case 2

@@ -17,7 +17,7 @@ _MOVING = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"
 
 
 class DropRepeatedPairs(Pass):
-    """Remove Q/DQ behind Q/DQ of the same scale and zero point, where only values have moved between them.
+    """Remove Q/DQ behind Q/DQ of the same scale and zero point, where only values have moved between them; Q alone right behind DQ.
 
     `Quantize` writes such pairs around plugins. Where a plugin's decomposition takes its place they have no use, and
     OpenVINO (2026.4) ends with a segmentation fault at some of them: behind a Concat in float, before a matrix product.
@@ -38,6 +38,10 @@ class DropRepeatedPairs(Pass):
                 if is_op(reader, "DequantizeLinear") and _codes(reader) == codes and not after.is_graph_output():
                     after.replace_all_uses_with(value)
                     modified = True
+            before = origin.inputs[0] if value is origin.outputs[0] else None
+            if before is not None and not quantize.outputs[0].is_graph_output():
+                quantize.outputs[0].replace_all_uses_with(before)
+                modified = True
         if modified:
             remove_unused(model)
         return PassResult(model, modified)

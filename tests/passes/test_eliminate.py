@@ -11,8 +11,8 @@ from pytrtplugins.passes import Eliminate, prepare, to_ir, to_proto
 DIMS = [2, 3]
 
 
-def node(kind, inputs, outputs):
-    return helper.make_node(kind, inputs, outputs, f"{kind}_{outputs[0]}")
+def node(kind, inputs, outputs, **attributes):
+    return helper.make_node(kind, inputs, outputs, f"{kind}_{outputs[0]}", **attributes)
 
 
 def model(nodes, outputs=("y",), constants=None):
@@ -40,6 +40,7 @@ RELU = node("Relu", ["x"], ["r"])
         ([node("Identity", ["x"], ["i"]), node("Relu", ["i"], ["y"])], ("y",), ["Relu"]),
         ([RELU, node("Identity", ["r"], ["i"]), node("Identity", ["i"], ["j"]), node("Abs", ["j"], ["y"])], ("y",), ["Relu", "Abs"]),
         ([node("Identity", ["x"], ["y"])], ("y",), ["Identity"]),
+        ([RELU, node("Concat", ["r"], ["c"], axis=1), node("Abs", ["c"], ["y"])], ("y",), ["Relu", "Abs"]),
         ([RELU, node("Identity", ["r"], ["y"]), node("Identity", ["r"], ["z"])], ("y", "z"), ["Relu", "Identity"]),
         ([node("Relu", ["x"], ["z"]), node("Identity", ["z"], ["y"])], ("y", "z"), ["Relu", "Identity"]),
         ([node("Dropout", ["x"], ["d"]), node("Relu", ["d"], ["y"])], ("y",), ["Relu"]),

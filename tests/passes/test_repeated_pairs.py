@@ -46,6 +46,19 @@ def test_the_second_pair_goes_and_no_value_changes(between):
     np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])
 
 
+def test_codes_that_are_quantized_again_are_read_as_they_were():
+    model = pairs_net(None)
+    turned = onnx.helper.make_node("Transpose", ["q1"], ["codes"])
+    index = next(i for i, node in enumerate(model.graph.node) if node.output[0] == "d1")
+    model.graph.node.insert(index, turned)
+    model.graph.node[index + 1].input[0] = "codes"
+    changed, modified = dropped(model)
+    assert modified
+    assert quantized_names(changed) == ["data"]
+    x = image(model) * 6 - 3
+    np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -134,8 +147,8 @@ def test_only_readers_with_the_same_scale_read_past_the_second_pair():
     assert modified
     assert made["same"].input[0] == "d"
     assert made["other"].input[0] == "other_d"
-    assert made["Transpose"].input[0] == "q2"
-    assert not dropped(chained("other", "Transpose"))[1]
+    assert made["other_d"].input[0] == "q"
+    assert made["Transpose"].input[0] == "q"
 
 
 def test_a_pair_that_stays_does_not_keep_the_next_one():

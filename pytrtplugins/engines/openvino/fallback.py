@@ -25,7 +25,7 @@ from .bounds import Bounds
 from .conditions import has_other_factors
 from .core import make_core
 from .known_errors import KNOWN_ERRORS, KnownError
-from .usage import EMPTY, INFINITE, LONG, NAN, NEGATIVE, ZERO, Facts, Usage
+from .usage import EMPTY, HUGE, INFINITE, LONG, NAN, NEGATIVE, ZERO, Facts, Usage
 
 if TYPE_CHECKING:
     import onnx
@@ -44,6 +44,9 @@ __all__ = [
 
 _VALUES = ("value", "value_int", "value_ints", "value_float", "value_floats")
 _MOST_AXES = 16  # whole numbers of a constant that may be sizes, or pads of both ends
+_HUGE = (
+    float(np.finfo(np.float32).max) / 0xFFFF
+)  # beyond it, codes of 16 bits times a scale do not all fit into float32
 
 _POOLS = ("MaxPool", "AveragePool", "LpPool")  # ONNX infers an output that is too large for some
 _KEPT_AS = {  # by OpenVINO; its other operators would not find the types that they expect
@@ -196,8 +199,9 @@ def _peculiarity(array: npt.NDArray[Any]) -> str:
     if not array.size:
         return EMPTY
     if array.dtype.kind == "f":
-        if np.isfinite(array.sum(dtype=np.float64 if array.dtype == np.float16 else None)):
-            return ""
+        total = array.sum(dtype=np.float64 if array.dtype == np.float16 else None)
+        if np.isfinite(total):
+            return HUGE if total > _HUGE and array.max() > _HUGE else ""
         return NAN if np.isnan(array).any() else INFINITE if np.isinf(array).any() else ""
     if array.dtype != np.int64:
         return ""

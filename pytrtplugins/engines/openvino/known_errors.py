@@ -27,7 +27,7 @@ from .conditions import (
     resizes_otherwise,
     strides_over_the_padding,
 )
-from .usage import EMPTY, INFINITE, LONG, NAN, ZERO, Usage
+from .usage import EMPTY, HUGE, INFINITE, LONG, NAN, ZERO, Usage
 
 __all__ = ["KNOWN_ERRORS", "KnownError"]
 
@@ -144,6 +144,16 @@ KNOWN_ERRORS = (
         "values are rounded differently",
         lambda usage: not usage.is_constant(1),
         example="QuantizeLinear-25/32",
+    ),
+    KnownError(
+        ("QuantizeLinear",),
+        "with a scale so large that codes times it may exceed float32",
+        "every value becomes the lowest number, or NaN",
+        lambda usage: usage.reads(HUGE),
+        example=(
+            "17 (float[4] x = {0, -4e36, 2e36, -3e38}) => (float[4] y) <float s = {1.4e36}, int8 z = {127}> "
+            "{ q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"
+        ),
     ),
     KnownError(
         (),

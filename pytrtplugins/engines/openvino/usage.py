@@ -14,9 +14,10 @@ from .bounds import Bounds
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["EMPTY", "INFINITE", "LONG", "NAN", "NEGATIVE", "ZERO", "Facts", "Usage"]
+__all__ = ["EMPTY", "HUGE", "INFINITE", "LONG", "NAN", "NEGATIVE", "ZERO", "Facts", "Usage"]
 
 EMPTY, LONG, NAN, INFINITE = "no elements", "numbers beyond 32 bits", "NaN", "infinities"
+HUGE = "numbers near the largest of float32"
 ZERO, NEGATIVE = "a zero among few whole numbers", "a negative number among few whole numbers"
 
 
