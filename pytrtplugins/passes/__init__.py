@@ -32,6 +32,7 @@ from .repairs import REPAIRS, Finding, RepairedModel, repair
 from .repeated_pairs import DropRepeatedPairs
 from .rounding import AdaptiveRounding
 from .scales_apart import ScalesApart
+from .training_norms import TrainingNorms
 from .unsigned import UnsignedActivations
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "RepairedModel",
     "ScalarBounds",
     "ScalesApart",
+    "TrainingNorms",
     "UnsignedActivations",
     "layer_names",
     "load_model",

@@ -21,6 +21,7 @@ from .fold import FoldBatchNorm
 from .merge_pads import MergePads
 from .normalize import normalized, with_opset
 from .opsets import converted
+from .training_norms import TrainingNorms
 
 if TYPE_CHECKING:
     import onnx
@@ -66,7 +67,7 @@ def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.Mode
     """
     check_declared(model)
     ir_model = to_ir(_without_faults(normalized(model)) if native else of_onnx(model), checked=True)
-    for step in (FoldBatchNorm(), MergePads(), Eliminate()):
+    for step in (TrainingNorms(), FoldBatchNorm(), MergePads(), Eliminate()):
         step(ir_model)
     prepared = to_proto(ir_model)
     name_inputs(prepared)
