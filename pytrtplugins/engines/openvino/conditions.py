@@ -230,7 +230,7 @@ ATTENTION = {
 def may_be_out_of_range(usage: Usage) -> bool:
     """Whether indices may lie outside the axes that they count along; 0 and -1 do so in tensors without elements alone."""
     found = usage.facts.ranges.get(usage.node.input[1])
-    if found is None and (usage.is_size() or usage.is_lookup()):
+    if found is None and (usage.is_exact_size() or usage.is_lookup()):
         return False
     if found is not None and found[0] >= -1 and found[1] <= 0:
         return False

@@ -152,12 +152,15 @@ def facts_of(model: onnx.ModelProto) -> Facts:
                 readers.setdefault(name, set()).add(node.op_type)
     constants = computed_from(weights, walk(model.graph.node), ("Constant",))
     sizes = computed_from(constants, walk(model.graph.node), ("Shape", "Size"))
+    exact = computed_from(
+        constants, (node for node in walk(model.graph.node) if node.op_type != "DequantizeLinear"), ("Shape", "Size")
+    )
     peculiar = {name: text for name, array in _constant_arrays(model) if (text := _peculiarity(array))}
     whole = {name: array for name, array in _constant_arrays(model) if array.dtype in (np.int32, np.int64)}
     ranges = {name: (int(array.min()), int(array.max())) for name, array in whole.items() if array.size}
     lookups = _lookups(model, types)
     bounds = Bounds(model, types, whole, _limits(lookups))
-    return Facts(types, constants, peculiar, ranges, sizes, readers, standard_opset(model), lookups, bounds)
+    return Facts(types, constants, peculiar, ranges, sizes, exact, readers, standard_opset(model), lookups, bounds)
 
 
 def _lookups(model: onnx.ModelProto, types: Mapping[str, onnx.TypeProto]) -> dict[str, tuple[str, int]]:

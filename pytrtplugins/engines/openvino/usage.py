@@ -31,6 +31,7 @@ class Facts:
         peculiar: Of initializers and Constants what is peculiar about their values: ``EMPTY``, ``LONG`` and so on.
         ranges: Of initializers and Constants of whole numbers, the lowest and the highest.
         sizes: Tensors computed from dims and constants alone.
+        exact_sizes: Those of them on whose way nothing is quantized.
         readers: Types of the nodes that read each tensor; ``""`` is among them where the model gives it.
         opset: The model's opset.
         lookups: Output of each Gather of the main graph whose indices are an input of the model → that input, and the size of the axis.
@@ -42,6 +43,7 @@ class Facts:
     peculiar: Mapping[str, str]
     ranges: Mapping[str, tuple[int, int]]
     sizes: Collection[str]
+    exact_sizes: Collection[str]
     readers: Mapping[str, Collection[str]]
     opset: int
     lookups: Mapping[str, tuple[str, int]]
@@ -77,6 +79,10 @@ class Usage:
     def is_size(self) -> bool:
         """Whether the node computes with dims and constants alone."""
         return all(name in self.facts.sizes for name in self.node.input if name)
+
+    def is_exact_size(self) -> bool:
+        """Whether it does, and nothing is quantized on the way to it."""
+        return all(name in self.facts.exact_sizes for name in self.node.input if name)
 
     def dtype(self, index: int = 0) -> str:
         """NumPy's name of an input's element type; empty where it is not known."""

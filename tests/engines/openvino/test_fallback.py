@@ -9,7 +9,7 @@ from onnx import TensorProto
 import pytrtplugins as ptp
 from pytrtplugins.engines import build
 from pytrtplugins.engines.openvino.known_errors import KNOWN_ERRORS
-from pytrtplugins.errors import BindingError, BuildError
+from pytrtplugins.errors import BindingError, BuildError, ExecutionError
 from pytrtplugins.plugin.onnx_node import as_node
 from tests.engines.model_parts import BOOL, I64, F, body, constant, info, model, node
 from tests.engines.test_exported_models import alone
@@ -363,3 +363,24 @@ def test_other_slopes_are_left_to_openvino(slopes):
 
 def test_every_row_of_the_table_says_what_is_wrong():
     assert all((row.operators or row.where) and row.what for row in KNOWN_ERRORS)
+
+
+@pytest.mark.parametrize("scale", [1, 10])
+def test_indices_of_sizes_that_were_quantized_are_held_against_the_axis(scale):
+    """Quantizers round what relative positions are computed from (MPNet, T5); 6 becomes 10, which the table does not have."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Cast", ["s"], ["f"], to=F),
+        node("QuantizeLinear", ["f", "scale", "zero"], ["q"]),
+        node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+        node("Cast", ["d"], ["i"], to=I64),
+        node("Gather", ["table", "i"], ["y"]),
+    ]
+    constants = {"scale": np.float32(scale), "zero": np.uint8(0), "table": np.arange(9, dtype=np.float32)}
+    made = model(nodes, [X], [info("y", F, [2])], constants)
+    with build(made, engine="cpu", precision="int8").create_context() as context:
+        if scale == 1:
+            np.testing.assert_array_equal(context.run({"x": ONES})["y"], [1, 6])
+            return
+        with pytest.raises(ExecutionError, match="Gather"):
+            context.run({"x": ONES})
