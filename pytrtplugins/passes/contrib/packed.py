@@ -98,39 +98,49 @@ def _weights(node: ContribNode, name: str, codes: int, scale: int, zero: int) ->
 
 
 def _gathered_blocks(node: ContribNode) -> str:
-    """GatherBlockQuantized: rows of a table of codes with a scale for each block along the last axis."""
-    if node.dtype(0) != "uint8" or node.attribute("gather_axis", 0) or len(node.dims(0)) != 2:
+    """GatherBlockQuantized: slices of a table of codes with a scale for each block along an axis; bytes hold a row's codes packed."""
+    if node.dtype(0) in ("int4", "uint4"):
+        axes = node.attribute("quantize_axis", 1), node.attribute("gather_axis", 0)
+        return f"""
+            table = DequantizeLinear <axis = {axes[0]}, block_size = {node.attribute("block_size", 128)}> ({node.inputs(0, 2, 3)})
+            y0 = Gather <axis = {axes[1]}> (table, x1)"""
+    if node.dtype(0) != "uint8" or node.attribute("gather_axis", 0):
         raise NotWritableError("its table is not one of bytes whose rows are gathered")
-    bits, size, (rows, width) = node.attribute("bits", 4), node.attribute("block_size", 128), node.dims(0)
-    if node.attribute("quantize_axis", 1) not in (1, -1):
+    bits, size, (*rows, width) = node.attribute("bits", 4), node.attribute("block_size", 128), node.dims(0)
+    if node.attribute("quantize_axis", 1) not in (len(rows), -1):
         raise NotWritableError("its blocks do not lie along the last axis")
     depth = width * 8 // bits
     blocks = -(-depth // size)
-    if depth % size:
-        raise NotWritableError("its blocks do not fill its rows")
     if node.has(3):
         row = -(-blocks * bits // 8) * 8 // bits
-        zeros = f"""{_codes("zeros", "x3", bits, [rows, row])}
-            {ints("z_begin", [0])}
-            {ints("z_end", [blocks])}
-            {ints("z_axis", [1])}
-            zeros_cut = Slice (zeros, z_begin, z_end, z_axis)
-            {ints("z_dims", [rows, blocks, 1])}
-            zeros_3 = Reshape (zeros_cut, z_dims)
-            zero = {node.cast("zeros_3", 2)}"""
+        zeros = f"""{_codes("zeros", "x3", bits, [*rows, row])}
+            zero_numbers = {node.cast("zeros", 2)}
+            {_along_blocks("zero", "zero_numbers", [*rows, blocks], size, depth)}"""
     else:
         zeros = node.number("zero", 2 ** (bits - 1), 2)
     return f"""
-        {_codes("codes", "x0", bits, [rows, blocks, size])}
+        {_codes("codes", "x0", bits, [*rows, depth])}
         numbers = {node.cast("codes", 2)}
         {zeros}
-        {ints("s_dims", [rows, blocks, 1])}
-        scales = Reshape (x2, s_dims)
+        {_along_blocks("scale", "x2", [*rows, blocks], size, depth)}
         shifted = Sub (numbers, zero)
-        blocked = Mul (shifted, scales)
-        {ints("flat_dims", [rows, -1])}
-        flat = Reshape (blocked, flat_dims)
-        y0 = Gather (flat, x1)"""
+        table = Mul (shifted, scale)
+        y0 = Gather (table, x1)"""
+
+
+def _along_blocks(name: str, source: str, dims: list[int], size: int, depth: int) -> str:
+    """Statements that repeat each block's number, in the first columns of the source, for each element of its row."""
+    return f"""{ints(f"{name}_begin", [0])}
+        {ints(f"{name}_blocks", [dims[-1]])}
+        {ints(f"{name}_axis", [-1])}
+        {name}_cut = Slice ({source}, {name}_begin, {name}_blocks, {name}_axis)
+        {name}_column = Unsqueeze ({name}_cut, {name}_axis)
+        {ints(f"{name}_dims", [*dims, size])}
+        {name}_all = Expand ({name}_column, {name}_dims)
+        {ints(f"{name}_flat", [*dims[:-1], dims[-1] * size])}
+        {name}_rows = Reshape ({name}_all, {name}_flat)
+        {ints(f"{name}_depth", [depth])}
+        {name} = Slice ({name}_rows, {name}_begin, {name}_depth, {name}_axis)"""
 
 
 PACKED: Mapping[str, Callable[[ContribNode], str]] = {

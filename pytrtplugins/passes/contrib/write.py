@@ -27,7 +27,8 @@ _LATER = dict.fromkeys(
     ("EmbedLayerNormalization", "LayerNormalization", "QEmbedLayerNormalization", "SkipLayerNormalization"),
     _NORMS_OPSET,
 )
-_PAIRS = ("DequantizeLinear", "QuantizeLinear")
+_BLOCKS_AND_PAIRS = ("DequantizeLinear", "GatherBlockQuantized", "QuantizeLinear")
+"""Operators that are written with pairs of Q/DQ, whose codes may have other than 8 bits."""
 _UNDECLARED = {"LayerNormalization": _NORMS_OPSET, "SimplifiedLayerNormalization": 1 << 31}
 """Operators that onnxruntime puts into ONNX's domain → the first opset in which ONNX has them."""
 
@@ -53,7 +54,7 @@ def needed_opset(model: onnx.ModelProto) -> int:
     types = {node.op_type for node in walk(model.graph.node) if _key(node) in BODIES}
     if not types:
         return 0
-    pairs = CONTRIB in {node.domain for node in walk(model.graph.node) if node.op_type in _PAIRS}
+    pairs = CONTRIB in {node.domain for node in walk(model.graph.node) if node.op_type in _BLOCKS_AND_PAIRS}
     return max(_PAIRS_OPSET if pairs and _has_wide_codes(model) else _OPSET, *(_LATER.get(name, 0) for name in types))
 
 

@@ -51,7 +51,7 @@ def model_of(op, inputs, free=(0,), outputs=(0,), domain=CONTRIB, version=17, **
         [node], "one", infos, [onnx.ValueInfoProto(name=name) for name in results if name], constants
     )
     opsets = [helper.make_opsetid("", version), helper.make_opsetid(CONTRIB, 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     for info, array in zip(model.graph.output, literal(model, feeds), strict=True):
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
         info.CopyFrom(helper.make_tensor_value_info(info.name, kind, array.shape))
