@@ -31,6 +31,7 @@ from .quantize import Quantize, quantize, quantized_tensors
 from .repairs import REPAIRS, Finding, RepairedModel, repair
 from .repeated_pairs import DropRepeatedPairs
 from .rounding import AdaptiveRounding
+from .row_scales_apart import RowScalesApart
 from .scales_apart import ScalesApart
 from .training_norms import TrainingNorms
 from .unsigned import UnsignedActivations
@@ -66,6 +67,7 @@ __all__ = [
     "PropagateConstants",
     "Quantize",
     "RepairedModel",
+    "RowScalesApart",
     "ScalarBounds",
     "ScalesApart",
     "TrainingNorms",
