@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .dataflow import downstream
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ _Dims = list[Any]
 """An int, a name, or None for each axis; ``COMPUTED`` where a value of the run says it."""
 COMPUTED = "?"
 _Constants = Mapping[str, Any]
+_MOST_AXES = 8
 
 
 def wrong_dims(model: onnx.ModelProto) -> dict[int, dict[str, _Dims]]:
@@ -116,7 +119,7 @@ def _dims(kind: onnx.TypeProto.Tensor) -> _Dims:
     ]
 
 
-def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, int]]:
+def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, Any]]:
     held = {tensor.name: tensor for tensor in graph.initializer}
     held |= {
         node.output[0]: item.t
@@ -128,15 +131,19 @@ def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, int]]:
     return _numbers(held)
 
 
-def _numbers(held: Mapping[str, onnx.TensorProto]) -> Iterator[tuple[str, int]]:
-    """Whole numbers that are known."""
+def _numbers(held: Mapping[str, onnx.TensorProto]) -> Iterator[tuple[str, Any]]:
+    """Whole numbers that are known, and short vectors of float32."""
     from onnx import numpy_helper
 
     for name, tensor in held.items():
-        if tensor.data_type in (6, 7) and list(tensor.dims) in ([], [1]) and not tensor.external_data:
+        if tensor.external_data:
+            continue
+        if tensor.data_type in (6, 7) and list(tensor.dims) in ([], [1]):
             array = numpy_helper.to_array(tensor)
             if array.size == 1:
                 yield name, int(array.reshape(()))
+        elif tensor.data_type == 1 and len(tensor.dims) == 1 and tensor.dims[0] <= _MOST_AXES:
+            yield name, numpy_helper.to_array(tensor)
 
 
 def _number(node: onnx.NodeProto, index: int, constants: _Constants) -> int | None:
@@ -189,6 +196,25 @@ def _attention(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Cons
     return [q[0], q[1], v[2] // groups * heads if isinstance(v[2], int) else None]
 
 
+def _resize(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
+    """Sizes are rounded in double: 7/11 in float32, times 11, is 7 in float32, as onnxruntime computes it, and there 6.9999999."""
+    x, result = dims[node.input[0]], [*dims[node.input[0]]]
+    place = 1 if len(node.input) < 3 else 2  # before opset 11 there is no region
+    scales = constants.get(node.input[place]) if _has(node, place) else _floats(node, "scales")
+    axes = next((list(item.ints) for item in node.attribute if item.name == "axes"), range(len(x)))
+    by_region = any(item.s == b"tf_crop_and_resize" for item in node.attribute)
+    if by_region or not isinstance(scales, np.ndarray) or len(scales) != len(axes):
+        return None
+    for axis, scale in zip(axes, scales, strict=True):
+        size = np.float32(x[axis]) * scale if isinstance(x[axis], int) else np.float32(np.nan)
+        result[axis] = int(size) if np.isfinite(size) else x[axis] if scale == 1 else None
+    return result
+
+
+def _floats(node: onnx.NodeProto, name: str) -> Any:
+    return next((np.array(item.floats, np.float32) for item in node.attribute if item.name == name), None)
+
+
 def _conv_transpose(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
     """Where no kernel_shape is given, ``output_shape`` is not read."""
     sizes = next((list(item.ints) for item in node.attribute if item.name == "output_shape"), [])
@@ -203,5 +229,7 @@ _RULES: dict[str, Callable[[onnx.NodeProto, Mapping[str, _Dims], _Constants], _D
     "Attention": _attention,
     "ConvTranspose": _conv_transpose,
     "DFT": _dft,
+    "Resize": _resize,
     "STFT": _stft,
+    "Upsample": _resize,
 }

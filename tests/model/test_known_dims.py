@@ -28,6 +28,14 @@ MODELS = {
         "{ y = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, v) }",
         QKV,
     ),
+    "a size that is whole in float32 alone": (
+        "18 (float[N, 1, 9, 11] x) => (float y) <float[2] s = {0.5555556, 0.6363636}> { y = Resize <axes = [2, 3]> (x, , s) }",
+        {"x": np.ones((2, 1, 9, 11), np.float32)},
+    ),
+    "a size that is whole in float32 alone, before opset 10": (
+        "9 (float[2, 1, 9, 11] x) => (float y) <float[4] s = {1, 1, 1.8888888, 2}> { y = Upsample(x, s) }",
+        {"x": np.ones((2, 1, 9, 11), np.float32)},
+    ),
     "an output shape": (
         "11 (float[2, 1, 4, 3, 4] x) => (float y) <float[1, 1, 1, 2, 1] w = {1, 1}> "
         "{ y = ConvTranspose <output_shape = [4, 2, 4]> (x, w) }",
