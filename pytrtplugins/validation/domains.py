@@ -20,13 +20,15 @@ _DEFAULT_VERSIONS = {"com.microsoft": 1, "ai.onnx.ml": 3}
 def plain_domains(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with ``ai.onnx`` written as the empty text, and with each domain imported whose default version is known.
 
+    Of several imports of one domain, as skl2onnx writes them, the last counts: onnxruntime takes it.
+
     Returns:
         This very model where there is nothing to change; else a copy.
     """
     scopes = [model, *model.functions]
     if not any(
         item.domain == "ai.onnx" for scope in scopes for item in (*scope.opset_import, *_nodes(scope))
-    ) and not any(map(_missing_imports, scopes)):
+    ) and not any(_missing_imports(scope) or _has_repeated_imports(scope) for scope in scopes):
         return model
     copy = type(model)()
     copy.CopyFrom(model)
@@ -35,9 +37,9 @@ def plain_domains(model: onnx.ModelProto) -> onnx.ModelProto:
             scope.opset_import.add(domain=domain, version=version)
         for item in (*scope.opset_import, *_nodes(scope)):
             item.domain = standard_domain(item.domain)
-        imports = dict.fromkeys((item.domain, item.version) for item in scope.opset_import)
+        imports = {item.domain: item.version for item in scope.opset_import}
         del scope.opset_import[:]
-        for domain, version in imports:
+        for domain, version in imports.items():
             scope.opset_import.add(domain=domain, version=version)
     for function in copy.functions:
         function.domain = standard_domain(function.domain)
@@ -46,6 +48,10 @@ def plain_domains(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _nodes(scope: Any) -> Iterator[onnx.NodeProto]:
     return walk(scope.graph.node if hasattr(scope, "graph") else scope.node)
+
+
+def _has_repeated_imports(scope: Any) -> bool:
+    return len({item.domain for item in scope.opset_import}) < len(scope.opset_import)
 
 
 def _missing_imports(scope: Any) -> dict[str, int]:

@@ -246,10 +246,6 @@ def _opsets(imports: Any, whose: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for item in imports:
         domain = standard_domain(item.domain)
-        if domain in found and found[domain] != item.version:
-            raise ModelError(
-                f"{whose} imports two versions of the domain {domain!r}: {found[domain]} and {item.version}"
-            )
         if not 1 <= item.version < 2**31:
             raise ModelError(
                 f"{whose} imports version {item.version} of the domain {domain!r}; versions are numbers from 1"
