@@ -62,7 +62,7 @@ class PartialValues:
         found = self._known.get(value)
         if found is None or value.dtype is None or any(isinstance(each, SymbolicDim) for each in found.flat):
             return None
-        return np.array(found.tolist(), value.dtype.numpy())
+        return np.array(found.tolist(), value.dtype.numpy()).reshape(found.shape)  # a list says no dims of nothing
 
     def shape_of(self, node: ir.Node) -> Sequence[Dim | None] | None:
         """The output's dims of a node that takes them from a tensor, None for each that is not known; None where none is."""

@@ -95,10 +95,51 @@ def test_branches_have_the_plain_spelling_too(engine):
     np.testing.assert_array_equal(found, [[0, 0, 0], [1, 2, 3]])
 
 
-def test_two_versions_of_one_domain_are_refused():
-    model = parsed("(float[2,3] x) => (float[2,3] y) { y = Relu (x) }", '"": 17, "ai.onnx": 16')
-    with pytest.raises(ModelError, match="imports two versions of the domain ''"):
-        ptp.load_onnx(model)
+@pytest.mark.parametrize("engine", [*ENGINES, "cuda"])
+@pytest.mark.parametrize(
+    "opsets", ['"": 13, "": 11', '"": 11, "": 13', '"ai.onnx": 13, "": 11', '"": 11, "ai.onnx": 13']
+)
+def test_the_last_of_two_versions_of_one_domain_counts(opsets, engine):
+    model = parsed("(float[2,3,1] x) => (float[2,3,1] y) { y = Softmax <axis = 1> (x) }", opsets)
+    check_outputs(model, {"x": X[..., None]}, engine)
+
+
+FORMS = {
+    "a size that is whole in float32 alone": (
+        "(float[1,1,9,11] x) => (float[1,1,5,7] y) <float[4] s = {1, 1, 0.5555556, 0.6363636}> "
+        '{ y = Resize <mode = "linear"> (x, , s) }',
+        {"x": np.arange(99, dtype=np.float32).reshape(1, 1, 9, 11)},
+    ),
+    "such a size in a loop": (
+        "(float[1,1,9,11] x) => (float[n,m,k,l] y) <int64 count = {1}, bool go = {1}, float[4] s = {1, 1, 0.5555556, 0.6363636}>"
+        "{ y = Loop (count, go, x) <body = b (int64 i, bool a, float[p,q,r,t] u) => (bool a, float[v,w,z,o] e)"
+        '{ e = Resize <mode = "linear"> (u, , s) }> }',
+        {"x": np.arange(99, dtype=np.float32).reshape(1, 1, 9, 11)},
+    ),
+    "a loop that counts in vectors": (
+        "(float[2,3] x) => (float[n,3] y) <int64 count = {2}, bool go = {1}, int64[1] axis = {0}, int64[1] one = {1}> "
+        "{ state, y = Loop (count, go, x) <body = b (int64[1] i, bool a, float[2,3] u) => (bool a, float[2,3] u, float[3] e) "
+        "{ end = Add (i, one) part = Slice (x, i, end, axis) e = Squeeze (part, axis) }> }",
+        {"x": X},
+    ),
+    "a column of nothing": (
+        "(int64[1] x) => (int64[n,1] y) <int64[2] dims = {-1, 1}, int64 three = {3}, int64 one = {1}> "
+        "{ none = Range (three, three, one) column = Reshape (none, dims) y = Add (column, x) }",
+        {"x": np.array([2])},
+    ),
+    "norms before opset 18": (
+        "(float[2,3] x) => (float[2,1] y, float[2] z, float[1,3] w) { y = ReduceL1 <axes = [1]> (x) "
+        "z = ReduceLogSumExp <axes = [-1], keepdims = 0> (x) positive = Abs (x) w = ReduceLogSum <axes = [0]> (positive) }",
+        {"x": X + np.float32(0.5)},
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "cuda"])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_engine_computes_what_onnxruntime_does(form, engine):
+    text, feeds = FORMS[form]
+    check_outputs(parsed(text, '"": 17'), feeds, engine)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])

@@ -224,6 +224,13 @@ KNOWN_ERRORS = (
         example="18 (float[2] x = {-1, 2}) => (float[2] y) { y = ReduceL1<noop_with_empty_axes = 1>(x) }",
     ),
     KnownError(
+        ("ReduceL1", "ReduceLogSum", "ReduceLogSumExp"),
+        "from opset 13 on with the attribute axes",
+        "all axes are reduced",
+        lambda usage: usage.facts.opset >= 13 and bool(usage.attribute("axes")),
+        example="13 (float[2, 2] x = {1, 2, 3, 4}) => (float[2, 1] y) { y = ReduceL1<axes = [1]>(x) }",
+    ),
+    KnownError(
         ("RNN",), "with lengths of sequences", "they are ignored", lambda usage: usage.has(4), example="RNN-14/29"
     ),
     KnownError(

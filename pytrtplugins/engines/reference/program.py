@@ -209,9 +209,10 @@ def _loop(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
     max_trips = None if limit is None else int(limit.item())
     goes_on = going is None or bool(going.item())
     scans: list[list[Any]] = [[] for _ in body.outputs[1 + len(states) :]]
-    index = 0
+    index, ranks = 0, [len(body.described(name)[0]) for name in body.inputs[:2]]
     while goes_on and (max_trips is None or index < max_trips):
-        outputs = run(body, [np.array(index, np.int64), np.array(goes_on), *states])
+        counters = (np.full((1,) * rank, value) for rank, value in zip(ranks, (index, goes_on), strict=False))
+        outputs = run(body, [*counters, *states])
         goes_on, states = bool(outputs[0].item()), outputs[1 : 1 + len(states)]
         for values, value in zip(scans, outputs[1 + len(states) :], strict=True):
             values.append(value)

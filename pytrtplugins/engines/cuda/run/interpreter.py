@@ -214,10 +214,11 @@ class Interpreter:
         limit = None if given[0] is None else int(given[0].numbers().reshape(()))
         going, states = given[1] if len(given) > 1 else None, list(given[2:])
         gathered: list[list[Value]] = [[] for _ in body.outputs[1 + len(states) :]]
-        turn = 0
+        turn, ranks = 0, [len(value.shape or ()) for value in body.inputs[:2]]
         while (limit is None or turn < limit) and (going is None or going.is_true()):
-            number, truth = (Value.of(self._device, np.asarray(each)) for each in (np.int64(turn), True))
-            going, *results = self._run_graph(body, [number, going or truth, *states], scope)
+            counters = [np.full((1,) * rank, value) for rank, value in zip(ranks, (turn, True), strict=True)]
+            number, truth = (Value.of(self._device, counter) for counter in counters)
+            going, *results = self._run_graph(body, [number, truth, *states], scope)
             states = list(results[: len(states)])
             for slices, result in zip(gathered, results[len(states) :], strict=True):
                 slices.append(result)
