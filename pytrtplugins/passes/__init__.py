@@ -28,6 +28,7 @@ from .precisions import LayerPrecision, Precisions, layer_names
 from .prepare import load_model, of_onnx, prepare
 from .products_apart import ProductsApart
 from .quantize import Quantize, quantize, quantized_tensors
+from .reduces_apart import ReducesApart
 from .repairs import REPAIRS, Finding, RepairedModel, repair
 from .repeated_pairs import DropRepeatedPairs
 from .rounding import AdaptiveRounding
@@ -66,6 +67,7 @@ __all__ = [
     "ProductsApart",
     "PropagateConstants",
     "Quantize",
+    "ReducesApart",
     "RepairedModel",
     "RowScalesApart",
     "ScalarBounds",
