@@ -256,6 +256,13 @@ def _embedding(node: ContribNode) -> str:
     return embedding(node, "x4", "x3", "x2", "x5", "x6", 8)
 
 
+def _range(node: ContribNode) -> str:
+    """Range with a step that may be left out."""
+    names = [f"s{index}" for index in range(3) if node.has(index)]
+    scalars = [node.scale(index) for index in range(len(names))]
+    return "\n".join((*scalars, node.number("one", 1), f"y0 = Range ({', '.join([*names, 'one'][:3])})"))
+
+
 FUSED: Mapping[str, Callable[[ContribNode], str]] = {
     "BiasGelu": _gelu,
     "EmbedLayerNormalization": _embedding,
@@ -269,6 +276,7 @@ FUSED: Mapping[str, Callable[[ContribNode], str]] = {
     "NhwcFusedConv": _nhwc_fused_conv,
     "NhwcMaxPool": _nhwc_max_pool,
     "QuickGelu": _quick_gelu,
+    "Range": _range,
     "SimplifiedLayerNormalization": _mean_square_norm,
     "SkipLayerNormalization": _skip_layer_norm,
     "SkipSimplifiedLayerNormalization": _skip_mean_square_norm,

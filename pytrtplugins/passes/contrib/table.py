@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from .attention import ATTENTION
+from .classic import CLASSIC
 from .fused import FUSED
 from .node import ContribNode
 from .packed import PACKED
@@ -19,6 +20,7 @@ CONTRIB = "com.microsoft"
 """The domain of onnxruntime's own operators."""
 BODIES: Table = {
     **{(CONTRIB, op_type): body for op_type, body in {**FUSED, **QUANTIZED, **ATTENTION, **PACKED}.items()},
+    **{("ai.onnx.ml", op_type): body for op_type, body in CLASSIC.items()},
     **{("", op_type): body for op_type, body in INTEGER.items()},
 }
-"""The operators of onnxruntime, and those of ONNX that its quantizer writes."""
+"""The operators of onnxruntime, those of ``ai.onnx.ml`` that compute floats alone, and those of ONNX that its quantizer writes."""

@@ -27,6 +27,7 @@ _LATER = dict.fromkeys(
     ("EmbedLayerNormalization", "LayerNormalization", "QEmbedLayerNormalization", "SkipLayerNormalization"),
     _NORMS_OPSET,
 )
+_WRITTEN = {domain for domain, _ in BODIES} - {""}
 _BLOCKS_AND_PAIRS = ("DequantizeLinear", "GatherBlockQuantized", "QuantizeLinear")
 """Operators that are written with pairs of Q/DQ, whose codes may have other than 8 bits."""
 _UNDECLARED = {"LayerNormalization": _NORMS_OPSET, "SimplifiedLayerNormalization": 1 << 31}
@@ -78,7 +79,7 @@ def write_functions(model: onnx.ModelProto, table: Table = BODIES) -> onnx.Model
         pass  # what was written says the types of what comes behind it
     used = {node.domain for node in walk(written.graph.node)}
     for index in reversed(range(len(written.opset_import))):
-        if written.opset_import[index].domain == CONTRIB and CONTRIB not in used:
+        if written.opset_import[index].domain in _WRITTEN - used:
             del written.opset_import[index]
     return validated(written, large=False)
 

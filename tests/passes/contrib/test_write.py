@@ -196,6 +196,33 @@ def packed():
     yield "columns of int4", ("GatherBlockQuantized", table, {**sizes, "quantize_axis": 0, "gather_axis": 2})
 
 
+def classic():
+    """Operators of ai.onnx.ml that compute floats alone, and onnxruntime's Range."""
+    ml, signed, some = {"domain": "ai.onnx.ml"}, f(4, 3), f(4, 3)
+    some[1, 2] = np.nan
+    for name, x in (("float", signed), ("int64", np.arange(12).reshape(4, 3) - 5)):
+        yield f"columns {name}", ("ArrayFeatureExtractor", [x, np.array([[2, 0]])], ml)
+        yield f"scaled {name}", ("Scaler", [x], {**ml, "offset": [0.5, 1.0, -2.0], "scale": [2.0, 0.25, 3.0]})
+        yield f"one scale {name}", ("Scaler", [x], {**ml, "offset": [0.5], "scale": [2.0]})
+    many = {"coefficients": [0.5, -1.0, 2.0, 1.0, 0.0, 3.0], "intercepts": [0.1, 0.2], "targets": 2}
+    yield "regressor", ("LinearRegressor", [signed], {**ml, "coefficients": [0.5, -1.0, 2.0]})
+    yield "two regressors", ("LinearRegressor", [signed], {**ml, **many})
+    yield "column of a vector", ("ArrayFeatureExtractor", [f(5), np.array([3])], ml)
+    yield "binarized", ("Binarizer", [signed], {**ml, "threshold": 0.25})
+    yield (
+        "NaN imputed",
+        ("Imputer", [some], {**ml, "imputed_value_floats": [1.0, 2.0, 3.0], "replaced_value_float": np.nan}),
+    )
+    yield "0 imputed", ("Imputer", [np.maximum(signed, 0)], {**ml, "imputed_value_floats": [9.0]})
+    for norm in ("MAX", "L1", "L2"):
+        yield (
+            f"normalized {norm}",
+            ("Normalizer", [np.concatenate([signed, np.zeros((1, 3), F)])], {**ml, "norm": norm}),
+        )
+    yield "range", ("Range", [np.int64(2), np.array(9), np.int64(3)], {"free": (1,)})
+    yield "range of a step", ("Range", [np.array(2, F), F([9])], {"free": (0,)})
+
+
 def quantized():
     """Operators between DequantizeLinear and QuantizeLinear."""
     for kind in (U8, I8):
@@ -252,7 +279,7 @@ def _products(kind, weights_kind, by_filter, name):
         yield f"dynamic without zeros {name}", ("DynamicQuantizeMatMul", [f(2, 3, 8), codes_2d, steps], {})
 
 
-CASES = {**FUSED, **ATTENTION, **dict(packed()), **dict(quantized())}
+CASES = {**FUSED, **ATTENTION, **dict(packed()), **dict(classic()), **dict(quantized())}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -274,7 +301,9 @@ def test_it_computes_what_the_operator_does(case):
 
 
 def test_every_body_has_a_case():
-    ours = {("" if op in ("QLinearConv", "QLinearMatMul") else CONTRIB, op) for op, _, _ in CASES.values()}
+    standard = ("QLinearConv", "QLinearMatMul")
+    ml = {op for op, _, options in CASES.values() if options.get("domain") == "ai.onnx.ml"}
+    ours = {("ai.onnx.ml" if op in ml else "" if op in standard else CONTRIB, op) for op, _, _ in CASES.values()}
     others = {"DequantizeLinear", "DynamicQuantizeLSTM", "NhwcFusedConv", "QuantizeLinear"}
     others |= {"FusedMatMulActivation", "QLinearReduceMean", "TransposeMatMul", "QLinearConv"}
     assert {key for key in BODIES if key not in ours} == {(CONTRIB, op) for op in others}
