@@ -11,7 +11,7 @@ from ..model.dense import with_dense_constants
 from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, with_data, without_data
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
-from ..validation import validated
+from ..validation import infer, validated
 from ..validation.dataflow import bodies, given_inputs, walk
 from ..validation.operators import standard_opset
 from ..validation.pooling import drop_ceil_mode, ignores_ceil_mode
@@ -143,6 +143,9 @@ def _is_plugins(function: onnx.FunctionProto, model: onnx.ModelProto) -> bool:
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     inliner = require("onnx.inliner", extra="onnx", feature=_FEATURE)
     light = without_data(model)  # nor the functions of plugins
+    standard = standard_opset(model)
+    if any(standard_opset(function) not in (0, standard) for function in light.functions):
+        light = infer(light)  # conversion to another opset needs the types of all tensors
     try:
         found = inliner.inline_local_functions(light, convert_version=True)
     except Exception as error:  # the C++ side raises types of its own

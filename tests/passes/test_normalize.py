@@ -18,6 +18,7 @@ from pytrtplugins.passes.prepare import prepare_loaded
 from pytrtplugins.plugin.onnx_node import as_node
 from tests.engines.exported_models import MODELS
 from tests.engines.model_parts import F, body, info, model, node, values
+from tests.engines.operators import literal
 from tests.passes.nets import tiny_yolo
 
 
@@ -363,3 +364,28 @@ def test_a_model_that_cannot_be_converted_to_an_opset_is_refused():
         ModelError, match=r"(?s)has opset 9, and cannot be converted to opset 19.*Do: export .* 19 or newer"
     ):
         with_opset(made, 19)
+
+
+@pytest.mark.parametrize(
+    ("own", "body"),
+    [
+        (11, "y = Softmax <axis = 1> (a)"),
+        (12, "s = ReduceSum <axes = [1]> (a) y = Sub (a, s)"),
+        (10, "y = Clip <min = -0.5, max = 0.5> (a)"),
+        (12, "u = Unsqueeze <axes = [0]> (a) y = Squeeze <axes = [0]> (u)"),
+    ],
+)
+def test_a_function_of_an_older_opset_computes_what_its_body_does_there(own, body):
+    """onnxruntime reads such bodies as if they were of the model's opset, so it says what they give in a model of their own."""
+    head = "(float[2,3,4] x) => (float[p,q,r] z) {"
+    calling = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": 18, "d": 1]> g {head} t = d.f (x) z = Relu (t) }}'
+        f'<domain: "d", opset_import: ["": {own}]> f (a) => (y) {{ {body} }}'
+    )
+    plain = onnx.parser.parse_model(
+        f'<ir_version: 6, opset_import: ["": {own}]> g {head} a = Identity (x) {body} z = Relu (y) }}'
+    )
+    x = np.random.default_rng(5).standard_normal((2, 3, 4)).astype(np.float32)
+    written = normalize(calling)
+    assert not written.functions
+    np.testing.assert_allclose(literal(written, {"x": x})[0], literal(plain, {"x": x})[0], 1e-6)
