@@ -26,13 +26,15 @@ class AddedBiases(Pass):
     OpenVINO's reader of ONNX puts a ShapeOf behind each convolution that has a bias, before the bias (2026.4). Where the network uses a
     free dim as a number, for example in an Expand to the size of the batch, this ShapeOf stays. The convolution then has two readers,
     so that OpenVINO joins the bias with the quantization behind it, and loses it there. An Add is read without a ShapeOf, and joined
-    with the convolution. What stays: (1) results whose dims are known; (2) results of unknown rank.
+    with the convolution. What stays: (1) results whose dims are known; (2) results of unknown rank; (3) networks without codes.
     """
 
     name: ClassVar[str] = "added-biases"
 
     @override
     def call(self, model: ir.Model) -> PassResult:
+        if not any(is_op(node, "QuantizeLinear") for node in model.graph):  # (3)
+            return PassResult(model, False)
         nodes = [node for node in model.graph if is_op(node, "Conv") and _has_free_dims(node)]
         biased = [(node, bias) for node in nodes if (bias := operand(node, 2)) is not None]
         for node, bias in biased:

@@ -367,6 +367,13 @@ KNOWN_ERRORS = (
         ),
     ),
     KnownError(
+        ("Gather",),
+        "with indices that have no elements",
+        "it ends the process",
+        lambda usage: 0 in (usage.dims(1) or ()),
+        example="Gather-11/27 of seed 1",
+    ),
+    KnownError(
         ("LSTM", "GRU"),
         "with lengths of sequences and free dims",
         "the lengths are ignored",

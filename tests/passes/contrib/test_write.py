@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -179,7 +181,7 @@ def packed():
             {"bits": 4, "block_size": 16, "K": 32, "N": 6},
         ),
     )
-    sizes = {"free": (1,), "bits": 4, "block_size": 32}
+    sizes: dict[str, Any] = {"free": (1,), "bits": 4, "block_size": 32}
     for zeros in (None, codes(U8, 10, 1)):
         table = [codes(U8, 10, 32), IDS, step(10, 2), zeros]
         yield f"rows, {zeros is None}", ("GatherBlockQuantized", table, {**sizes, "quantize_axis": 1})
