@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["VERDICTS", "Verdict", "verdict"]
 
+_RESIZED = ("float16", "float32", "int8", "int32", "uint8")
+"""Types of which onnxruntime resizes images."""
 _ORACLES = ("onnxruntime", "onnx.reference", "formula")
 
 
@@ -145,6 +147,32 @@ VERDICTS: tuple[Verdict, ...] = (
     ),
     Verdict(("Resize", "Upsample", "GridSample"), _INTERPOLATED, "", _interpolates_whole_numbers),
     Verdict(("Erf", "ReduceLogSumExp"), _INTERPOLATED, "", _whole),
+    Verdict(
+        ("Resize",),
+        "without an oracle: onnxruntime does not resize axes that count from the end where it keeps aspect ratios, and onnx.reference fails",
+        "",
+        lambda form: (
+            _attribute(form, "keep_aspect_ratio_policy", "stretch") != "stretch"
+            and min(_attribute(form, "axes", (0,))) < 0
+        ),
+    ),
+    Verdict(
+        ("Resize",),
+        "without an oracle: onnx.reference takes length times scale for `length_resized`, and onnxruntime has no such type",
+        "",
+        lambda form: (
+            getattr(_operand(form, 0), "dtype", np.dtype(np.float32)).name not in _RESIZED
+            and _lengths(form, "pytorch_half_pixel", lambda length, new: new % 1 != 0)
+        ),
+    ),
+    Verdict(
+        ("QLinearMatMul",),
+        "without an oracle: onnx.reference rounds products of float8 before it scales them, and onnxruntime has no float8 here",
+        "",
+        lambda form: any(
+            "float8" in getattr(_operand(form, index), "dtype", np.dtype(np.uint8)).name for index in (0, 3)
+        ),
+    ),
     Verdict(
         ("Resize",),
         "undefined: `length_resized` is the length, by the text, and length times scale by ONNX's own tests of align_corners",

@@ -14,7 +14,7 @@ from ..utils.optional import require
 from ..validation import infer, validated
 from ..validation.dataflow import bodies, given_inputs, walk
 from ..validation.operators import standard_opset
-from ..validation.pooling import drop_ceil_mode, ignores_ceil_mode
+from .misread import is_misread, write_unmistakably
 from .opsets import OLDEST, converted
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
     1. Free dims have no value and no name that says nothing: ``-1`` and ``?`` go.
     2. A weight is not an input: initializers that are inputs too, as all are in IR 3, cannot be given.
     3. Local functions are written into the graph, and into the branches and bodies in it. Those of plugins stay.
-    4. Pools with ``auto_pad`` lose ``ceil_mode``, which their formulas have no part for.
+    4. Attributes that libraries misread are written otherwise: ``ceil_mode`` beside ``auto_pad``, negative axes of Resize.
     5. Opsets before 13 become 13, with a note in the log; slopes of PRelu before 7 are reshaped to lie along the channels.
        Branches and bodies of loops are converted too. Where that cannot be done, the model stays as it is: the libraries
        below engines `cpu` and `onnxruntime` know old opsets.
@@ -69,10 +69,9 @@ def normalized(model: onnx.ModelProto) -> onnx.ModelProto:
         for dim in _nameless_dims(made.graph):
             dim.Clear()
         _constant_weights(made)
-    if any(map(ignores_ceil_mode, walk(made.graph.node))):
+    if any(map(is_misread, walk(made.graph.node))):
         made = copy_of(made) if made is model else made
-        for node in filter(ignores_ceil_mode, walk(made.graph.node)):
-            drop_ceil_mode(node)
+        write_unmistakably(made)
     if any(not _is_plugins(function, made) for function in made.functions):
         made = _without_functions(made)
     return converted(made) if _is_old(made) else made

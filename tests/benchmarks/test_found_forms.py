@@ -36,6 +36,7 @@ FOUND = {
     "Pad-2/13": "onnxruntime",
     "Resize-11/30": "onnxruntime",
     "MaxPool-11/1": "onnxruntime",
+    "Gather-11/27 of seed 1": "cpu",
 }
 """Name of a form → the engine."""
 LACKED = {"com.microsoft.Gelu-1/13", "Cast-28/11", "QuantizeLinear-28/30"}

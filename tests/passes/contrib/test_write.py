@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -181,21 +179,21 @@ def packed():
             {"bits": 4, "block_size": 16, "K": 32, "N": 6},
         ),
     )
-    sizes: dict[str, Any] = {"free": (1,), "bits": 4, "block_size": 32}
+    table_sizes = {"free": (1,), "bits": 4, "block_size": 32}
     for zeros in (None, codes(U8, 10, 1)):
         table = [codes(U8, 10, 32), IDS, step(10, 2), zeros]
-        yield f"rows, {zeros is None}", ("GatherBlockQuantized", table, {**sizes, "quantize_axis": 1})
+        yield f"rows, {zeros is None}", ("GatherBlockQuantized", table, {**table_sizes, "quantize_axis": 1})
     for zeros in (None, codes(U8, 10, 3, 1)):
         table = [codes(U8, 10, 3, 20), IDS, step(10, 3, 2), zeros]
-        yield f"rows of matrices, {zeros is None}", ("GatherBlockQuantized", table, {**sizes, "quantize_axis": 2})
+        yield f"rows of matrices, {zeros is None}", ("GatherBlockQuantized", table, {**table_sizes, "quantize_axis": 2})
     for kind in (ml_dtypes.int4, ml_dtypes.uint4):
         for opset in (17, 21):
             for zeros in (None, codes(U8, 10, 2).astype(kind)):
                 table = [codes(U8, 10, 40).astype(kind), IDS, step(10, 2), zeros]
                 name = f"rows of {np.dtype(kind).name}, {opset}, {zeros is None}"
-                yield name, ("GatherBlockQuantized", table, {**sizes, "version": opset, "quantize_axis": -1})
+                yield name, ("GatherBlockQuantized", table, {**table_sizes, "version": opset, "quantize_axis": -1})
     table = [codes(U8, 40, 3, 10).astype(ml_dtypes.int4), IDS, step(2, 3, 10)]
-    yield "columns of int4", ("GatherBlockQuantized", table, {**sizes, "quantize_axis": 0, "gather_axis": 2})
+    yield "columns of int4", ("GatherBlockQuantized", table, {**table_sizes, "quantize_axis": 0, "gather_axis": 2})
 
 
 def classic():
