@@ -149,7 +149,7 @@ VERDICTS: tuple[Verdict, ...] = (
     Verdict(("Erf", "ReduceLogSumExp"), _INTERPOLATED, "", _whole),
     Verdict(
         ("Resize",),
-        "without an oracle: onnxruntime does not resize axes that count from the end where it keeps aspect ratios, and onnx.reference fails",
+        "without an oracle: onnxruntime leaves axes that count from the end where it keeps aspect ratios, and onnx.reference fails",
         "",
         lambda form: (
             _attribute(form, "keep_aspect_ratio_policy", "stretch") != "stretch"
