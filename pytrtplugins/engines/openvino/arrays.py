@@ -13,7 +13,15 @@ from ...utils.optional import require
 from ..base.context import Arrays
 from .bounds import LONGEST
 
-__all__ = ["check_indices", "check_long", "from_openvino", "is_peculiar", "refuse_short_floats", "to_openvino"]
+__all__ = [
+    "check_indices",
+    "from_openvino",
+    "is_long",
+    "is_peculiar",
+    "refuse_long",
+    "refuse_short_floats",
+    "to_openvino",
+]
 
 
 def is_peculiar(array: npt.NDArray[Any]) -> bool:
@@ -50,14 +58,18 @@ def to_openvino(array: npt.NDArray[Any]) -> Any:
     return array if array.ndim or array.flags.writeable else array.copy()
 
 
-def check_long(name: str, array: npt.NDArray[Any]) -> None:
-    """Require that numbers of int64 fit 32 bits.
+def is_long(array: npt.NDArray[Any]) -> bool:
+    """Whether whole numbers do not fit 32 bits, in which OpenVINO keeps them."""
+    return bool(array.size and not (array.min() >= -(2**31) and array.max() < 2**31))
+
+
+def refuse_long(inputs: Arrays) -> None:
+    """Refuse inputs for which `is_long` is true.
 
     Raises:
-        BindingError: one does not.
+        BindingError: there is one.
     """
-    limit = 2**31
-    if array.size and not (-limit <= array.min() and array.max() < limit):
+    for name, array in inputs.items():
         raise BindingError(
             f"input {name!r}: OpenVINO keeps int64 in 32 bits, and the numbers are {array.min()} to {array.max()}.\n"
             'Do: build with engine="onnxruntime"'

@@ -14,13 +14,14 @@ __all__ = [
     "ATTENTION",
     "MOVES",
     "WHOLE",
+    "collects_rounds_of_the_run",
     "computes_long_numbers",
     "computes_whole_numbers",
     "counts_too_much",
     "crops_or_computes_its_value",
     "ends_in_the_padding",
     "has_a_zero",
-    "has_lengths_and_free_dims",
+    "has_free_dims",
     "has_no_form_in_32_bits",
     "has_one_slope_for_each_channel",
     "has_other_factors",
@@ -249,10 +250,17 @@ def _indexed_axes(usage: Usage) -> tuple[int, int]:
     return usage.attribute("batch_dims", 0), counts[-1] if counts and isinstance(counts[-1], int) else 0
 
 
-def has_lengths_and_free_dims(usage: Usage) -> bool:
-    """Whether a recurrent layer is given lengths of its sequences, and not all dims of these are known."""
+def has_free_dims(usage: Usage) -> bool:
+    """Whether not all dims of the first input are known."""
     dims = usage.dims()
-    return usage.has(4) and (dims is None or not all(map(is_concrete, dims)))
+    return dims is None or not all(map(is_concrete, dims))
+
+
+def collects_rounds_of_the_run(usage: Usage) -> bool:
+    """Whether a Loop gives results of each round, and a computed limit or condition says how many rounds there are."""
+    states = len(usage.node.input) - 2
+    computed = any(usage.has(index) and not usage.is_constant(index) for index in (0, 1))
+    return computed and len(usage.node.output) > states
 
 
 def may_have_other_sizes(usage: Usage) -> bool:

@@ -38,7 +38,15 @@ from ..host.host_engine import ALWAYS, HostEngine
 from ..host.int8 import signed_activations
 from ..host.ort_session import make_session
 from ..host.timing import run_seconds
-from .arrays import check_indices, check_long, from_openvino, is_peculiar, refuse_short_floats, to_openvino
+from .arrays import (
+    check_indices,
+    from_openvino,
+    is_long,
+    is_peculiar,
+    refuse_long,
+    refuse_short_floats,
+    to_openvino,
+)
 from .compiled import CompiledNetwork, Request
 from .constant_keys import has_constant_keys
 from .core import make_core
@@ -359,16 +367,16 @@ class CpuContext(ExecutionContext):
 
     def _run(self, inputs: Arrays) -> Arrays:
         session = self.engine._whole
-        if session is None and any(map(is_peculiar, inputs.values())):
+        long = [name for name in self.engine._long if is_long(inputs[name])]
+        if session is None and (long or any(map(is_peculiar, inputs.values()))):
             session = self.engine._exact_session()
             if session is None:
                 refuse_short_floats(inputs)
+                refuse_long({name: inputs[name] for name in long})
         if session is not None:
             with explaining("onnxruntime failed in the run", self.engine.name, ExecutionError):
                 values = session.run(self.engine._output_names, inputs)
             return dict(zip(self.engine._output_names, values, strict=True))
-        for name in self.engine._long:
-            check_long(name, inputs[name])
         for name, size in self.engine._limits.items():
             check_indices(name, inputs[name], size)
         given = {name: to_openvino(inputs[name]) for name in self.engine._input_names}

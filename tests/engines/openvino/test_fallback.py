@@ -272,16 +272,6 @@ def _of(dtype):
     return made, [{"x": np.array([1 / 3, 1e300] if dtype == "float64" else [2**31 + 1, 5], dtype)}]
 
 
-def test_whole_numbers_beyond_32_bits_are_refused_by_name():
-    made = model([node("Concat", ["x", "x"], ["y"], axis=0)], [info("x", I64, ["n"])], [info("y", I64, ["m"])])
-    with build(made, engine="cpu").create_context() as context:
-        np.testing.assert_array_equal(context.run({"x": np.array([-5])})["y"], [-5, -5])
-        with pytest.raises(
-            BindingError, match=r"(?s)input 'x': OpenVINO keeps int64 in 32 bits.*Do: build with engine=.onnxruntime"
-        ):
-            context.run({"x": np.array([2**31])})
-
-
 @ptp.plugin(namespace="tests.fallback")
 class Times(ptp.Plugin):
     """The input, times a number."""
@@ -293,6 +283,28 @@ class Times(ptp.Plugin):
 
     def compute(self, x):
         return x * np.float32(self.factor)
+
+
+def test_whole_numbers_beyond_32_bits_are_computed_by_onnxruntime_or_refused_by_name():
+    concat = node("Concat", ["x", "x"], ["y"], axis=0)
+    made = model([concat], [info("x", I64, ["n"])], [info("y", I64, ["m"])])
+    with build(made, engine="cpu").create_context() as context:
+        for number in (-5, 2**31, -(2**40)):
+            np.testing.assert_array_equal(context.run({"x": np.array([number])})["y"], [number, number])
+    nodes = [concat, as_node(Times(factor=2), ["f"], ["g"], "p")]
+    made = model(
+        nodes,
+        [info("x", I64, ["n"]), info("f", F, [2])],
+        [info("y", I64, ["m"]), info("g", F, [2])],
+        domains=("tests.fallback",),
+    )
+    with build(made, engine="cpu").create_context() as context:
+        f = np.ones(2, np.float32)
+        np.testing.assert_array_equal(context.run({"x": np.array([-5]), "f": f})["y"], [-5, -5])
+        with pytest.raises(
+            BindingError, match=r"(?s)input 'x': OpenVINO keeps int64 in 32 bits.*Do: build with engine=.onnxruntime"
+        ):
+            context.run({"x": np.array([2**31]), "f": f})
 
 
 def test_plugins_that_differ_in_a_field_alone_and_read_the_same_stay_two():
