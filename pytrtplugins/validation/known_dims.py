@@ -37,15 +37,23 @@ def wrong_dims(model: onnx.ModelProto) -> dict[int, dict[str, _Dims]]:
     found: dict[int, dict[str, _Dims]] = {}
     behind: set[str] = set()
     for index, node in enumerate(model.graph.node):
-        rule = _RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-        if rule is None or not behind.isdisjoint(node.input) or node.input[0] not in dims:
+        if not behind.isdisjoint(node.input) or (node.input[:1] and node.input[0] not in dims):
             continue
-        right = rule(node, dims, constants)
-        said = dims.get(node.output[0])
-        if right is not None and said is not None and _contradict(said, right, dims[node.input[0]]):
-            found[index] = {node.output[0]: right}
-            behind = downstream(model.graph.node, [*behind, node.output[0]])
+        wrong = {}
+        for name, right in _right_dims(node, dims, constants):
+            if name in dims and _contradict(dims[name], right, dims[node.input[0]]):
+                wrong[name] = right
+        if wrong:
+            found[index] = {name: wrong.get(name, dims.get(name)) or [] for name in node.output if name in dims}
+            behind = downstream(model.graph.node, [*behind, *node.output])
     return found
+
+
+def _right_dims(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> Iterator[tuple[str, _Dims]]:
+    """Outputs for which there is a rule, and their dims."""
+    for place, rule in _RULES.get(node.op_type, {}).items() if node.domain in ("", "ai.onnx") else ():
+        if len(node.output) > place and node.output[place] and (right := rule(node, dims, constants)) is not None:
+            yield node.output[place], right
 
 
 def correct_dims(
@@ -62,16 +70,13 @@ def correct_dims(
         data: Values of what it reads, as far as they are known.
         found: Types of its outputs, as ONNX inferred them.
     """
-    rule = _RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-    output = found.get(node.output[0]) if rule is not None else None
-    if rule is None or output is None or not output.tensor_type.HasField("shape"):
-        return
     dims = {name: _dims(kind.tensor_type) for name, kind in types.items() if kind.tensor_type.HasField("shape")}
-    if node.input[0] not in dims:
+    if node.op_type not in _RULES or node.input[0] not in dims:
         return
-    right = rule(node, dims, dict(_numbers(data)))
-    if right is not None and _contradict(_dims(output.tensor_type), right, dims[node.input[0]]):
-        _write(output.tensor_type, right)
+    for name, right in _right_dims(node, dims, dict(_numbers(data))):
+        kind = found[name].tensor_type if name in found else None
+        if kind is not None and kind.HasField("shape") and _contradict(_dims(kind), right, dims[node.input[0]]):
+            _write(kind, right)
 
 
 def _write(kind: onnx.TypeProto.Tensor, dims: _Dims) -> None:
@@ -196,6 +201,17 @@ def _attention(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Cons
     return [q[0], q[1], v[2] // groups * heads if isinstance(v[2], int) else None]
 
 
+def _products(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
+    """The products that Attention gives: a row for each query, a column for each key, those of the past first."""
+    q, k = dims[node.input[0]], dims.get(node.input[1])
+    heads = _attribute(node, "q_num_heads", 0) if len(q) == 3 else q[1]
+    if k is None or len(k) != len(q) or not heads:
+        return None
+    past = dims.get(node.input[4], [None] * 4)[2] if _has(node, 4) else 0
+    known = isinstance(k[-2], int) and isinstance(past, int)
+    return [q[0], heads, q[-2], k[-2] + past if known else None]
+
+
 def _resize(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
     """Sizes are rounded in double: 7/11 in float32, times 11, is 7 in float32, as onnxruntime computes it, and there 6.9999999."""
     x, result = dims[node.input[0]], [*dims[node.input[0]]]
@@ -225,11 +241,13 @@ def _conv_transpose(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: 
     return [x[0], channels, *sizes]
 
 
-_RULES: dict[str, Callable[[onnx.NodeProto, Mapping[str, _Dims], _Constants], _Dims | None]] = {
-    "Attention": _attention,
-    "ConvTranspose": _conv_transpose,
-    "DFT": _dft,
-    "Resize": _resize,
-    "STFT": _stft,
-    "Upsample": _resize,
+_Rule = Callable[["onnx.NodeProto", Mapping[str, _Dims], _Constants], "_Dims | None"]
+_RULES: dict[str, dict[int, _Rule]] = {
+    "Attention": {0: _attention, 3: _products},
+    "ConvTranspose": {0: _conv_transpose},
+    "DFT": {0: _dft},
+    "Resize": {0: _resize},
+    "STFT": {0: _stft},
+    "Upsample": {0: _resize},
 }
+"""Operator → place of an output → its dims."""

@@ -31,6 +31,7 @@ FOUND = {
     "DFT-20/37": "cuda",
     "Attention-23/7": "cuda",
     "Attention-24/25": "onnxruntime",
+    "Attention-24/3": "cuda",
     "ConvTranspose-11/21": "reference",
     "GroupNormalization-21/0": "cpu",
     "Pad-2/13": "onnxruntime",

@@ -36,6 +36,11 @@ MODELS = {
         "9 (float[2, 1, 9, 11] x) => (float y) <float[4] s = {1, 1, 1.8888888, 2}> { y = Upsample(x, s) }",
         {"x": np.ones((2, 1, 9, 11), np.float32)},
     ),
+    "products of heads of free width": (
+        "23 (float[N, L, W] q, float[N, K, W] k, float[N, K, V] v) => (float y) "
+        '{ o, "", "", y = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, v) }',
+        QKV,
+    ),
     "an output shape": (
         "11 (float[2, 1, 4, 3, 4] x) => (float y) <float[1, 1, 1, 2, 1] w = {1, 1}> "
         "{ y = ConvTranspose <output_shape = [4, 2, 4]> (x, w) }",
