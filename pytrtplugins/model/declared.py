@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from ..errors import ModelError
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
+from ..validation.inference import plainly_inferred
 from ..validation.operators import standard_domain, standard_opset
 from .decompose import add_shapes, inferred_infos
-from .proto import copy_of, has_shape, info_dims, without_data
+from .proto import copy_of, has_shape, info_dims, infos_of, without_data
 
 if TYPE_CHECKING:
     import onnx
@@ -21,6 +22,8 @@ __all__ = ["check_declared", "infer_without_declared", "take_output_dims"]
 
 def check_declared(model: onnx.ModelProto) -> None:
     """Require that declared dims of outputs, and of what lies between, are those that ONNX's rules and plugins infer.
+
+    Dims that onnx's own inference gets wrong may stand in a file, since tools write what it finds: they count as not declared.
 
     Raises:
         ModelError: a tensor has another number of axes, or another size of one.
@@ -35,9 +38,13 @@ def check_declared(model: onnx.ModelProto) -> None:
     light.graph.value_info.extend(needed)
     take_output_dims(light)
     inferred = inferred_infos(light)
-    for name, info in declared_infos.items():
-        if has_shape(declared_infos, name) and has_shape(inferred, name):
-            _check_agreement(name, info_dims(info), info_dims(inferred[name]))
+    both = [name for name in declared_infos if has_shape(declared_infos, name) and has_shape(inferred, name)]
+    pairs = {name: (info_dims(declared_infos[name]), info_dims(inferred[name])) for name in both}
+    differing = {name: dims for name, dims in pairs.items() if not _agree(*dims)}
+    by_onnx = infos_of(plainly_inferred(light).graph) if differing else {}
+    for name, (declared_dims, inferred_dims) in differing.items():
+        if not (has_shape(by_onnx, name) and _agree(declared_dims, info_dims(by_onnx[name]))):
+            raise _disagreement(name, declared_dims, inferred_dims)
 
 
 def infer_without_declared(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -78,17 +85,20 @@ def _has_rules(node: onnx.NodeProto, opset: int) -> bool:
     return schema is not None and bool(schema.has_type_and_shape_inference_function or schema.has_function)
 
 
-def _check_agreement(name: str, declared_dims: Dims, inferred_dims: Dims) -> None:
+def _agree(declared_dims: Dims, inferred_dims: Dims) -> bool:
     pairs = zip(declared_dims, inferred_dims, strict=False)
-    if len(declared_dims) != len(inferred_dims) or any(
+    return len(declared_dims) == len(inferred_dims) and not any(
         isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs
-    ):
-        raise ModelError(
-            f"tensor {name!r} is declared with the dims ({', '.join(map(str, declared_dims))}), and the nodes before it give "
-            f"({', '.join(map(str, inferred_dims))}).\n"
-            "Do: export the model again, or take the declared dims away: "
-            "for info in [*model.graph.output, *model.graph.value_info]: info.type.tensor_type.ClearField('shape')",
-            tensor=name,
-            expected=inferred_dims,
-            found=declared_dims,
-        )
+    )
+
+
+def _disagreement(name: str, declared_dims: Dims, inferred_dims: Dims) -> ModelError:
+    return ModelError(
+        f"tensor {name!r} is declared with the dims ({', '.join(map(str, declared_dims))}), and the nodes before it give "
+        f"({', '.join(map(str, inferred_dims))}).\n"
+        "Do: export the model again, or take the declared dims away: "
+        "for info in [*model.graph.output, *model.graph.value_info]: info.type.tensor_type.ClearField('shape')",
+        tensor=name,
+        expected=inferred_dims,
+        found=declared_dims,
+    )

@@ -16,7 +16,7 @@ from .untyped import add_types
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["infer", "infer_node"]
+__all__ = ["infer", "infer_node", "plainly_inferred"]
 
 _LONGEST_FOLLOWED = 1 << 16
 """Elements of a 1-D tensor whose values are followed: onnx takes about 140 bytes for each, whether they are known or not."""
@@ -33,10 +33,10 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises:
         ModelError: shapes contradict each other.
     """
-    found = _inferred(model)
+    found = plainly_inferred(model)
     typed = _copied(model)
     if add_types(typed, found):
-        model, found = typed, _inferred(typed)
+        model, found = typed, plainly_inferred(typed)
     exact: dict[int, onnx.NodeProto] = {}
     while True:
         replaced = wrong_pools(found)
@@ -50,7 +50,7 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
             model.graph.node[index].CopyFrom(node)
         without_claims(model, replaced.values())
         claim_dims(model, found, dims.values())
-        found = _inferred(model)
+        found = plainly_inferred(model)
     for index, node in exact.items():
         found.graph.node[index].CopyFrom(node)
     imports = [item for item in found.opset_import if item.domain != HIDDEN]
@@ -91,7 +91,8 @@ def _hidden(node: onnx.NodeProto) -> onnx.NodeProto:
     return copy
 
 
-def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+def plainly_inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    """What ONNX's own inference says, with its errors."""
     plain = _infer(model, follow_values=False)
     return _infer(plain, follow_values=True) if _can_be_followed(plain) else plain
 

@@ -13,9 +13,9 @@ from pytrtplugins.engines import build
 from pytrtplugins.engines.openvino.constant_keys import has_constant_keys
 
 N, D, M = 6, 2, 3
-_RNG = np.random.default_rng(0)
 QUERIES, KEYS, VALUES = (
-    _RNG.standard_normal(dims).astype(np.float32) for dims in ((1, 2, M, D), (1, 2, N, D), (1, 2, N, D))
+    np.random.default_rng(seed).standard_normal((1, 2, rows, D)).astype(np.float32)
+    for seed, rows in enumerate((M, N, N))
 )
 
 
