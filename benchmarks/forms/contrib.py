@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import onnx
 from onnx.defs import OpSchema
 
 __all__ = ["CONTRIB", "OPSETS", "ContribSchema", "contrib_schemas", "qualified_name"]
@@ -35,10 +36,16 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute: ``type`` is its number in ``onnx.AttributeProto``."""
+    """An attribute: ``type`` is its number in ``onnx.AttributeProto``, ``default`` an ``onnx.AttributeProto`` in bytes, or empty."""
 
     type: int
     required: bool
+    default: bytes = b""
+
+    @property
+    def default_value(self) -> onnx.AttributeProto:
+        """The value of an attribute that is left out; without a name where it has none."""
+        return onnx.AttributeProto.FromString(self.default)
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,10 @@ def _schema(schema: Any) -> ContribSchema:
         int(schema.since_version),
         tuple(map(_parameter, schema.inputs)),
         tuple(map(_parameter, schema.outputs)),
-        {name: Attribute(int(item.type), bool(item.required)) for name, item in sorted(schema.attributes.items())},
+        {
+            name: Attribute(int(item.type), bool(item.required), bytes(item._default_value or b""))
+            for name, item in sorted(schema.attributes.items())
+        },
         tuple(
             TypeConstraint(item.type_param_str, tuple(sorted(item.allowed_type_strs)))
             for item in schema.type_constraints

@@ -112,6 +112,13 @@ def _same(form: Form) -> bool:
     return bool(_attribute(form, "auto_pad", "").startswith("SAME"))
 
 
+def _strides_beyond_windows(form: Form) -> bool:
+    kernel = _attribute(form, "kernel_shape", ())
+    strides, steps = (_attribute(form, name, [1] * len(kernel)) for name in ("strides", "dilations"))
+    reaches = [step * (width - 1) + 1 for step, width in zip(steps, kernel, strict=True)]
+    return _same(form) and any(stride > reach for stride, reach in zip(strides, reaches, strict=True))
+
+
 def _rounds_up_without_pads(form: Form) -> bool:
     return _attribute(form, "auto_pad", "") == "VALID" and bool(_attribute(form, "ceil_mode", 0))
 
@@ -213,6 +220,12 @@ VERDICTS: tuple[Verdict, ...] = (
         "formula",
         "one number for each channel; a bound that is left out is the least or the largest finite number of the type",
         _old,
+    ),
+    Verdict(
+        ("MaxPool", "AveragePool", "LpPool"),
+        "undefined: with auto_pad SAME and strides beyond the window the formula for the padding is negative; onnxruntime crops by it",
+        "",
+        _strides_beyond_windows,
     ),
     Verdict(
         ("MaxPool",),

@@ -38,6 +38,7 @@ FOUND = {
     "Resize-11/30": "onnxruntime",
     "MaxPool-11/1": "onnxruntime",
     "Gather-11/27 of seed 1": "cpu",
+    "com.microsoft.SkipSimplifiedLayerNormalization-1/0 of seed 2": "cpu",
 }
 """Name of a form → the engine."""
 LACKED = {"com.microsoft.Gelu-1/13", "Cast-28/11", "QuantizeLinear-28/30"}

@@ -10,7 +10,7 @@ from .table import builds
 
 _UNIT = {"Acos", "Asin", "Atanh"}
 _POSITIVE = {"Log", "Sqrt", "Acosh"}
-_OF_FEW_DIGITS = {"Cosh", "Sinh", "Exp", "Tan", "Det", "Mish", "Gelu", "Erf", "Pow"}
+_OF_FEW_DIGITS = {"Cosh", "Sinh", "Exp", "Tan", "Det", "Mish", "Gelu", "Erf", "HardSigmoid", "Pow"}
 
 
 @builds(

@@ -158,15 +158,15 @@ def _mean_square_norm(node: ContribNode) -> str:
     """SimplifiedLayerNormalization, which is RMSNormalization of opset 23."""
     rank = len(node.dims(0))
     axis = node.attribute("axis", -1)
-    return _divide_by_root(node, "x0", 1, range(axis % rank, rank))
+    return _divide_by_root(node, "x0", 1, range(axis % rank, rank), 1e-5)
 
 
-def _divide_by_root(node: ContribNode, source: str, factor: int, axes: range | list[int]) -> str:
-    """The result has the type of the factors, which are input number ``factor``."""
+def _divide_by_root(node: ContribNode, source: str, factor: int, axes: range | list[int], epsilon: float) -> str:
+    """The result has the type of the factors, which are input number ``factor``; ``epsilon`` is the attribute's default."""
     return f"""
         {ints("axes", list(axes))}
         wide = Cast <to = 1> ({source})
-        {number("epsilon", node.attribute("epsilon", 1e-5))}
+        {number("epsilon", node.attribute("epsilon", epsilon))}
         square = Mul (wide, wide)
         total = ReduceSum <keepdims = 1> (square, axes)
         shape = Shape (wide)
@@ -204,7 +204,7 @@ def _skip_mean_square_norm(node: ContribNode) -> str:
         raise NotWritableError("it gives its mean or its variance")
     return f"""
         {_skip(node, 3)}
-        {_divide_by_root(node, "sum", 2, [-1])}"""
+        {_divide_by_root(node, "sum", 2, [-1], 1e-12)}"""
 
 
 def embedding(node: ContribNode, segments: str, positions: str, words: str, gamma: str, beta: str, where: int) -> str:
