@@ -102,6 +102,10 @@ class Engine(Uncopied, ABC):
             _PARENTS.add(self)
         self.inputs = tuple(map(self._describe, given_inputs(model.graph)))
         self.outputs = tuple(map(self._describe, model.graph.output))
+        if not self.outputs:
+            raise ModelError(
+                "the model has no outputs, so there is nothing to compute.\nDo: model.graph.output.append(INFO) for a tensor that it gives"
+            )
 
     # -- what an engine fills in -------------------------------------------------------------------------------------
 

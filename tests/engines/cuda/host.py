@@ -14,8 +14,9 @@ from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.engines.cuda.run.execution import Execution
+from pytrtplugins.model.proto import info_dims
 from pytrtplugins.plugin.policy import NO_REQUESTS
-from pytrtplugins.tensor import DType
+from pytrtplugins.tensor import DType, bind_dims
 
 
 class NumpyProvider:
@@ -100,9 +101,7 @@ def host_execution(
     selector = ConvSelector(device, providers)
     sizes = {}
     for info in model.graph.input:
-        for dim, size in zip(info.type.tensor_type.shape.dim, inputs[info.name].shape, strict=True):
-            if dim.dim_param:
-                sizes[dim.dim_param] = size
+        sizes.update(bind_dims(info_dims(info), inputs[info.name].shape))
     if lowered is None:
         lowered = lower(model, disable, requested, float_type)
     plan = make_plan(lowered, sizes, disable, requested)
