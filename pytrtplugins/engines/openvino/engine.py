@@ -301,7 +301,8 @@ class CpuEngine(HostEngine):
             "PERFORMANCE_HINT": "LATENCY",
             "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,  # else what int8 weights are multiplied by is rounded to int8, too
             "INFERENCE_NUM_THREADS": threads,
-            **({"NUM_STREAMS": 0} if threads == 1 else {}),  # runs in the caller: a stream of one thread loses errors
+            # runs in the caller: a stream of one thread loses errors, and OpenVINO makes no more threads than there are cores
+            **({"NUM_STREAMS": 0} if min(threads, default_threads()) == 1 else {}),
             **({"LP_TRANSFORMS_MODE": "NO"} if self.float_reason else {}),
         }
 
