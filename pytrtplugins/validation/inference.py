@@ -11,7 +11,7 @@ from ..utils.optional import require
 from .dataflow import bodies
 from .known_dims import HIDDEN, claim_dims, correct_dims, wrong_dims
 from .pooling import rounded_down, without_claims, wrong_pools
-from .untyped import add_types
+from .untyped import add_types, missing_types
 
 if TYPE_CHECKING:
     import onnx
@@ -33,31 +33,32 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises:
         ModelError: shapes contradict each other.
     """
-    found = plainly_inferred(model)
-    typed = _copied(model)
-    if add_types(typed, found):
-        model, found = typed, plainly_inferred(typed)
+    inferred = plainly_inferred(model)
+    if missing := missing_types(inferred):
+        model = _copied(model)
+        add_types(model, missing)
+        inferred = plainly_inferred(model)
     exact: dict[int, onnx.NodeProto] = {}
     while True:
-        replaced = wrong_pools(found)
-        dims = {} if replaced else wrong_dims(found)
-        replaced.update((index, _hidden(found.graph.node[index])) for index in dims)
+        replaced = wrong_pools(inferred)
+        dims = {} if replaced else wrong_dims(inferred)
+        replaced.update((index, _hidden(inferred.graph.node[index])) for index in dims)
         if not replaced:
             break
         model = _copied(model) if not exact else model
         for index, node in replaced.items():
-            exact[index] = found.graph.node[index]
+            exact[index] = inferred.graph.node[index]
             model.graph.node[index].CopyFrom(node)
         without_claims(model, replaced.values())
-        claim_dims(model, found, dims.values())
-        found = plainly_inferred(model)
+        claim_dims(model, inferred, dims.values())
+        inferred = plainly_inferred(model)
     for index, node in exact.items():
-        found.graph.node[index].CopyFrom(node)
-    imports = [item for item in found.opset_import if item.domain != HIDDEN]
-    if len(imports) != len(found.opset_import):
-        del found.opset_import[:]
-        found.opset_import.extend(imports)
-    return found
+        inferred.graph.node[index].CopyFrom(node)
+    imports = [item for item in inferred.opset_import if item.domain != HIDDEN]
+    if len(imports) != len(inferred.opset_import):
+        del inferred.opset_import[:]
+        inferred.opset_import.extend(imports)
+    return inferred
 
 
 def infer_node(
@@ -78,9 +79,9 @@ def infer_node(
     domain = "" if node.domain == "ai.onnx" else node.domain
     schema, opsets = onnx.defs.get_schema(node.op_type, version, domain), [onnx.helper.make_opsetid(domain, version)]
     rounded = rounded_down(node, types)
-    found = onnx.shape_inference.infer_node_outputs(schema, rounded, types, data, opset_imports=opsets)
-    correct_dims(node, types, data, found)
-    return found  # type: ignore[no-any-return]
+    outputs = onnx.shape_inference.infer_node_outputs(schema, rounded, types, data, opset_imports=opsets)
+    correct_dims(node, types, data, outputs)
+    return outputs  # type: ignore[no-any-return]
 
 
 def _hidden(node: onnx.NodeProto) -> onnx.NodeProto:

@@ -70,8 +70,10 @@ def correct_dims(
         data: Values of what it reads, as far as they are known.
         found: Types of its outputs, as ONNX inferred them.
     """
+    if node.op_type not in _RULES:
+        return
     dims = {name: _dims(kind.tensor_type) for name, kind in types.items() if kind.tensor_type.HasField("shape")}
-    if node.op_type not in _RULES or node.input[0] not in dims:
+    if node.input[0] not in dims:
         return
     for name, right in _right_dims(node, dims, dict(_numbers(data))):
         kind = found[name].tensor_type if name in found else None
@@ -96,10 +98,10 @@ def claim_dims(model: onnx.ModelProto, inferred: onnx.ModelProto, outputs: Itera
         return
     if all(item.domain != HIDDEN for item in model.opset_import):
         model.opset_import.add(domain=HIDDEN, version=1)
-    given = {info.name: info for info in model.graph.output}
+    outputs_by_name = {info.name: info for info in model.graph.output}
     for info in _infos(inferred.graph):
         if info.name in right:
-            target = given[info.name] if info.name in given else model.graph.value_info.add()
+            target = outputs_by_name[info.name] if info.name in outputs_by_name else model.graph.value_info.add()
             target.CopyFrom(info)
             _write(target.type.tensor_type, right[info.name])
 

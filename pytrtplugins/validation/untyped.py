@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..utils.optional import require
@@ -11,7 +11,7 @@ from .operators import standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["add_types", "alike"]
+__all__ = ["add_types", "alike", "missing_types"]
 
 
 def alike(schema: onnx.defs.OpSchema, place: int, is_known: Sequence[bool]) -> int | None:
@@ -31,30 +31,29 @@ def alike(schema: onnx.defs.OpSchema, place: int, is_known: Sequence[bool]) -> i
     return None
 
 
-def add_types(model: onnx.ModelProto, inferred: onnx.ModelProto) -> bool:
-    """Let a model say the types of tensors of its main graph that inference has found none for; whether there are any.
-
-    Args:
-        model: Changes.
-        inferred: The same model, with what inference found.
-    """
+def missing_types(inferred: onnx.ModelProto) -> dict[str, int]:
+    """Tensors of the main graph for which inference has found no type, and the types that they have."""
     onnx = require("onnx", extra="onnx")
     graph, opset = inferred.graph, standard_opset(inferred)
     types = {info.name: info.type.tensor_type.elem_type for info in (*graph.input, *graph.value_info, *graph.output)}
     types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
     types.update((tensor.values.name, tensor.values.data_type) for tensor in graph.sparse_initializer)
-    given = {info.name: info for info in model.graph.output}
-    modified = False
+    missing: dict[str, int] = {}
     for node in graph.node:
-        missing = [place for place, name in enumerate(node.output) if name and not types.get(name)]
-        if not missing or node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
+        places = [place for place, name in enumerate(node.output) if name and not types.get(name)]
+        if not places or node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
             continue
         schema = onnx.defs.get_schema(node.op_type, opset, "")
-        for place in missing:
-            index = alike(schema, place, [bool(types.get(name)) for name in node.input])
-            if index is not None:
-                name = node.output[place]
-                info = given[name] if name in given else model.graph.value_info.add(name=name)
-                types[name] = info.type.tensor_type.elem_type = types[node.input[index]]
-                modified = True
-    return modified
+        for place in places:
+            source = alike(schema, place, [bool(types.get(name)) for name in node.input])
+            if source is not None:
+                types[node.output[place]] = missing[node.output[place]] = types[node.input[source]]
+    return missing
+
+
+def add_types(model: onnx.ModelProto, missing: Mapping[str, int]) -> None:
+    """Let a model say types of tensors of its main graph."""
+    outputs = {info.name: info for info in model.graph.output}
+    for name, kind in missing.items():
+        info = outputs[name] if name in outputs else model.graph.value_info.add(name=name)
+        info.type.tensor_type.elem_type = kind

@@ -53,6 +53,16 @@ def literal(model, feeds, outputs=None):
     return session.run(outputs, feeds)
 
 
+def by_openvino(model, feeds, precision="f32"):
+    """The model's outputs by OpenVINO alone."""
+    import openvino
+
+    core = openvino.Core()
+    network = core.read_model(model.SerializeToString(), b"")
+    results = core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": precision})(feeds)
+    return [results[index] for index in range(len(results))]
+
+
 def both(op, inputs, attributes, outputs=1, opset=18):
     """Outputs of the reference engine's function, and onnxruntime's."""
     model = model_of(op, inputs, attributes, outputs, opset)

@@ -136,12 +136,12 @@ def test_a_free_dim_that_is_no_batch_may_be_0(engine_name):
 
 
 def test_a_model_without_outputs_is_refused(engine_name):
-    made = onnx.parser.parse_model(
+    network = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17]> none (float[2] x) => (float[2] y) { y = Relu(x) }'
     )
-    del made.graph.output[:]
+    del network.graph.output[:]
     with pytest.raises(ModelError, match="the model has no outputs"):
-        ptp.build(made, engine=engine_name)
+        ptp.build(network, engine=engine_name)
 
 
 def other_kinds():

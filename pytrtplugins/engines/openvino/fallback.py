@@ -44,9 +44,8 @@ __all__ = [
 
 _VALUES = ("value", "value_int", "value_ints", "value_float", "value_floats")
 _MOST_AXES = 16  # whole numbers of a constant that may be sizes, or pads of both ends
-_HUGE = (
-    float(np.finfo(np.float32).max) / 0xFFFF
-)  # beyond it, codes of 16 bits times a scale do not all fit into float32
+_HUGE = float(np.finfo(np.float32).max) / 0xFFFF
+"""Beyond it, codes of 16 bits times a scale do not all fit into float32."""
 
 _POOLS = ("MaxPool", "AveragePool", "LpPool")  # ONNX infers an output that is too large for some
 _KEPT_AS = {  # by OpenVINO; its other operators would not find the types that they expect

@@ -287,18 +287,18 @@ class Times(ptp.Plugin):
 
 def test_whole_numbers_beyond_32_bits_are_computed_by_onnxruntime_or_refused_by_name():
     concat = node("Concat", ["x", "x"], ["y"], axis=0)
-    made = model([concat], [info("x", I64, ["n"])], [info("y", I64, ["m"])])
-    with build(made, engine="cpu").create_context() as context:
+    network = model([concat], [info("x", I64, ["n"])], [info("y", I64, ["m"])])
+    with build(network, engine="cpu").create_context() as context:
         for number in (-5, 2**31, -(2**40)):
             np.testing.assert_array_equal(context.run({"x": np.array([number])})["y"], [number, number])
     nodes = [concat, as_node(Times(factor=2), ["f"], ["g"], "p")]
-    made = model(
+    network = model(
         nodes,
         [info("x", I64, ["n"]), info("f", F, [2])],
         [info("y", I64, ["m"]), info("g", F, [2])],
         domains=("tests.fallback",),
     )
-    with build(made, engine="cpu").create_context() as context:
+    with build(network, engine="cpu").create_context() as context:
         f = np.ones(2, np.float32)
         np.testing.assert_array_equal(context.run({"x": np.array([-5]), "f": f})["y"], [-5, -5])
         with pytest.raises(

@@ -31,18 +31,18 @@ def defaults(schema):
 def written(model):
     """The model with ONNX's operators, without attributes that say what holds anyway."""
     try:
-        made = of_onnx(model)
+        standard = of_onnx(model)
     except PytrtpluginsError as error:
         return str(error)
-    opset = standard_opset(made)
-    for node in walk(made.graph.node):
+    opset = standard_opset(standard)
+    for node in walk(standard.graph.node):
         name = f"{node.domain}.{node.op_type}"
         schema = SCHEMAS[name] if name in SCHEMAS else onnx.defs.get_schema(node.op_type, opset, node.domain)
         usual = {value.name: onnx.helper.get_attribute_value(value) for value in defaults(schema).values()}
         kept = [item for item in node.attribute if onnx.helper.get_attribute_value(item) != usual.get(item.name)]
         del node.attribute[:]
         node.attribute.extend(kept)
-    return made.SerializeToString(deterministic=True)
+    return standard.SerializeToString(deterministic=True)
 
 
 @pytest.mark.parametrize("operator", DRAWN)
