@@ -196,7 +196,9 @@ def judge(form: Form, answers: dict[str, list[Any]], failures: str) -> tuple[lis
         The outputs, and the oracle's name; None, and why, where no oracle runs it, or where two differ and no verdict says who is right.
     """
     answers = dict(answers)
-    with contextlib.suppress(NotImplementedError, ModuleNotFoundError):  # some formulas are PyTorch's, which may not be there
+    with contextlib.suppress(
+        NotImplementedError, ModuleNotFoundError
+    ):  # some formulas are PyTorch's, which may not be there
         answers["formula"] = _by_formula(form)
     chosen = verdict(form, answers)
     if chosen in answers:
