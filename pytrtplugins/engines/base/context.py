@@ -194,7 +194,7 @@ class ExecutionContext(Exclusive[Arrays]):
             derived = self._derived_dims[desc.name]  # a name that the file alone gives an axis holds nobody
             wrong_axes = [axis for axis in wrong_axes if derived[axis : axis + 1] == desc.dims[axis : axis + 1]]
         ranked = not isinstance(desc.dims, AnyDims)
-        if wrong_axes or (ranked and array.ndim != len(expected)) or array.dtype != desc.dtype.numpy:
+        if wrong_axes or (ranked and len(array.shape) != len(expected)) or array.dtype != desc.dtype.numpy:
             raise ExecutionError(
                 f"engine {self.engine.name!r}: output {desc.name!r} is {array.dtype} of dims {tuple(array.shape)}; expected "
                 f"{desc.dtype} of ({', '.join(map(str, expected))}).\n"
