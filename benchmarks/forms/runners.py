@@ -61,7 +61,7 @@ def _on_gpu(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> tuple[list[Any
     from pytrtplugins.engines.cuda import CudaEngine
 
     quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
-    settings = {"disable": [*CudaEngine.fast_build["disable"], "pointwise"], "float": "float32"}
+    settings = {**CudaEngine.fast_build, "float": "float32"}
     engine = build(model, engine="cuda", precision="int8" if quantized else "fp32", settings=settings, progress=False)
     with engine.create_context() as context:
         results = context.run(dict(inputs))

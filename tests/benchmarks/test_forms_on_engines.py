@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter
 
 import pytest
 
@@ -14,36 +13,15 @@ pytest.importorskip("openvino")
 
 from benchmarks.forms.families import BUILDERS
 from benchmarks.forms.form import draw_forms
-from benchmarks.forms.oracles import ENDED, ask, judge
 from benchmarks.forms.runners import DOCUMENTED, INT8, RUNNERS, run_form, takes
-from benchmarks.node_tests import PASSED, REFUSED, Outcome, run_cases
+from benchmarks.node_tests import PASSED, REFUSED
 from pytrtplugins.cuda.backends import host as host_backend
+from tests.benchmarks.drawn_forms import few, judged
 
-FEW, OLD_FEW = 3, 2
-"""Forms of the newest version of an operator, and of each older one: 1,500 in all."""
 QUICK = ("onnxruntime", "cpu", "reference", "cuda", "repair", "passes of cpu", *INT8)
 """Of the rewrites those that contain the others."""
 PARTS = 16
 """Each has every sixteenth operator."""
-
-
-def few(operators):
-    drawn = list(draw_forms(0, operators, most=FEW))
-    newest = {form.operator: form.version for form in drawn}  # versions come in order
-    counts: Counter[tuple[str, int]] = Counter()
-    for form in drawn:
-        counts[form.operator, form.version] += 1
-        if counts[form.operator, form.version] <= (FEW if form.version == newest[form.operator] else OLD_FEW):
-            yield form
-
-
-def judged(forms):
-    """Forms with what is right. Oracles are asked in a process of its own, which a form may end."""
-    forms = list(forms)
-    for form, outcome in run_cases(forms, asked, 1, start="forkserver"):
-        form.expected, form.source = judge(form, *(outcome.values or ({}, ENDED)))
-        form.notes += [] if outcome.values else [ENDED]
-    return forms
 
 
 def faults(forms, runners):
@@ -56,10 +34,6 @@ def faults(forms, runners):
             named = outcome.kind == REFUSED and outcome.values != "unnamed"
             if outcome.kind not in (PASSED, DOCUMENTED) and not named:
                 yield f"{form.name} on {runner}: {outcome.kind}: {outcome.reason}"
-
-
-def asked(form):
-    return Outcome(PASSED, "", ask(form))
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from benchmarks.forms.form import draw_form
 from benchmarks.forms.runners import run_form
 from benchmarks.node_tests import PASSED, REFUSED
 from pytrtplugins.cuda.backends import host as host_backend
-from tests.benchmarks.test_forms_on_engines import judged
+from tests.benchmarks.drawn_forms import judged
 
 FOUND = {
     "com.microsoft.MultiHeadAttention-1/27": "cpu",
@@ -29,6 +29,7 @@ FOUND = {
     "QuantizeLinear-28/30": "cuda",
     "STFT-17/3": "onnxruntime",
     "DFT-20/37": "cuda",
+    "Attention-23/5": "cuda",
     "Attention-23/7": "cuda",
     "Attention-24/25": "onnxruntime",
     "Attention-24/3": "cuda",

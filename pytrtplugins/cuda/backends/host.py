@@ -23,7 +23,9 @@ from ..source import KERNELS, CompileUnit, compile_error
 __all__ = ["Launch", "available", "build", "compiler", "load", "open_library", "require_host", "source_file"]
 
 Launch = Callable[[tuple[int, int, int], tuple[int, int, int], Sequence[Any]], None]
-_FLAGS = ("-x", "c++", "-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-w")
+_OPTIONS = ("-std=c++17", "-O2", "-U_FORTIFY_SOURCE", "-fPIC", "-ffp-contract=off", "-fwrapv", "-w")
+_FLAGS = ("-x", "c++", *_OPTIONS, "-shared")
+_HEADERS = "#include <pthread.h>\n#include <cmath>\n#include <cstdint>\n#include <cstring>\n"  # of host_shim.h
 
 
 @functools.cache
@@ -69,13 +71,23 @@ def load(unit: CompileUnit) -> Launch:
         KernelError: the kernel does not compile.
     """
     path = build(
-        unit, unit.host_code(), _FLAGS, ".so", lambda log, title: compile_error(unit, log, f"{title}, for the CPU")
+        unit,
+        unit.host_code(),
+        _FLAGS,
+        ".so",
+        lambda log, title: compile_error(unit, log, f"{title}, for the CPU"),
+        _quick_flags(),
     )
     return open_library(path, unit)[1]
 
 
 def build(
-    unit: CompileUnit, code: str, flags: Sequence[str], suffix: str, error: Callable[[str, str], PytrtpluginsError]
+    unit: CompileUnit,
+    code: str,
+    flags: Sequence[str],
+    suffix: str,
+    error: Callable[[str, str], PytrtpluginsError],
+    quick: Sequence[str] = (),
 ) -> Path:
     """Compile a text for the CPU with a kernel's own definitions and folders, or find the result in the cache.
 
@@ -85,6 +97,7 @@ def build(
         flags: For the compiler.
         suffix: Of the result.
         error: Makes the error for a text that does not compile, from the compiler's log and name.
+        quick: More flags, which only save time; left out where the compiler fails with them.
     """
     require_host(unit)
     path, version = compiler()
@@ -95,11 +108,37 @@ def build(
     def compile_to(target: Path) -> None:
         with source_file(code) as source:
             command = [path, *flags, *options, f"-I{KERNELS / 'host'}", str(source), "-o", str(target)]
-            done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+            done = _run([*command, *quick])
+            if done.returncode and quick:
+                done = _run(command)
         if done.returncode:
             raise error(done.stderr, version)
 
     return cached_file([code, *options, *flags, version], suffix, compile_to)
+
+
+@functools.cache
+def _quick_flags() -> tuple[str, ...]:
+    """What lets g++ compile a kernel in less than half the time: the standard headers, compiled once, and a faster linker."""
+    path, version = compiler()
+    linker = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+
+    def compile_to(target: Path) -> None:
+        with source_file(_HEADERS) as source:
+            done = _run([path, "-x", "c++-header", *_OPTIONS, "-fno-gnu-unique", str(source), "-o", str(target)])
+        done.check_returncode()
+
+    if Path(path).name != "g++":
+        return linker
+    try:
+        headers = cached_file([_HEADERS, *_OPTIONS, version], ".gch", compile_to)
+    except subprocess.CalledProcessError:
+        return linker
+    return ("-include", str(headers.with_suffix("")), *linker)  # g++ looks for NAME.gch first
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
 
 
 @contextlib.contextmanager

@@ -153,7 +153,9 @@ template <typename T, typename U> __device__ __forceinline__ T power(T a, U b) {
     if constexpr (sizeof(T) == 4 && Type<T>::fraction) {
         return powf(a, static_cast<float>(b));
     } else if constexpr (Type<T>::fraction || Type<U>::fraction) {
-        return static_cast<T>(pow(static_cast<double>(a), static_cast<double>(b)));
+        double const found = pow(static_cast<double>(a), static_cast<double>(b)), whole = rint(found);
+        bool const near = !Type<T>::fraction && fabs(found - whole) <= 1e-15 * fabs(whole);  // CUDA's pow(3, 1) is below 3
+        return static_cast<T>(near ? whole : found);
     } else {
         if (b < U(0)) return a == T(1) ? T(1) : a == static_cast<T>(-1) ? (b & 1 ? a : T(1)) : T(0);
         T found = 1;

@@ -13,6 +13,7 @@ from pytrtplugins.engines.cuda.device.elements import decoded, encoded, from_sto
 from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
+from pytrtplugins.engines.cuda.plan.weights import take_weights
 from pytrtplugins.engines.cuda.run.execution import Execution
 from pytrtplugins.model.proto import info_dims
 from pytrtplugins.plugin.policy import NO_REQUESTS
@@ -96,17 +97,20 @@ def host_execution(
     model, inputs, float_type=DType.FLOAT32, disable=(), direct=False, requested=NO_REQUESTS, outside=None, lowered=None
 ):
     """A prepared model's execution for inputs of these dims; ``lowered``: what `lower` gave for it before."""
-    device = HostDevice()
-    providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
-    selector = ConvSelector(device, providers)
     sizes = {}
     for info in model.graph.input:
         sizes.update(bind_dims(info_dims(info), inputs[info.name].shape))
     if lowered is None:
         lowered = lower(model, disable, requested, float_type)
+    lowered = lowered.clone()
+    weights = take_weights(lowered)  # as the engine does: what takes other constants gives NaN
+    device = HostDevice()
+    providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
+    selector = ConvSelector(device, providers, weights=weights.__getitem__)
     plan = make_plan(lowered, sizes, disable, requested)
     execution = Execution(device, plan, selector.launch, outside(plan) if outside else {})
     execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
+    execution.weights = weights.__getitem__
     return execution
 
 

@@ -157,7 +157,7 @@ def test_the_direct_kernel_computes_every_layer_by_its_definition(precision):
         model = (in_fp8 if precision == "fp8" else in_int8)(model, table_of(name))
     float_type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
     _, execution = run_on_host(model, inputs, float_type, disable=("reuse",), direct=True)
-    layers = list(layers_of(execution))
+    layers = list(layers_of(execution, weights=execution.weights))
     assert len(layers) == 9
     for layer in layers:
         assert_right(layer, precision)

@@ -67,7 +67,7 @@ _BINARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "Mul": lambda xp, a, b: a * b,
     "Or": lambda xp, a, b: a | b,
     "PRelu": lambda xp, x, slope: xp.where(x < 0, x * slope, x),
-    "Pow": lambda xp, a, b: (a**b).astype(a.dtype),
+    "Pow": lambda xp, a, b: _power(xp, a, b).astype(a.dtype),
     "Sub": lambda xp, a, b: a - b,
     "Xor": lambda xp, a, b: a ^ b,
 }
@@ -96,6 +96,15 @@ def _divide(xp: Any, a: Any, b: Any) -> Any:
     """Whole numbers, rounded towards zero."""
     quotient = a // b
     return quotient + ((quotient * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
+
+
+def _power(xp: Any, a: Any, b: Any) -> Any:
+    """Of whole numbers to fractions: a whole number where it is next to one, since CUDA's pow(3, 1) may be below 3."""
+    found = a**b
+    if a.dtype.kind == "f" or b.dtype.kind != "f":
+        return found
+    whole = xp.rint(found)
+    return xp.where(abs(found - whole) <= 1e-15 * abs(whole), whole, found)
 
 
 @op("LeakyRelu")
@@ -162,8 +171,11 @@ def _is_inf(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 @op("Clip")
 def _clip(xp: Any, at: Attributes, dims: Any, x: Any, low: Any = None, high: Any = None) -> Any:
     limits = np.finfo(x.dtype) if x.dtype.kind == "f" else np.iinfo(x.dtype)  # what a bound is that is left out
-    x = xp.maximum(x, x.dtype.type(limits.min) if low is None else xp.asarray(low))
-    return xp.minimum(x, x.dtype.type(limits.max) if high is None else xp.asarray(high))
+    low, high = (  # arrays: CuPy takes -65504 of float16, given as a number, for minus infinity
+        np.array(limit, x.dtype) if bound is None else bound
+        for limit, bound in ((limits.min, low), (limits.max, high))
+    )
+    return xp.minimum(xp.maximum(x, xp.asarray(low)), xp.asarray(high))
 
 
 @op("Mod")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ....model.ir import is_op
 from ....model.proto import copy_fields
 from ....utils.optional import require
 from ..lower.rewrite import DOMAIN
@@ -36,8 +37,8 @@ def take_weights(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
     taken: dict[str, npt.NDArray[Any]] = {}
     for name, value in model.graph.initializers.items():
         uses, tensor = value.uses(), value.const_value
-        only_weight = all(use.node.domain == DOMAIN and use.idx == 1 for use in uses) and not value.is_graph_output()
-        if uses and only_weight and tensor is not None:
+        only_weight = all(is_op(use.node, "Conv", DOMAIN) and use.idx == 1 for use in uses)
+        if uses and only_weight and not value.is_graph_output() and tensor is not None:
             taken[name] = tensor.numpy()
             value.const_value = external(WEIGHTS_LOCATION, None, None, tensor.dtype, shape=tensor.shape, name=name)
     return taken

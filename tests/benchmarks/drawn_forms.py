@@ -1,0 +1,35 @@
+"""Forms of operators for tests, with what is right."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from benchmarks.forms.form import draw_forms
+from benchmarks.forms.oracles import ENDED, ask, judge
+from benchmarks.node_tests import PASSED, Outcome, run_cases
+
+FEW, OLD_FEW = 3, 2
+"""Forms of the newest version of an operator, and of each older one: 1,500 in all."""
+
+
+def few(operators):
+    drawn = list(draw_forms(0, operators, most=FEW))
+    newest = {form.operator: form.version for form in drawn}  # versions come in order
+    counts: Counter[tuple[str, int]] = Counter()
+    for form in drawn:
+        counts[form.operator, form.version] += 1
+        if counts[form.operator, form.version] <= (FEW if form.version == newest[form.operator] else OLD_FEW):
+            yield form
+
+
+def judged(forms):
+    """Forms with what is right. Oracles are asked in a process of its own, which a form may end."""
+    forms = list(forms)
+    for form, outcome in run_cases(forms, asked, 1, start="forkserver"):
+        form.expected, form.source = judge(form, *(outcome.values or ({}, ENDED)))
+        form.notes += [] if outcome.values else [ENDED]
+    return forms
+
+
+def asked(form):
+    return Outcome(PASSED, "", ask(form))
