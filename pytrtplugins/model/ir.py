@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterable
@@ -38,6 +39,7 @@ __all__ = [
     "remove_unused",
     "set_attributes",
     "set_constant",
+    "set_dtype",
     "swap",
     "to_ir",
     "to_proto",
@@ -266,6 +268,12 @@ def _attribute(name: str, value: Any) -> ir.Attr:
     if kind is None:
         return onnx_ir.convenience.convert_attribute(name, value)  # type: ignore[no-any-return]
     return getattr(onnx_ir, f"{kind}s" if several else kind)(name, value)  # type: ignore[no-any-return]
+
+
+def set_dtype(value: ir.Value, kind: ir.DataType) -> None:
+    """Give a value another element type; not so the values that have the same object as their type."""
+    value.type = copy.deepcopy(value.type)
+    value.dtype = kind
 
 
 def swap(graph: ir.Graph, nodes: Iterable[ir.Node], value: ir.Value) -> None:

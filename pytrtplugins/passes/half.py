@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BuildError, PrecisionError
-from ..model.ir import add_constant, array_of, is_op, names_in, to_ir, to_proto, unused_name
+from ..model.ir import add_constant, array_of, is_op, names_in, set_dtype, to_ir, to_proto, unused_name
 from ..model.proto import copy_of, node_name
 from ..plugin.onnx_node import is_plugin_node, takes
 from ..tensor import DType
@@ -151,7 +151,7 @@ class _Halver:
         self._forms.update((output, {kind: output}) for output in outputs)
         if not stays:
             for output in outputs:
-                output.dtype = self._half
+                set_dtype(output, self._half)
             self._graph.insert_after(node, [self._cast_back(each) for each in outputs if each.is_graph_output()])
 
     def _keep_inside(self, node: ir.Node) -> None:

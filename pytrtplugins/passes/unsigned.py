@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ..model.ir import add_constant, is_op, remove_unused
+from ..model.ir import add_constant, is_op, remove_unused, set_dtype
 from ..utils.optional import require
 from ..utils.override import override
 from ._base import Pass, PassResult
@@ -46,7 +46,7 @@ class UnsignedActivations(Pass):
                 made[key] = add_constant(model.graph, f"uint8_zero_{len(made)}", shifted)
             for reader in (node, *readers):
                 reader.replace_input_with(2, made[key])
-            codes.dtype = onnx_ir.DataType.UINT8
+            set_dtype(codes, onnx_ir.DataType.UINT8)
             modified = True
         if modified:
             remove_unused(model)

@@ -247,3 +247,12 @@ def test_an_engines_own_form_takes_what_is_beyond_float16_as_infinite():
     found = to_proto(halve(model, DType.FLOAT16, lambda node: ()))
     (constant,) = found.graph.initializer
     np.testing.assert_array_equal(numpy_helper.to_array(constant), np.float16([np.inf, -np.inf, 2, 3, 4, 5]))
+
+
+def test_a_type_that_two_values_share_is_changed_for_one_after_the_other():
+    model = to_ir(net([helper.make_node("Neg", ["x"], ["t"]), helper.make_node("Abs", ["t"], ["y"])], {}), checked=True)
+    first, last = (node.outputs[0] for node in model.graph)
+    first.type = last.type
+    halved = to_proto(halve(model, DType.FLOAT16, lambda node: ()))
+    assert [node.op_type for node in halved.graph.node] == ["Cast", "Neg", "Abs", "Cast"]
+    assert halved.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT

@@ -21,7 +21,19 @@ def test_joined_layers_compute_what_separate_ones_compute(interpreted) -> None:
     """In Triton's interpreter, and compiled for a GPU."""
     if interpreted == "0" and not torch.cuda.is_available():
         pytest.skip("torch sees no GPU")
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "tests/samples/fused.py"]
+    line = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:benchmark",
+        "-n",
+        "0",
+        "tests/samples/fused.py",
+    ]
     environment = os.environ | {"TRITON_INTERPRET": interpreted}
     done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-1000:]

@@ -15,7 +15,7 @@ from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.engines.cuda.plan.weights import take_weights
 from pytrtplugins.engines.cuda.run.execution import Execution
-from pytrtplugins.model.proto import info_dims
+from pytrtplugins.model.proto import info_dims, info_dtype
 from pytrtplugins.plugin.policy import NO_REQUESTS
 from pytrtplugins.tensor import DType, bind_dims
 
@@ -111,6 +111,10 @@ def host_execution(
     execution = Execution(device, plan, selector.launch, outside(plan) if outside else {})
     execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
     execution.weights = weights.__getitem__
+    for info in model.graph.output:
+        if info.name in plan.outputs:
+            planned = execution.tensors[plan.outputs[info.name]].format.dtype
+            assert planned is info_dtype(info), f"output {info.name} is planned in {planned}"
     return execution
 
 

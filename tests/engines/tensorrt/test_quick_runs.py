@@ -67,6 +67,8 @@ class Place:
         return SimpleNamespace(dtype=kind, shape=array.shape, format=layout, scale=0.0, data_ptr=address)
 
     def run(self, made: QuickPlugin, attributes: list[Any], x: Any, y: Any) -> np.ndarray:
+        if self.xp is not np:
+            self.xp.cuda.Device().synchronize()  # the stream does not wait for what fills x and y
         made._run(self.tensor(x), *attributes, [self.tensor(y)], stream=self.stream)
         if self.xp is np:
             return np.array(y)

@@ -172,8 +172,7 @@ def _is_inf(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 def _clip(xp: Any, at: Attributes, dims: Any, x: Any, low: Any = None, high: Any = None) -> Any:
     limits = np.finfo(x.dtype) if x.dtype.kind == "f" else np.iinfo(x.dtype)  # what a bound is that is left out
     low, high = (  # arrays: CuPy takes -65504 of float16, given as a number, for minus infinity
-        np.array(limit, x.dtype) if bound is None else bound
-        for limit, bound in ((limits.min, low), (limits.max, high))
+        np.array(limit, x.dtype) if bound is None else bound for limit, bound in ((limits.min, low), (limits.max, high))
     )
     return xp.minimum(xp.maximum(x, xp.asarray(low)), xp.asarray(high))
 

@@ -16,6 +16,7 @@ from pytrtplugins.engines.cuda.conv.late_copy import LateCopy
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
 from pytrtplugins.engines.cuda.conv.timer import Timer, held, scattered
 from pytrtplugins.engines.cuda.device.attention import AttentionProblem, Operand, attention
+from pytrtplugins.engines.cuda.device.cublaslt import cublaslt_version
 from pytrtplugins.engines.cuda.device.device import CudaDevice, tensor_at
 from pytrtplugins.engines.cuda.device.fence import Fence
 from pytrtplugins.engines.cuda.device.layout import channels_last, linear
@@ -35,6 +36,13 @@ def hopper():
     if device.capability < 90:
         pytest.skip(f"compute capability {device.capability}: no kernel begins early there")
     return device
+
+
+def cublaslt(device):
+    """cuBLASLt's kernels; skips with the reason where they cannot be had."""
+    if not cublaslt_version():
+        pytest.skip('cuBLASLt is missing (pip install "pytrtplugins[cublaslt]")')
+    return CublasLtProvider(device)
 
 
 def convolution(c, k, side, size=1, stride=1, dtype=HALF, residual=False):
@@ -68,7 +76,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
-@pytest.mark.parametrize("make", [CudnnProvider, CublasLtProvider], ids=["cudnn", "cublaslt"])
+@pytest.mark.parametrize("make", [CudnnProvider, cublaslt], ids=["cudnn", "cublaslt"])
 def test_librarys_kernels_wait_for_what_they_read(case, make):
     device = hopper()
     timer, operands, provider = Timer(device, DirectProvider(device)), operands_of(case), make(device)
@@ -166,7 +174,7 @@ def test_a_product_waits_for_what_it_reads(captured, dtype):
     for tensor in (a, b):
         tensor.view[...] = device.xp.asarray(scattered(np, tensor.format.dims))
     wanted, scratch = device.xp.matmul(a.view.astype(np.float64), b.view.astype(np.float64)).get(), Scratch()
-    product = CublasLtProvider(device).product(a, b, y, scratch)
+    product = cublaslt(device).product(a, b, y, scratch)
     scratch.fill(device)
     late(device, [a.flat, b.flat], product, captured)
     assert relative(y.view.get().astype(np.float64), wanted) < 1e-3
