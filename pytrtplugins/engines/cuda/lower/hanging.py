@@ -12,11 +12,27 @@ from ..operators import KNOWN
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["CONTROL_FLOW", "hanging_values", "read_values"]
+__all__ = ["CONTROL_FLOW", "SIZED", "hanging_values", "read_values"]
 
 CONTROL_FLOW = ("If", "Loop", "Scan")
 _CHOOSE = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
 """Operators whose results are as many as values say."""
+SIZED = (
+    *(
+        "Reshape",
+        "Squeeze",
+        "Unsqueeze",
+        "Expand",
+        "ConstantOfShape",
+        "Split",
+        "Resize",
+        "Upsample",
+        "Tile",
+        "Col2Im",
+        "MaxUnpool",
+    ),
+)
+"""Operators whose functions give what they are told to give: where values say the sizes, dims that a file declares do not tell them."""
 
 
 def read_values(node: ir.Node) -> Iterator[ir.Value]:
@@ -41,7 +57,8 @@ def hanging_values(graph: ir.Graph) -> set[ir.Value]:
     """The tensors of a graph that hang on the values of others, and not only on their dims.
 
     They are (1) what NonZero and its like give; (2) results of an If with a computed condition, and of a Loop or Scan;
-    (3) results of unknown dims of operators whose axes, sizes or counts are computed; (4) whatever is made of them.
+    (3) results of operators whose axes, sizes or counts are computed, where the dims are unknown, or declared and not checked in the
+    run (`SIZED`); (4) whatever is made of them.
     """
     if not any(_may_begin(node) for node in graph):
         return set()
@@ -85,4 +102,4 @@ def _begins(node: ir.Node, plain: set[ir.Value], free: set[str]) -> bool:
         for value in node.outputs
         if value.name
     )
-    return not told and computed(KNOWN.get(node.op_type, ()))
+    return (not told or node.op_type in SIZED) and computed(KNOWN.get(node.op_type, ()))

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ....errors import BuildError, DimsError
-from ....model.ir import array_of, constant, dims_of, dtype_of, names_of
+from ....model.ir import array_of, constant, dims_of, dtype_of, names_of, operand
 from ....model.proto import node_name
 from ....plugin.onnx_node import is_plugin_node
 from ....tensor import evaluate_dims
 from ....utils.optional import require
-from ..lower.hanging import CONTROL_FLOW, read_values
+from ..lower.hanging import CONTROL_FLOW, SIZED, read_values
 from ..lower.rewrite import DOMAIN
-from ..operators import OPS, refusal
+from ..operators import KNOWN, OPS, refusal
 from ..operators.attributes import operator_attributes
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Tail:
 
 
 def late_nodes(graph: ir.Graph, bindings: Mapping[str, int]) -> list[ir.Node]:
-    """The nodes that cannot be planned: branches, loops, those that give tensors of unknown dims, and what follows from them.
+    """The nodes that cannot be planned: branches, loops, those whose dims are unknown or only declared, and what follows from them.
 
     Args:
         graph: Of a lowered model; all that is known before the run was computed.
@@ -56,11 +56,19 @@ def late_nodes(graph: ir.Graph, bindings: Mapping[str, int]) -> list[ir.Node]:
     late: set[ir.Value] = set()
     for node in graph:
         control = node.op_type in CONTROL_FLOW and not node.domain
-        told = all(_is_told(value, bindings) for value in node.outputs if value.name)
+        told = all(_is_told(value, bindings) for value in node.outputs if value.name) and not _is_sized_by_values(node)
         if control or not told or not late.isdisjoint(read_values(node)):
             found.append(node)
             late.update(node.outputs)
     return found
+
+
+def _is_sized_by_values(node: ir.Node) -> bool:
+    """Whether dims that a file declares are no more than a promise: the sizes are computed in the run, and nobody looks there."""
+    if node.domain or node.op_type not in SIZED or all(constant(value) is not None for value in node.outputs):
+        return False
+    sizes = (operand(node, place) for place in KNOWN.get(node.op_type, ()))
+    return any(value is not None and constant(value) is None for value in sizes)
 
 
 def _is_told(value: ir.Value, bindings: Mapping[str, int]) -> bool:

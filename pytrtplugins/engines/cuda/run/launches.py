@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -229,7 +229,9 @@ class StepBuilder:
             arrays = [given(index) for index in range(len(operands))]
             with _naming(step, arrays), noting(flag):
                 result = function(xp, step.attributes, dims, *arrays)
-            results = result if isinstance(result, (list, tuple)) else [result]
+                results = result if isinstance(result, (list, tuple)) else [result]
+                if fetched:
+                    _check_dims(dims, results)
             for output, value in zip(outputs, results, strict=True):
                 if output:
                     output.view[...] = encoded(self.device.xp, value, output.format.dtype, step.attributes, not decodes)
@@ -251,6 +253,13 @@ def _naming(step: Step, arrays: Iterable[Any]) -> Iterator[None]:
             node=step.name,
             op=step.op,
         ) from error
+
+
+def _check_dims(planned: Sequence[tuple[int, ...] | None], results: Sequence[Any]) -> None:
+    """Refuse results of other dims than the plan has, which a model may declare wrongly where values tell them."""
+    for dims, result in zip(planned, results, strict=True):
+        if dims is not None and np.shape(result) != dims:
+            raise ValueError(f"the result has the dims {np.shape(result)}, and the model declares {dims}")
 
 
 class _Uploads:
