@@ -20,6 +20,8 @@ from ..tensor import PLUGIN_DTYPES, DType, TensorDesc
 from .samples import Samples
 
 __all__ = [
+    "NOT_RUN",
+    "OTHER_FORMAT",
     "Case",
     "find_cases",
     "given_cases",
@@ -31,6 +33,8 @@ __all__ = [
     "variants",
 ]
 
+OTHER_FORMAT, NOT_RUN = "other format", "not run"
+"""Roles of cases in other types and layouts than those that were found: run, and accepted but too many."""
 Shape = tuple[int, ...]
 _MAX_ELEMENTS = 20_000
 _SIDES = (1, 2, 3, 4, 6, 8, 12)
@@ -39,13 +43,25 @@ _RANKS = (4, 3, 2, 5, 1)
 
 @dataclass(frozen=True)
 class Case:
-    """A plugin and the inputs to give it."""
+    """A plugin and the inputs to give it.
+
+    Attributes:
+        plugin: The plugin.
+        dims: Of the inputs.
+        dtypes: Of the inputs.
+        seed: Of their values.
+        given: Where the values of the user's own inputs come from.
+        layouts: Of the inputs, then of the outputs; empty where all are linear.
+        role: Empty for a case that was found or given; else `OTHER_FORMAT` or `NOT_RUN`.
+    """
 
     plugin: Plugin
     dims: tuple[Shape, ...]
     dtypes: tuple[DType, ...]
     seed: int = 0
     given: tuple[Samples | None, ...] = field(default=(), compare=False)
+    layouts: tuple[str, ...] = ()
+    role: str = ""
 
     def inputs(self, other: int = 0) -> list[Any]:
         """New arrays, always the same for the same ``other``."""
@@ -60,16 +76,14 @@ class Case:
         """Whether an input is an array of the user's."""
         return any(one and one.array is not None for one in self.given)
 
-    def descs(self, layout: str = "linear") -> tuple[list[TensorDesc], list[TensorDesc]]:
+    def descs(self) -> tuple[list[TensorDesc], list[TensorDesc]]:
         """Descriptions of the inputs and of the outputs."""
-
-        def described(name: str, all_dims: Sequence[Any], dtypes: Sequence[DType]) -> list[TensorDesc]:
-            pairs = enumerate(zip(all_dims, dtypes, strict=True))
-            return [TensorDesc(f"{name}{index}", dims, dtype, layout) for index, (dims, dtype) in pairs]
-
         dims = self.plugin.all_output_dims(self.dims)
-        outputs = described("y", dims, self.plugin.all_output_dtypes(self.dtypes, len(dims)))
-        return described("x", self.dims, self.dtypes), outputs
+        dtypes = self.plugin.all_output_dtypes(self.dtypes, len(dims))
+        layouts = itertools.chain(self.layouts, itertools.repeat("linear"))
+        names = [*(f"x{index}" for index in range(len(self.dims))), *(f"y{index}" for index in range(len(dims)))]
+        found = list(map(TensorDesc, names, (*self.dims, *dims), (*self.dtypes, *dtypes), layouts))
+        return found[: len(self.dims)], found[len(self.dims) :]
 
     @contextlib.contextmanager
     def runner(self, descs: Any = None, allocate: Callable[[int], Any] | None = None) -> Iterator[PluginRunner]:
@@ -81,20 +95,30 @@ class Case:
     def as_json(self, base: Plugin) -> Any:
         """The case as lists and texts; a plugin of the class of ``base``, which itself is not written down."""
         fields = None if self.plugin is base else pack_fields(base.field_specs(), self.plugin.fields()).hex()
-        return [fields, self.dims, [dtype.value for dtype in self.dtypes], self.seed]
+        return [fields, self.dims, [dtype.value for dtype in self.dtypes], self.seed, self.layouts, self.role]
 
     @staticmethod
     def from_json(data: Any, base: Plugin, given: tuple[Samples | None, ...] = ()) -> Case:
         """The case that `as_json` wrote; ``given`` is not written down either."""
-        fields, dims, dtypes, seed = data
+        fields, dims, dtypes, seed, layouts, role = data
         cls, plugin = type(base), base
         if fields is not None:
             plugin = cls(**unpack_fields(cls.field_specs(), bytes.fromhex(fields), cls.__name__))
-        return Case(plugin, tuple(tuple(one) for one in dims), tuple(DType(dtype) for dtype in dtypes), seed, given)
+        shapes = tuple(tuple(one) for one in dims)
+        return Case(plugin, shapes, tuple(DType(dtype) for dtype in dtypes), seed, given, tuple(layouts), role)
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{dtype}{list(dims)}" for dims, dtype in zip(self.dims, self.dtypes, strict=True))
-        return f"{self.plugin!r} on {shapes}"
+        return f"{self.plugin!r} on {shapes}{f' ({self.formats})' if self.layouts else ''}"
+
+    @property
+    def formats(self) -> str:
+        """Types and layouts of the inputs and outputs, as a text."""
+        inputs, outputs = (
+            ", ".join(f"{desc.dtype}{'' if desc.layout == 'linear' else f' {desc.layout}'}" for desc in some)
+            for some in self.descs()
+        )
+        return f"{inputs} -> {outputs}"
 
 
 def random_array(dims: Sequence[int], dtype: DType, seed: Any) -> Any:

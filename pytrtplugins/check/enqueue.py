@@ -29,8 +29,8 @@ __all__ = [
     "defects_only",
     "enqueue_on_gpu",
     "has_kernels",
+    "in_formats",
     "inputs_unchanged",
-    "layouts",
     "memory",
     "poisoned",
     "run_enqueue",
@@ -54,7 +54,6 @@ class Setting:
         order: In which order threads run.
         seed: Of the random order.
         races: Whether races are a defect.
-        layout: Of all inputs and outputs.
         protect: Whether writing into an input ends the process.
     """
 
@@ -64,7 +63,6 @@ class Setting:
     order: str = "forward"
     seed: int = 1
     races: bool = False
-    layout: str = "linear"
     protect: bool = False
 
 
@@ -79,7 +77,8 @@ def run_enqueue(
     case: Case, setting: Setting = Setting(), other: int = 0, runner: PluginRunner | None = None
 ) -> _Result:
     """Run a clone through the life cycle, once; or a runner that is prepared, which stays open. ``other`` chooses other inputs."""
-    descs = case.descs(setting.layout)
+    descs = case.descs()
+    layouts = [[desc.layout for desc in some] for some in descs]
     with contextlib.ExitStack() as stack:
         runner = runner or stack.enter_context(case.runner(descs))
         memory = stack.enter_context(Memory(at_end=setting.at_end)) if isolate.inside() else None
@@ -88,15 +87,18 @@ def run_enqueue(
             array[...] = poisoned((), array.dtype, setting.poison)
         if workspace is not None:
             workspace[...] = setting.pattern
-        for array, value in zip(given, case.inputs(other), strict=True):
-            array[...] = to_layout(value, setting.layout)
+        for array, value, layout in zip(given, case.inputs(other), layouts[0], strict=True):
+            array[...] = to_layout(value, layout)
         if memory and setting.protect:
             memory.protect()
         regions = memory.regions if memory else ()
         watch = Watch(regions, setting.order, setting.seed, setting.pattern, races=setting.races)
         with watching(watch) if memory else contextlib.nullcontext():
             runner.enqueue(given, outputs, workspace=workspace)
-        found, after = ([from_layout(np.array(array), setting.layout) for array in some] for some in (outputs, given))
+        after, found = (
+            [from_layout(np.array(array), layout) for array, layout in zip(arrays, some, strict=True)]
+            for arrays, some in zip((given, outputs), layouts, strict=True)
+        )
     return _Result(found, after, watch)
 
 
@@ -225,22 +227,18 @@ def same_as_compute(case: Case) -> str:
     return differences(run_enqueue(case).outputs, outputs_of(case.plugin, case.inputs()))
 
 
-@defects_only
-def layouts(case: Case) -> str:
-    """Enqueue in each other layout that the plugin supports gives what compute gives."""
-    inputs, outputs = case.descs("nhwc")
-    nhwc = [*inputs, *outputs]
-    if any(len(desc.dims) != 4 for desc in nhwc):
-        return ""
-    if not all(case.plugin.supports_format(position, nhwc) for position in range(len(nhwc))):
-        return ""
+def in_formats(case: Case) -> str:
+    """Enqueue in other types and layouts that the plugin supports: right, whole, and inside of its arrays."""
     try:
-        found = run_enqueue(case, Setting(layout="nhwc"))
-    except Exception as error:  # in the layout that is supported it must not fail either
-        return f"in layout NHWC: {type(error).__name__}: {error}"
-    wrong = differences(found.outputs, outputs_of(case.plugin, case.inputs()))
-    what = "wrong stride for NHWC: in that layout, with the channels innermost, enqueue differs from compute"
-    return f"{what}: {wrong}" if wrong else ""
+        wrong = inputs_unchanged(case) or memory(case) or coverage(case) or same_as_compute(case)
+    except (MissingExtraError, UnavailableError):
+        raise
+    except Exception as error:  # in what is supported it must not fail either
+        if "defect" in getattr(error, "facts", {}):
+            raise
+        wrong = f"{type(error).__name__}: {error}"
+    nhwc = "wrong stride for NHWC: with the channels innermost, enqueue differs from compute: "
+    return f"{nhwc if wrong and 'nhwc' in case.layouts and 'differ' in wrong else ''}{wrong}"
 
 
 def enqueue_on_gpu(case: Case) -> str:

@@ -13,8 +13,9 @@ from ..plugin.base import Plugin
 from ..plugin.format_method import has_default_formats, supports_format_source
 from ..plugin.runner import PluginRunner
 from ..tensor import DType, SymbolicDim, evaluate_dims
-from .cases import Case, outputs_of, random_array, supported
+from .cases import Case, outputs_of, random_array
 from .compare import difference, differences
+from .formats import MOST, accepted
 from .shared_dims import sharing, with_axis
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "dims",
     "dtypes",
     "formats",
+    "half_precision",
     "independent_results",
     "inputs_unchanged",
     "int8_pass_through",
@@ -33,6 +35,9 @@ __all__ = [
     "symbolic_dims",
 ]
 
+_HALF = {DType.FLOAT16: 0.01, DType.BFLOAT16: 0.05}
+"""How far results may be off, as a share of each value and of the mean of all."""
+_HALF_NAMES = {str(dtype): room for dtype, room in _HALF.items()}
 _TYPES = (DType.FLOAT32, DType.FLOAT16, DType.INT8, DType.UINT8, DType.INT32, DType.INT64)
 
 
@@ -45,22 +50,55 @@ def dims(case: Case) -> str:
 
 def dtypes(case: Case) -> str:
     """Compute gives the types of output_dtypes, for all types that the plugin supports."""
-    for kind in _TYPES:
-        types = (kind,) * len(case.dims)
-        if types != case.dtypes and not supported(case.plugin, case.dims, types):
-            continue
-        typed = replace(case, dtypes=types)
+    for typed in [case, *_in_accepted_types(case)]:
         outputs = outputs_of(typed.plugin, typed.inputs())
         expected = typed.plugin.all_output_dtypes(typed.dtypes, len(outputs))
         found = [array.dtype.name for array in outputs]
         if found != [str(dtype) for dtype in expected]:
-            return f"for {kind} compute gives {found}, output_dtypes says {[str(dtype) for dtype in expected]}"
+            types = ", ".join(map(str, dict.fromkeys(typed.dtypes)))
+            return f"for {types} compute gives {found}, output_dtypes says {[str(dtype) for dtype in expected]}"
     return ""
+
+
+def _in_accepted_types(case: Case) -> list[Case]:
+    """The case in each other combination of types that is accepted in linear layout, as many as are run."""
+    return [typed for typed in accepted(case) if not typed.layouts and typed.dtypes != case.dtypes][:MOST]
+
+
+def half_precision(case: Case) -> str:
+    """In float16 and bfloat16, compute is near what it gives for the same values in float32."""
+    for typed in _in_accepted_types(case):
+        if not _HALF.keys() & set(typed.dtypes):
+            continue
+        inputs = typed.inputs()
+        outputs = outputs_of(typed.plugin, [array.copy() for array in inputs])
+        wide = [array.astype(np.float32) if array.dtype.name in _HALF_NAMES else array for array in inputs]
+        for index, (found, wanted) in enumerate(zip(outputs, outputs_of(typed.plugin, wide), strict=True)):
+            room = _HALF_NAMES.get(found.dtype.name, 0)
+            if room and (wrong := _beyond(found, wanted, room)):
+                return (
+                    f"{typed.formats}: output {index} is off by more than {room:.0%} of what float32 gives for the same values: {wrong}\n"
+                    "Do: compute sums in float32, or let supports_format refuse the type"
+                )
+    return ""
+
+
+def _beyond(found: Any, wanted: Any, room: float) -> str:
+    """The worst value of one array that is off by more than a share of its size and of the mean size; empty where none is."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        same = (found == np.asarray(wanted).astype(found.dtype)) | (np.isnan(found) & np.isnan(wanted))
+        error = np.where(same, 0.0, np.abs(found.astype(np.float64) - wanted))
+        sizes = np.abs(np.where(np.isfinite(wanted), wanted, 0.0)).astype(np.float64)
+        excess = np.where(np.isnan(error), np.inf, error) - room * (sizes + sizes.mean() if sizes.size else 0.0)
+    if not excess.size or not excess.max() > 0:
+        return ""
+    place = tuple(map(int, np.unravel_index(int(excess.argmax()), excess.shape)))
+    return f"{list(place)}: {found[place]}, float32 gives {wanted[place]}"
 
 
 def formats(case: Case) -> str:
     """supports_format answers with a bool everywhere, and yes to some linear combination that compute takes."""
-    accepted = []
+    linear = []
     for kind in dict.fromkeys([case.dtypes, *((kind,) * len(case.dims) for kind in _TYPES)]):
         typed = replace(case, dtypes=kind)
         inputs, outputs = typed.descs()
@@ -68,19 +106,20 @@ def formats(case: Case) -> str:
         if any(not isinstance(answer, (bool, np.bool_)) for answer in answers):
             return f"supports_format gives {answers} for {kind}: expected True or False"
         if all(answers):
-            accepted.append(typed)
-    if not accepted or (case.own_arrays and accepted[0].dtypes != case.dtypes):
+            linear.append(typed)
+    if not linear or (case.own_arrays and linear[0].dtypes != case.dtypes):
         given = f"does not accept the types of the given inputs: {', '.join(map(str, case.dtypes))}"
         text = f"supports_format {given if case.own_arrays else 'accepts no element type in linear layout'}"
         if not has_default_formats(case.plugin):
             return text
         output_types = [desc.dtype for desc in case.descs()[1]]
         return f"{text}. {supports_format_source(case.plugin, case.dtypes, output_types)}"
-    for typed in accepted:
+    for typed in [*linear, *_in_accepted_types(case)]:
         try:
             outputs_of(typed.plugin, typed.inputs())
         except Exception as error:
-            return f"supports_format accepts {typed.dtypes[0]}, compute does not: {type(error).__name__}: {error}"
+            types = ", ".join(map(str, dict.fromkeys(typed.dtypes)))
+            return f"supports_format accepts {types}, compute does not: {type(error).__name__}: {error}"
     return ""
 
 

@@ -16,7 +16,8 @@ from ..plugin.policy import has_enqueue
 from ..tensor import DType
 from . import enqueue, isolate, large, models, rules, sharing
 from . import sanitize as sanitizers
-from .cases import Case, find_cases, given_cases, make_plugin, variants
+from .cases import NOT_RUN, OTHER_FORMAT, Case, find_cases, given_cases, make_plugin, variants
+from .formats import other_formats
 from .report import Entry, Report
 from .samples import Samples, own_inputs
 from .steps import Rule, Step, Steps
@@ -30,6 +31,7 @@ _BASIC: dict[str, Rule] = {
     "determinism": rules.determinism,
 }
 _OTHERS: dict[str, Rule] = {
+    "half precision": rules.half_precision,
     "symbolic dims": rules.symbolic_dims,
     "batch": rules.batch,
     "non-contiguous input": rules.not_contiguous,
@@ -42,7 +44,8 @@ _OTHERS: dict[str, Rule] = {
     "thread order": enqueue.thread_order,
     "enqueue writes all": enqueue.coverage,
     "enqueue": enqueue.same_as_compute,
-    "layouts": enqueue.layouts,
+    "enqueue in other types": enqueue.in_formats,
+    "layouts": enqueue.in_formats,
     "large tensors": large.large_tensors,
     "repeated runs": sharing.repeated_runs,
     "two threads": sharing.two_threads,
@@ -64,6 +67,7 @@ _NEEDS = {
     "thread order": ("clone", "memory", "input unchanged"),
     "enqueue writes all": _RUNS,
     "enqueue": (*_RUNS, "enqueue writes all"),
+    "enqueue in other types": (*_RUNS, "enqueue writes all", "enqueue"),
     "layouts": (*_RUNS, "enqueue writes all", "enqueue"),
     "large tensors": (*_RUNS, "enqueue writes all", "enqueue"),
     "repeated runs": (*_RUNS, "enqueue writes all", "enqueue"),
@@ -75,7 +79,8 @@ _ENGINE_NEEDS = (*_RUNS, "enqueue", "enqueue writes all", "repeated runs", "ONNX
 # slow, or the same for all shapes
 _FEW = {"damaged bytes", "large tensors", "two threads", "ONNX node", "decomposition"}
 _HERE = {"enqueue on the GPU", "ONNX node", "decomposition"}  # libraries with threads do not survive a fork
-_OF_ENQUEUE = {"memory", "thread order", "layouts", "repeated runs", "enqueue on the GPU"}
+_OF_FORMATS = {"enqueue in other types", "layouts"}
+_OF_ENQUEUE = {"memory", "thread order", *_OF_FORMATS, "repeated runs", "enqueue on the GPU"}
 _APART = {"memory", "thread order", "large tensors"}
 _CASES, _VARIANTS = 6, 5
 
@@ -129,6 +134,7 @@ def check_plugin(
     cases, remark = steps.find(
         lambda accepts: _all_cases(base, shapes, given, seed, accepts), lambda cases: _steps(base, cases)
     )
+    cases = [case for case in cases if not case.role]
     if "compute" in steps.entries:
         return Report(repr(base), tuple(steps.entries.values()))
     if not cases:
@@ -177,16 +183,35 @@ def _advice(base: Plugin, given: Sequence[Samples | None]) -> str:
 def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:
     if not cases:
         return
+    others, not_run = ([case for case in cases if case.role == role] for role in (OTHER_FORMAT, NOT_RUN))
+    cases = [case for case in cases if not case.role]
     for name, rule in _BASIC.items():
         yield Step(name, rule, cases, _BASIC_NAMES[: _BASIC_NAMES.index(name)])
     for name, rule in _OTHERS.items():
         if reason := _does_not_apply(base, name):
             yield Step(name, rule, (), apart=name not in _HERE, skip=reason)
+        elif name in _OF_FORMATS:
+            yield _step_of_formats(name, rule, *(_with_layouts(some, name == "layouts") for some in (others, not_run)))
         else:
             few, needs = name in _FEW, (*_BASIC, *_NEEDS.get(name, ()))
             max_attempts = 0 if name == "large tensors" else 10 if few else 80
             some = _few(cases) if few else cases
             yield Step(name, rule, some[:1] if name == "two threads" else some, needs, max_attempts, name not in _HERE)
+
+
+def _step_of_formats(name: str, rule: Rule, cases: list[Case], not_run: list[Case]) -> Step:
+    """The step of all cases in other types, or in other layouts too."""
+    if not cases:
+        return Step(
+            name, rule, (), skip=f"supports_format accepts no other {'layouts' if name == 'layouts' else 'types'}"
+        )
+    left = list(dict.fromkeys(case.formats for case in not_run))
+    remark = f"accepted, not run: {len(left)} more, as {left[0]}" if left else ""
+    return Step(name, rule, cases, (*_BASIC, *_NEEDS[name]), 40, remark=remark)
+
+
+def _with_layouts(cases: Iterable[Case], nhwc: bool) -> list[Case]:
+    return [case for case in cases if ("nhwc" in case.layouts) is nhwc]
 
 
 def _instance(plugin: type[Plugin] | Plugin) -> Plugin:
@@ -205,12 +230,17 @@ def _all_cases(
         shapes = [tuple(array.shape for array in arrays)]
     if shapes is not None:
         found = given_cases(base, shapes, seed, given)
-        return found, "" if found else "shapes= is empty"
+        return [*found, *_other_formats(found)], "" if found else "shapes= is empty"
     rng = np.random.default_rng(seed)
     cases, remark = find_cases(base, rng, _CASES, accepts, given)
     for other in variants(base, rng, _VARIANTS)[1:] if cases else []:
         cases += find_cases(other, rng, 2, accepts, given)[0]
-    return cases, remark
+    return [*cases, *_other_formats(cases)], remark
+
+
+def _other_formats(cases: list[Case]) -> list[Case]:
+    """Those of `other_formats`, where an engine runs `enqueue` in them."""
+    return other_formats(cases) if cases and has_enqueue(type(cases[0].plugin)) else []
 
 
 def _few(cases: list[Case]) -> list[Case]:

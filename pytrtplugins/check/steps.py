@@ -42,6 +42,7 @@ class Step:
         apart: Whether it runs in a process of its own.
         skip: Why it is not tried.
         patience: How many times the time limit it may take.
+        remark: What is to be said of it where nothing is wrong.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Step:
     apart: bool = True
     skip: str = ""
     patience: float = 1.0
+    remark: str = ""
 
 
 class Steps:
@@ -186,7 +188,7 @@ class Steps:
                 return _failed(step, number, smallest, detail)
         except (MissingExtraError, UnavailableError) as error:
             return Entry(step.name, True, str(error), skipped=True)
-        return Entry(step.name, True, "", _tried(step.cases))
+        return Entry(step.name, True, step.remark, _tried(step.cases))
 
     def _ended(self, step: Step, number: int, case: Case, detail: str) -> Entry:
         """The entry of a step whose process ended or hung: the smallest case is looked for in new processes."""
@@ -267,8 +269,17 @@ def _failed(step: Step, number: int, case: Case, detail: str) -> Entry:
 def _tried(cases: Sequence[Case]) -> str:
     plugins = len({repr(case.plugin) for case in cases})
     shapes = list(dict.fromkeys(" ".join("x".join(map(str, one)) for one in case.dims) for case in cases))
-    shown = ", ".join(shapes[:3]) + (", ..." if len(shapes) > 3 else "")
-    return f"{_count(len(cases), 'case')}, {_count(plugins, 'set')} of field values: {shown}"
+    if cases[0].role:
+        types, layouts = (list(dict.fromkeys(getattr(case, name) for case in cases)) for name in ("dtypes", "layouts"))
+        counts = (
+            f"{_count(len(types), 'set')} of types x {_count(len(layouts), 'layout')} x {_count(len(shapes), 'shape')}"
+        )
+        return f"{counts}: {_listed(list(dict.fromkeys(case.formats for case in cases)))}"
+    return f"{_count(len(cases), 'case')}, {_count(plugins, 'set')} of field values: {_listed(shapes)}"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return ", ".join(texts[:3]) + (", ..." if len(texts) > 3 else "")
 
 
 def _count(number: int, noun: str) -> str:
