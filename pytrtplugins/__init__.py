@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .errors import PytrtpluginsError
-from .plugin.base import Plugin, plugin
+from .plugin.base import Plugin
+from .plugin.decorator import plugin
 from .plugin.registry import lookup, registered
 from .tensor import DType, SymbolicDim, TensorDesc
 from .version import __version__ as __version__

@@ -20,7 +20,8 @@ import numpy as np
 from . import _native_build
 from .cuda.bindings import array_at, stream_at
 from .errors import PluginError, UnavailableError
-from .plugin.base import Plugin, plugin
+from .plugin.base import Plugin
+from .plugin.decorator import plugin
 from .plugin.runner import PluginRunner
 from .tensor import Array, DType, TensorDesc, array_namespace, evaluate_dims
 from .utils.optional import require

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import FieldError
-from ..plugin.base import plugin
+from ..plugin.decorator import plugin
 from ..tensor import Dims, check_equal, check_rank
 from ..utils.override import override
 from ._activations import Part, sibling_groups

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ..cuda import CudaKernel
 from ..errors import DimsError, FieldError
-from ..plugin.base import Plugin, plugin
+from ..plugin.base import Plugin
+from ..plugin.decorator import plugin
 from ..tensor import Array, Dims, DType, SymbolicDim, TensorDesc, array_namespace, check_divisible, check_rank
 from ._kernels import KERNELS, same_layout
 

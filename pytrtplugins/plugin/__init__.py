@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .base import Plugin, plugin
+from .base import Plugin
+from .decorator import plugin
 from .onnx_node import as_node, from_node
 from .registry import lookup, registered
 

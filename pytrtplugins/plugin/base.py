@@ -6,17 +6,15 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..errors import DimsError, FieldError, PluginError, SerializationError
 from ..tensor import Array, Dims, DType, TensorDesc
 from ..utils.notebook import ShownAlike
 from .envelope import unwrap, wrap
 from .fields import (
-    MISSING,
     FieldSpec,
     Reader,
-    collect_field_specs,
     fields_equal,
     format_value,
     pack_fields,
@@ -31,12 +29,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-__all__ = ["Plugin", "PluginKey", "above", "plugin"]
-
-# TensorRT's parser and ONNX give them a meaning
-_RESERVED = {"name", "plugin_namespace", "plugin_version", "plugin_id", "aliased_io"}
-
-P = TypeVar("P", bound="type[Plugin]")
+__all__ = ["Plugin", "PluginKey", "above"]
 
 
 class PluginKey(NamedTuple):
@@ -59,69 +52,6 @@ class _Above:
 
 
 above = _Above()
-
-
-def plugin(*, namespace: str, version: str = "1", name: str | None = None) -> Callable[[P], P]:
-    """Turn a `Plugin` subclass into a registered plugin.
-
-    Its typed attributes become constructor arguments, checked values, repr, equality, hash, serialized bytes and ONNX attributes.
-
-    Args:
-        namespace: Who defines the layer; it becomes the domain of the ONNX node. Not empty.
-        version: Version of the layer's meaning and attributes; change it when either changes.
-        name: The layer's type name; the class's name by default.
-
-    Raises:
-        PluginError: the class lacks `Plugin.output_dims` or `Plugin.compute`, or a name is empty.
-        FieldError: an attribute's type cannot be a field.
-        RegistryError: another class has the key.
-
-    Example:
-        >>> @plugin(namespace="example")
-        ... class Scale(Plugin):
-        ...     factor: float = 2.0
-        ...     def output_dims(self, x):
-        ...         return x
-        ...     def compute(self, x):
-        ...         return x * x.dtype.type(self.factor)
-        >>> Scale(factor=3), Scale() == Scale(2.0)
-        (Scale(factor=3.0), True)
-    """
-
-    def decorate(cls: P) -> P:
-        if not (isinstance(cls, type) and issubclass(cls, Plugin)):
-            raise PluginError(f"@plugin: {getattr(cls, '__name__', cls)} must be a subclass of Plugin")
-        missing = [method for method in ("output_dims", "compute") if getattr(cls, method) is getattr(Plugin, method)]
-        if missing:
-            raise PluginError(
-                f"{cls.__name__} lacks {' and '.join(missing)}: a plugin is complete with output_dims and compute"
-            )
-        key = PluginKey(namespace, cls.__name__ if name is None else name, str(version))
-        if not all(key):
-            raise PluginError(
-                f"@plugin on {cls.__name__}: namespace, name and version must not be empty, found {tuple(key)}"
-            )
-        specs = collect_field_specs(cls)
-        clash = [spec.name for spec in specs if spec.name in _RESERVED or hasattr(Plugin, spec.name)]
-        if clash:
-            raise FieldError(
-                f"{cls.__name__}.{clash[0]}: this name has a meaning of its own; choose another", name=clash[0]
-            )
-        cls._key, cls._specs = key, specs
-        cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [
-                inspect.Parameter(
-                    spec.name,
-                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=inspect.Parameter.empty if spec.default is MISSING else spec.default,
-                )
-                for spec in sorted(specs, key=lambda spec: spec.default is not MISSING)
-            ]
-        )
-        above.register(cls)
-        return cls
-
-    return decorate
 
 
 class Plugin:
