@@ -23,6 +23,7 @@ __all__ = [
     "NOT_RUN",
     "OTHER_FORMAT",
     "Case",
+    "Trial",
     "find_cases",
     "given_cases",
     "make_plugin",
@@ -140,6 +141,17 @@ _small_input = functools.lru_cache(128)(random_array)
 """Each rule asks for the same again, and making a generator takes longer than a copy."""
 
 
+class Trial:
+    """Tries cases while they are looked for."""
+
+    def note(self, case: Case) -> None:
+        """Say what comes next, for when the process does not survive it."""
+
+    def accepts(self, case: Case) -> None:
+        """Compute a case; what it raises is a refusal."""
+        outputs_of(case.plugin, case.inputs())
+
+
 def outputs_of(plugin: Plugin, inputs: Sequence[Any]) -> list[Any]:
     """What `compute` gives, as a list, without any check."""
     result = plugin.compute(*inputs)
@@ -198,12 +210,19 @@ def _values(kind: type, is_tuple: bool) -> list[Any]:
     return [tuple(plain[:2]), (plain[0],), ()] if is_tuple and plain else plain
 
 
-def given_cases(plugin: Plugin, shapes: Sequence[Any], seed: int, given: tuple[Samples | None, ...] = ()) -> list[Case]:
+def given_cases(
+    plugin: Plugin,
+    shapes: Sequence[Any],
+    seed: int,
+    given: tuple[Samples | None, ...] = (),
+    trial: Trial | None = None,
+) -> list[Case]:
     """Cases with the caller's shapes: each is the dims of the one input, or a tuple of the dims of all."""
     cases = []
     for number, shape in enumerate(shapes):
         nested = bool(shape) and isinstance(shape[0], (tuple, list))
         dims = tuple(tuple(map(int, one)) for one in (shape if nested else (shape,)))
+        (trial or Trial()).note(Case(plugin, dims, (DType.FLOAT32,) * len(dims), seed + number))
         try:
             dtypes = input_dtypes(plugin, dims, given)
         except Exception:  # the rule `dims` reports shapes that the plugin refuses
@@ -216,7 +235,7 @@ def find_cases(
     plugin: Plugin,
     rng: np.random.Generator,
     count: int,
-    accepts: Callable[[Case], None],
+    trial: Trial,
     given: tuple[Samples | None, ...] = (),
 ) -> tuple[list[Case], str]:
     """Look for shapes that `output_dims` accepts and `compute` takes: so many of the usual rank, and fewer of others.
@@ -232,6 +251,7 @@ def find_cases(
         refused = 0
         for candidate in _candidates(plugin, rank, rng):
             dims = _with_own(candidate, given)
+            trial.note(Case(plugin, dims, (DType.FLOAT32,) * len(dims)))
             try:
                 plugin.all_output_dims(dims)
                 case = Case(plugin, dims, input_dtypes(plugin, dims, given), int(rng.integers(2**31)), given)
@@ -239,7 +259,8 @@ def find_cases(
                 remark = remark or f"output_dims refuses {_text(dims)}: {error}"
                 continue
             try:
-                accepts(case)
+                trial.note(case)
+                trial.accepts(case)
             except Exception as error:
                 if not remark.startswith("output_dims accepts"):
                     remark = f"output_dims accepts {_text(dims)}, compute does not ({type(error).__name__}: {error})"

@@ -28,7 +28,7 @@ from ..native import NativePlugin
 from ..plugin.base import Plugin
 from ..utils.signal_stack import new_signal_stack
 
-__all__ = ["Send", "TimeUpError", "inside", "limited", "much_memory", "reason", "run"]
+__all__ = ["MemoryUpError", "Send", "TimeUpError", "inside", "limited", "much_memory", "reason", "run"]
 
 Send = Callable[[Any], None]
 """Takes what JSON can hold to the caller's ``receive``."""
@@ -41,6 +41,10 @@ _inside = False
 
 class TimeUpError(BaseException):
     """The time of `limited` is up; no Exception, so that nobody's ``except Exception`` takes it."""
+
+
+class MemoryUpError(BaseException):
+    """The plugin took all memory that it may take; no Exception, for the same reason."""
 
 
 def reason(plugin: Plugin) -> str:
@@ -71,7 +75,8 @@ def run(work: Callable[[Send], None], receive: Callable[[Any], None], silence: f
     them the process counts as hung.
 
     Returns:
-        How the process ended before ``work`` did: the signal, and the line of Python; empty where it did not.
+        How the process ended before ``work`` did: the signal, the exit code, or SystemExit and KeyboardInterrupt that were raised, and the
+        line of Python; empty where it did not.
 
     Raises:
         PytrtpluginsError: ``work`` raised something.
@@ -88,9 +93,16 @@ def run(work: Callable[[Send], None], receive: Callable[[Any], None], silence: f
             os.close(reading)
             _child(work, writing, trace)
         os.close(writing)
-        status = None
+        status, last = None, dict[str, str]()
+
+        def take(message: Any) -> None:
+            if isinstance(message, dict):
+                last.update(message)
+            else:
+                receive(message)
+
         try:
-            hung = _receive_all(child, reading, receive, silence)
+            hung = _receive_all(child, reading, take, silence)
             if hung:
                 _end(child)
             status = os.waitpid(child, 0)[1]
@@ -99,7 +111,9 @@ def run(work: Callable[[Send], None], receive: Callable[[Any], None], silence: f
             if status is None:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-        if status == 0:
+        if "ended" in last:
+            return last["ended"]
+        if status == 0 and "done" in last:
             return ""
         trace.seek(0)
         place = _place(trace.read().decode(errors="replace"))
@@ -215,7 +229,10 @@ def _child(work: Callable[[Send], None], writing: int, trace: Any) -> None:
 
         try:
             work(send)
+            send({"done": ""})
             code = 0
+        except (SystemExit, KeyboardInterrupt, MemoryUpError) as error:
+            send({"ended": _ending(error)})
         except BaseException:  # nothing may leave this process
             send({"raised": traceback.format_exc()})
         for stream in (sys.stdout, sys.stderr):
@@ -225,12 +242,21 @@ def _child(work: Callable[[Send], None], writing: int, trace: Any) -> None:
         os._exit(code)
 
 
+def _ending(error: BaseException) -> str:
+    """What a plugin raised that would have ended its process, and where."""
+    if isinstance(error, MemoryUpError):
+        return str(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"crash: {type(error).__name__}({', '.join(map(str, error.args))}) is raised ({frame.filename}:{frame.lineno}, in {frame.name})"
+
+
 def _settle(trace: Any) -> None:
     """What a forked process must not have from its parent, and what it needs."""
     import resource
 
     global _inside
     _inside = True
+    os.dup2(2, 1)  # what a plugin prints is none of the caller's output
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: never longer there than the parent
     gc.freeze()  # what the parent made is not taken apart here: threads that it would wait for are not here
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..plugin.policy import has_enqueue
 from ..tensor import DType
 from . import enqueue, isolate, large, models, rules, sharing
 from . import sanitize as sanitizers
-from .cases import NOT_RUN, OTHER_FORMAT, Case, find_cases, given_cases, make_plugin, variants
+from .cases import NOT_RUN, OTHER_FORMAT, Case, Trial, find_cases, given_cases, make_plugin, variants
 from .formats import other_formats
 from .report import Entry, Report
 from .samples import Samples, own_inputs
@@ -132,7 +132,7 @@ def check_plugin(
     given = own_inputs(base, inputs)
     steps = Steps(base, time_limit, given)
     cases, remark = steps.find(
-        lambda accepts: _all_cases(base, shapes, given, seed, accepts), lambda cases: _steps(base, cases)
+        lambda trial: _all_cases(base, shapes, given, seed, trial), lambda cases: _steps(base, cases)
     )
     cases = [case for case in cases if not case.role]
     if "compute" in steps.entries:
@@ -223,18 +223,18 @@ def _instance(plugin: type[Plugin] | Plugin) -> Plugin:
 
 
 def _all_cases(
-    base: Plugin, shapes: Any, given: tuple[Samples | None, ...], seed: int, accepts: Callable[[Case], None]
+    base: Plugin, shapes: Any, given: tuple[Samples | None, ...], seed: int, trial: Trial
 ) -> tuple[list[Case], str]:
     arrays = [one.array for one in given if one and one.array is not None]
     if shapes is None and arrays and len(arrays) == (base.num_inputs or len(given)):
         shapes = [tuple(array.shape for array in arrays)]
     if shapes is not None:
-        found = given_cases(base, shapes, seed, given)
+        found = given_cases(base, shapes, seed, given, trial)
         return [*found, *_other_formats(found)], "" if found else "shapes= is empty"
     rng = np.random.default_rng(seed)
-    cases, remark = find_cases(base, rng, _CASES, accepts, given)
+    cases, remark = find_cases(base, rng, _CASES, trial, given)
     for other in variants(base, rng, _VARIANTS)[1:] if cases else []:
-        cases += find_cases(other, rng, 2, accepts, given)[0]
+        cases += find_cases(other, rng, 2, trial, given)[0]
     return [*cases, *_other_formats(cases)], remark
 
 

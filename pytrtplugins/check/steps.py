@@ -13,16 +13,17 @@ from typing import Any
 
 from ..errors import MissingExtraError, UnavailableError
 from ..plugin.base import Plugin
+from ..tensor import DType
 from . import isolate
-from .cases import Case, outputs_of, shrink
+from .cases import Case, Trial, outputs_of, shrink
 from .report import Entry
 from .samples import Samples
 
 __all__ = ["Rule", "Search", "Step", "Steps"]
 
 Rule = Callable[[Case], str]
-Search = Callable[[Callable[[Case], None]], tuple[list[Case], str]]
-"""Finds cases, with a function that tries one; gives them and a remark."""
+Search = Callable[[Trial], tuple[list[Case], str]]
+"""Finds cases, with what tries one; gives them and a remark."""
 _NOTE_BYTES = 1 << 20
 _SHORT_S = 2.0
 _PATIENCE_S = 3.0  # beyond the time limit, which the process itself keeps
@@ -68,11 +69,11 @@ class Steps:
     def find(self, search: Search, steps: Callable[[list[Case]], Iterable[Step]]) -> tuple[list[Case], str]:
         """Let ``search`` find cases, and take the steps that ``steps`` makes of them.
 
-        What its function for trying a case does not survive becomes the entry ``compute``. Cases are found, and steps taken,
+        What it does not survive becomes the entry ``compute``. Cases are found, and steps taken,
         in one process: to fork one from a large process takes longer than most checks.
         """
         if not self._apart:
-            cases, remark = search(_compute)
+            cases, remark = search(Trial())
             self.take(steps(cases))
             return cases, remark
         found: list[Any] = []
@@ -80,21 +81,9 @@ class Steps:
         with mmap.mmap(-1, _NOTE_BYTES) as note:
 
             def work(send: isolate.Send) -> None:
-                heard = 0.0
-
-                def accepts(case: Case) -> None:
-                    nonlocal heard
-                    data = json.dumps(case.as_json(self.base)).encode()
-                    note[: len(data) + 1] = data + b"\0"
-                    if time.monotonic() > heard + self.time_limit / 4:
-                        heard = time.monotonic()
-                        send([])
-                        extend()
-                    _compute(case)
-
                 try:
                     with isolate.limited(self.time_limit) as extend:
-                        cases, remark = search(accepts)
+                        cases, remark = search(_Noting(self, note, send, extend))
                 except isolate.TimeUpError as error:
                     send(["hang", str(error)])
                     return
@@ -112,7 +101,10 @@ class Steps:
             end = isolate.run(work, receive, self.time_limit + _PATIENCE_S)
             tried = bytes(note).partition(b"\0")[0]
         if found[:1] != ["found"]:
-            step = Step("compute", _survives, [Case.from_json(json.loads(tried), self.base, self.given)])
+            count = self.base.num_inputs or 1
+            first = Case(self.base, ((1,),) * count, (DType.FLOAT32,) * count)
+            case = Case.from_json(json.loads(tried), self.base, self.given) if tried else first
+            step = Step("compute", _survives, [case])
             self.entries["compute"] = self._ended(step, 0, step.cases[0], end or found[1])
             return [], ""
         cases = self._decoded(found[1])
@@ -250,6 +242,28 @@ class Steps:
             plugin = known.setdefault(data[0], case.plugin)
             decoded.append(replace(case, plugin=plugin))
         return decoded
+
+
+class _Noting(Trial):
+    """Notes what is tried in memory that the caller shares, and lets it hear of the process from time to time."""
+
+    def __init__(self, steps: Steps, note: mmap.mmap, send: isolate.Send, extend: Callable[[], None]) -> None:
+        self._steps, self._note, self._send, self._extend = steps, note, send, extend
+        self._heard = 0.0
+
+    def note(self, case: Case) -> None:
+        data = json.dumps(case.as_json(self._steps.base)).encode()
+        self._note[: len(data) + 1] = data + b"\0"
+        if time.monotonic() > self._heard + self._steps.time_limit / 4:
+            self._heard = time.monotonic()
+            self._send([])
+            self._extend()
+
+    def accepts(self, case: Case) -> None:
+        try:
+            _compute(case)
+        except MemoryError as error:  # no refusal: it would be asked for thousands of shapes
+            raise isolate.MemoryUpError(f"memory: compute takes all that it may take, 4 GiB: {error}") from None
 
 
 def _compute(case: Case) -> None:

@@ -1,0 +1,95 @@
+"""Plugins that end, hang or fill the process of the check, wherever they do it: each is one failed check that says how."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from tests.broken_kernels import NEEDED
+
+pytestmark = NEEDED[:1]
+
+
+class Twice(ptp.Plugin):
+    """Right."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x
+
+
+def raises(error):
+    raise error
+
+
+def forever():
+    while True:
+        pass
+
+
+DEATHS = {
+    "exit code 0": (lambda: os._exit(0), "crash: the process ends itself, with exit code 0"),
+    "exit code 3": (lambda: os._exit(3), "crash: the process ends itself, with exit code 3"),
+    "SIGSEGV": (lambda: ctypes.string_at(0), "crash: the process ends with SIGSEGV"),
+    "SIGKILL": (lambda: os.kill(os.getpid(), signal.SIGKILL), "crash: the process ends with SIGKILL"),
+    "SystemExit": (lambda: raises(SystemExit(0)), "crash: SystemExit(0) is raised ("),
+    "KeyboardInterrupt": (lambda: raises(KeyboardInterrupt()), "crash: KeyboardInterrupt() is raised ("),
+    "hang": (forever, "hang: still running after 1 s"),
+    "memory": (lambda: np.ones(1 << 31), "memory: compute takes all that it may take, 4 GiB"),
+}
+"""What a method does, and what the report says of it."""
+IN = ("output_dims", "compute", "supports_format", "output_dtypes")
+
+
+def dying(where, death):
+    method = vars(Twice).get(where) or getattr(ptp.Plugin, where)
+
+    def dies(self, *arguments):
+        death()
+        return method(self, *arguments)
+
+    return ptp.plugin(namespace=f"deaths.{len(made)}")(type("Dying", (Twice,), {"__module__": __name__, where: dies}))
+
+
+made: list[type] = []
+
+
+@pytest.mark.parametrize("given", [None, [(2, 3)]], ids=["found", "given"])
+@pytest.mark.parametrize("where", IN)
+@pytest.mark.parametrize("death", DEATHS)
+def test_a_death_is_a_failed_check_with_its_reason(death, where, given):
+    if death == "memory" and where != "compute":
+        pytest.skip("another method that raises MemoryError refuses the dims or the type, as with any other error")
+    dies, wanted = DEATHS[death]
+    made.append(cls := dying(where, dies))
+    report = ptp.check_plugin(cls, engines=[], shapes=given, time_limit=1.0)
+    assert len(report.failed) == 1, str(report)
+    if death == "memory" and given:
+        wanted = "MemoryError: Unable to allocate 16.0 GiB"
+    assert wanted in report.failed[0].detail
+
+
+def test_what_a_plugin_prints_is_none_of_the_reports_lines():
+    text = """
+import os, pytrtplugins as ptp
+@ptp.plugin
+class Loud(ptp.Plugin):
+    def output_dims(self, x):
+        return x
+    def compute(self, x):
+        print("from print"); os.write(1, b"from the descriptor")
+        return x + x
+assert ptp.check_plugin(Loud, engines=[]).ok
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert "from the descriptor" in done.stderr
