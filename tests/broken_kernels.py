@@ -93,7 +93,8 @@ class Summed(Twice):
 
     def enqueue(self, inputs, outputs, workspace, stream):
         (x,), (y,) = inputs, outputs
-        self.kernel.launch(x, y, workspace.view(x.dtype), x.size, threads=x.size, block=64, stream=stream)
+        if x.size:  # else there is no workspace
+            self.kernel.launch(x, y, workspace.view(x.dtype), x.size, threads=x.size, block=64, stream=stream)
 
 
 class IndexInLong(Twice):

@@ -247,6 +247,47 @@ class EnqueueWithoutWorkspace(Double):
         outputs[0][...] = 2 * inputs[0] + workspace[0]
 
 
+@caught_by("changing dims")
+class KeepsTheFirstDims(Double):
+    def configure(self, inputs, outputs):
+        self.__dict__.setdefault("_count", inputs[0].dims[0])
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        outputs[0][...] = inputs[0] * 2
+        outputs[0][self._count :] = 0
+
+
+@caught_by("empty batch")
+class FailsOnNothing(Double):
+    def compute(self, x):
+        return (x - x.max(axis=0, keepdims=True) * 0) * x.dtype.type(2)
+
+
+class Sum(ptp.Plugin):
+    """Right; of two inputs."""
+
+    def output_dims(self, x, y):
+        if x != y:
+            raise ptp.PytrtpluginsError(f"{x} and {y} differ")
+        return x
+
+    def compute(self, x, y):
+        return x + y
+
+
+@caught_by("one array twice")
+class ComparesArrays(Sum):
+    def compute(self, x, y):
+        return x.copy() if x is y else x + y
+
+
+@caught_by("one array twice")
+class ComparesAddresses(Sum):
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x, y), (z,) = inputs, outputs
+        z[...] = x if x.__array_interface__["data"] == y.__array_interface__["data"] else x + y
+
+
 @caught_by("int8 pass-through")
 class NotPassThrough(Double):
     int8: ClassVar[str] = "pass_through"

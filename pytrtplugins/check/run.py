@@ -48,6 +48,9 @@ _OTHERS: dict[str, Rule] = {
     "layouts": enqueue.in_formats,
     "large tensors": large.large_tensors,
     "repeated runs": sharing.repeated_runs,
+    "changing dims": sharing.changing_dims,
+    "empty batch": sharing.empty_batch,
+    "one array twice": sharing.one_array_twice,
     "two threads": sharing.two_threads,
     "int8 pass-through": rules.int8_pass_through,
     "enqueue on the GPU": enqueue.enqueue_on_gpu,
@@ -71,6 +74,9 @@ _NEEDS = {
     "layouts": (*_RUNS, "enqueue writes all", "enqueue"),
     "large tensors": (*_RUNS, "enqueue writes all", "enqueue"),
     "repeated runs": (*_RUNS, "enqueue writes all", "enqueue"),
+    "changing dims": (*_RUNS, "enqueue writes all", "enqueue", "repeated runs"),
+    "empty batch": (*_RUNS, "batch", "enqueue writes all", "enqueue"),
+    "one array twice": (*_RUNS, "enqueue writes all", "enqueue"),
     "two threads": (*_RUNS, "enqueue writes all", "enqueue", "independent results", "repeated runs"),
     "enqueue on the GPU": _RUNS,
     "decomposition": ("ONNX node",),
@@ -80,7 +86,7 @@ _ENGINE_NEEDS = (*_RUNS, "enqueue", "enqueue writes all", "repeated runs", "ONNX
 _FEW = {"damaged bytes", "large tensors", "two threads", "ONNX node", "decomposition"}
 _HERE = {"enqueue on the GPU", "ONNX node", "decomposition"}  # libraries with threads do not survive a fork
 _OF_FORMATS = {"enqueue in other types", "layouts"}
-_OF_ENQUEUE = {"memory", "thread order", *_OF_FORMATS, "repeated runs", "enqueue on the GPU"}
+_OF_ENQUEUE = {"memory", "thread order", *_OF_FORMATS, "repeated runs", "changing dims", "enqueue on the GPU"}
 _APART = {"memory", "thread order", "large tensors"}
 _CASES, _VARIANTS = 6, 5
 

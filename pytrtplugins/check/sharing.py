@@ -1,23 +1,29 @@
-"""The rules about state that plugins keep between two runs, or share between two threads."""
+"""The rules about state that plugins keep between two runs, share between two threads, or find in inputs that are one array."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
+from ..errors import MissingExtraError, UnavailableError
+from ..plugin.base import Plugin
 from ..plugin.policy import has_enqueue
+from ..plugin.runner import PluginRunner
 from .cases import Case, outputs_of
 from .compare import differences
 from .enqueue import Setting, defects_only, run_enqueue
+from .shared_dims import sharing, with_axis
 
-__all__ = ["repeated_runs", "two_threads"]
+__all__ = ["changing_dims", "empty_batch", "one_array_twice", "repeated_runs", "two_threads"]
 
 _ROUNDS = ((1, 1), (1, 2), (3, 1), (2, 3))
 _INTERRUPTIONS = 16
@@ -41,6 +47,85 @@ def repeated_runs(case: Case) -> str:
             if wrong:
                 return f"state kept between runs: run {number + 1} of a context gives something else than a new one: {wrong}"
     return ""
+
+
+@defects_only
+def changing_dims(case: Case) -> str:
+    """One context gives right results for a batch, for a larger one, and for the first again."""
+    larger = _with_batch(case, int(case.dims[0][0]) + 1) if case.dims[0] else None
+    if larger is None:
+        return ""
+    try:
+        expected = {one.dims: run_enqueue(one).outputs for one in (case, larger)}
+    except Exception:  # other rules report it
+        return ""
+    with case.runner() as runner:
+        for one in (case, larger, case):
+            runner.prepare(*one.descs())
+            wrong = differences(run_enqueue(one, runner=runner).outputs, expected[one.dims])
+            if wrong:
+                others = _shown(larger if one == case else case)
+                return f"state kept from other dims: a context that also ran {others} gives something else: {wrong}"
+    return ""
+
+
+def empty_batch(case: Case) -> str:
+    """A batch of no images is refused by output_dims, or gives no images."""
+    empty = _with_batch(case, 0) if case.dims[0] and len(case.dims[0]) >= 2 else None
+    if empty is None:
+        return ""
+    advice = "\nDo: return empty outputs, or raise DimsError in output_dims"
+    try:
+        empty.plugin.all_outputs(empty.inputs())
+    except Exception as error:
+        return f"output_dims accepts {_shown(empty)}, compute does not: {type(error).__name__}: {error}{advice}"
+    if has_enqueue(type(case.plugin)):
+        try:
+            run_enqueue(empty)
+        except (MissingExtraError, UnavailableError):
+            raise
+        except Exception as error:
+            return f"output_dims accepts {_shown(empty)}, enqueue does not: {type(error).__name__}: {error}{advice}"
+    return ""
+
+
+def one_array_twice(case: Case) -> str:
+    """Inputs of the same dims and type may be one array: results are those of two arrays with the same values."""
+    groups = {(dims, dtype): index for index, (dims, dtype) in enumerate(zip(case.dims, case.dtypes, strict=True))}
+    if len(groups) == len(case.dims):
+        return ""
+    arrays = case.inputs()
+    places = [groups[pair] for pair in zip(case.dims, case.dtypes, strict=True)]
+    expected = [np.array(array) for array in outputs_of(case.plugin, [arrays[place].copy() for place in places])]
+    for name, run in (("compute", outputs_of), ("enqueue", _enqueued)):
+        if name == "enqueue" and not has_enqueue(type(case.plugin)):
+            continue
+        wrong = differences(run(case.plugin, [arrays[place] for place in places]), expected)
+        if wrong:
+            return f"alias of two inputs: {name} on one array given twice differs from two arrays of the same values: {wrong}"
+    return ""
+
+
+def _enqueued(plugin: Plugin, arrays: list[Any]) -> list[Any]:
+    """What enqueue gives on plain arrays."""
+    with contextlib.closing(PluginRunner(plugin.clone())) as runner:
+        return [np.array(array) for array in runner.run(arrays)]
+
+
+def _with_batch(case: Case, count: int) -> Case | None:
+    """The case with so many images; None where the first axis is no batch, or the plugin refuses the dims."""
+    group = sharing(case, 0)
+    if not group:
+        return None
+    try:
+        other = replace(case, dims=with_axis(case.dims, 0, count, group))  # type: ignore[arg-type]
+        return other if all(dims and dims[0] == count for dims in case.plugin.all_output_dims(other.dims)) else None
+    except Exception:
+        return None
+
+
+def _shown(case: Case) -> str:
+    return ", ".join(f"{dtype}{list(dims)}" for dims, dtype in zip(case.dims, case.dtypes, strict=True))
 
 
 def two_threads(case: Case) -> str:
