@@ -14,7 +14,7 @@ from ..plugin.base import Plugin
 from ..plugin.format_method import has_default_formats, supports_format_source
 from ..plugin.policy import has_enqueue
 from ..tensor import DType
-from . import enqueue, isolate, large, models, rules, sharing
+from . import capture, enqueue, isolate, large, models, rules, sharing
 from . import sanitize as sanitizers
 from .cases import NOT_RUN, OTHER_FORMAT, Case, Trial, find_cases, given_cases, make_plugin, variants
 from .formats import other_formats
@@ -44,6 +44,7 @@ _OTHERS: dict[str, Rule] = {
     "thread order": enqueue.thread_order,
     "enqueue writes all": enqueue.coverage,
     "enqueue": enqueue.same_as_compute,
+    "graph capture": capture.graph_capture,
     "enqueue in other types": enqueue.in_formats,
     "layouts": enqueue.in_formats,
     "large tensors": large.large_tensors,
@@ -70,6 +71,7 @@ _NEEDS = {
     "thread order": ("clone", "memory", "input unchanged"),
     "enqueue writes all": _RUNS,
     "enqueue": (*_RUNS, "enqueue writes all"),
+    "graph capture": (*_RUNS, "enqueue writes all", "enqueue"),
     "enqueue in other types": (*_RUNS, "enqueue writes all", "enqueue"),
     "layouts": (*_RUNS, "enqueue writes all", "enqueue"),
     "large tensors": (*_RUNS, "enqueue writes all", "enqueue"),
@@ -263,7 +265,7 @@ def _does_not_apply(plugin: Plugin, name: str) -> str:
         return "the plugin has no decompose"
     if name in _OF_ENQUEUE and not has_enqueue(type(plugin)):
         return "the plugin has no enqueue of its own"
-    if name == "large tensors" and not enqueue.has_kernels(plugin):
+    if name in ("large tensors", "graph capture") and not enqueue.has_kernels(plugin):
         return "the class has no kernels"
     if name in _APART and (reason := isolate.reason(plugin)):
         return reason

@@ -13,6 +13,7 @@ from ..tensor import SymbolicDim
 from .bindings import DeviceArray, device_array, is_device_array
 from .record import Constant, SymbolicArray, SymbolicNumber, SymbolicValues
 from .signature import C_TYPES, ELEMENT_TYPES, Parameter, Signature
+from .stand_in import StandInArray
 
 __all__ = ["bind", "is_array", "spread"]
 
@@ -21,7 +22,8 @@ _SYMBOLIC = {"i": "whole number", "f": "number with a fraction", "b": "truth val
 
 def is_array(value: Any) -> bool:
     """Whether an argument is an array of any kind, not a number."""
-    return isinstance(value, (np.ndarray, SymbolicArray, Constant, DeviceArray)) or is_device_array(value)
+    known = (np.ndarray, SymbolicArray, Constant, DeviceArray, StandInArray)
+    return isinstance(value, known) or is_device_array(value)
 
 
 def spread(arguments: Iterable[Any]) -> list[Any]:
@@ -44,8 +46,8 @@ def bind(signature: Signature, arguments: list[Any]) -> tuple[list[Any], str | N
 
     Returns:
         One value for each parameter (arrays as they came, device memory as `DeviceArray`, numbers as bool, int, float or
-        `SymbolicDim`); the C type for the type parameter; and where the arrays are: ``"host"``, ``"device"`` or
-        ``"symbolic"``.
+        `SymbolicDim`); the C type for the type parameter; and where the arrays are: ``"host"``, ``"device"``,
+        ``"symbolic"``, or ``"stand-in"``, as `StandInArray` is on the host.
 
     Raises:
         KernelError: wrong number or types, arrays on different devices, or arrays that are not contiguous.
@@ -82,8 +84,9 @@ def _array(signature: Signature, parameter: Parameter, value: Any, devices: dict
             raise _wrong(signature, parameter, "a Constant cannot be written; declare the parameter const")
         _check_dtype(signature, parameter, value.dtype)
         return value
-    if isinstance(value, np.ndarray):
-        device, contiguous, dtype = "host", value.flags.c_contiguous, value.dtype
+    if isinstance(value, (np.ndarray, StandInArray)):
+        device, value = ("stand-in", value.host) if isinstance(value, StandInArray) else ("host", value)
+        contiguous, dtype = value.flags.c_contiguous, value.dtype
         if not parameter.const and not value.flags.writeable:
             raise _wrong(signature, parameter, "the array is read-only")
     elif isinstance(value, SymbolicArray):

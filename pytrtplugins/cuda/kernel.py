@@ -22,6 +22,7 @@ from .compiler import compile_unit
 from .record import Constant, LaunchRecord, SymbolicNumber, record
 from .signature import C_TYPES, ELEMENT_TYPES, Signature, parse_signature
 from .source import CompileUnit
+from .stand_in import check_stream
 from .watch import current
 
 __all__ = ["BACKENDS", "CudaKernel", "launches_kernels"]
@@ -239,9 +240,14 @@ class CudaKernel:
         grid = self._grid(_numbers(total), _numbers(side))
         if 0 in grid:
             return None
-        if place == "host":
+        if place in ("host", "stand-in"):
             run = self._load("host", element)
-            return lambda flat, stream: run(grid, _numbers(side), values)
+
+            def run_here(flat: list[Any], stream: Any) -> None:
+                check_stream(self.name, flat, stream)
+                run(grid, _numbers(side), values)
+
+            return run_here
         if self.backend == "host":
             raise KernelError(f"kernel {self.name}: backend 'host' takes NumPy arrays, found arrays on a GPU")
         return self._device_plan(values, element, grid, _numbers(side), int(shared_bytes))
