@@ -1,4 +1,4 @@
-"""Inputs for the checks of a plugin: found by calling its shape rule, and reduced when a check fails."""
+"""A case of a check, a plugin with inputs for it, and how it is made smaller when a check fails."""
 
 from __future__ import annotations
 
@@ -12,34 +12,33 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FieldError, PytrtpluginsError, UsageError
 from ..plugin.base import Plugin
-from ..plugin.fields import MISSING, pack_fields, unpack_fields
+from ..plugin.fields import pack_fields, unpack_fields
 from ..plugin.runner import PluginRunner
-from ..tensor import PLUGIN_DTYPES, DType, TensorDesc
+from ..tensor import DType, TensorDesc
 from .samples import Samples
 
 __all__ = [
+    "MAX_ELEMENTS",
     "NOT_RUN",
     "OTHER_FORMAT",
     "Case",
-    "Trial",
-    "find_cases",
-    "given_cases",
-    "make_plugin",
+    "Shape",
+    "float_outputs",
+    "input_scales",
     "outputs_of",
     "random_array",
     "shrink",
     "smaller",
-    "variants",
 ]
 
 OTHER_FORMAT, NOT_RUN = "other format", "not run"
 """Roles of cases in other types and layouts than those that were found: run, and accepted but too many."""
 Shape = tuple[int, ...]
-_MAX_ELEMENTS = 20_000
-_SIDES = (1, 2, 3, 4, 6, 8, 12)
-_RANKS = (4, 3, 2, 5, 1)
+MAX_ELEMENTS = 20_000
+"""Of an input that is looked for."""
+_SCALE = 0.03
+"""Value of a step of int8 tensors, where a plugin is told one."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,19 @@ class Case:
         dtypes = self.plugin.all_output_dtypes(self.dtypes, len(dims))
         layouts = itertools.chain(self.layouts, itertools.repeat("linear"))
         names = [*(f"x{index}" for index in range(len(self.dims))), *(f"y{index}" for index in range(len(dims)))]
-        found = list(map(TensorDesc, names, (*self.dims, *dims), (*self.dtypes, *dtypes), layouts))
-        return found[: len(self.dims)], found[len(self.dims) :]
+        given, found = input_scales(self), list[float | None]([None] * len(dims))
+        if self.requantizes:
+            found = _output_scales(self)
+        elif self.plugin.int8 == "pass_through":
+            found = [_SCALE if dtype is DType.INT8 else None for dtype in dtypes]
+        all_ = map(TensorDesc, names, (*self.dims, *dims), (*self.dtypes, *dtypes), layouts, (*given, *found))
+        descs = list(all_)
+        return descs[: len(self.dims)], descs[len(self.dims) :]
+
+    @property
+    def requantizes(self) -> bool:
+        """Whether int8 tensors are codes with scales of their own, which `compute` does not know: it computes on what they stand for."""
+        return self.plugin.int8 == "requantize" and DType.INT8 in self.dtypes
 
     @contextlib.contextmanager
     def runner(self, descs: Any = None, allocate: Callable[[int], Any] | None = None) -> Iterator[PluginRunner]:
@@ -134,22 +144,11 @@ def random_array(dims: Sequence[int], dtype: DType, seed: Any) -> Any:
 
 
 def _input(dims: Shape, dtype: DType, seed: tuple[int, ...]) -> Any:
-    return (_small_input if math.prod(dims) <= _MAX_ELEMENTS else random_array)(dims, dtype, seed)
+    return (_small_input if math.prod(dims) <= MAX_ELEMENTS else random_array)(dims, dtype, seed)
 
 
 _small_input = functools.lru_cache(128)(random_array)
 """Each rule asks for the same again, and making a generator takes longer than a copy."""
-
-
-class Trial:
-    """Tries cases while they are looked for."""
-
-    def note(self, case: Case) -> None:
-        """Say what comes next, for when the process does not survive it."""
-
-    def accepts(self, case: Case) -> None:
-        """Compute a case; what it raises is a refusal."""
-        outputs_of(case.plugin, case.inputs())
 
 
 def outputs_of(plugin: Plugin, inputs: Sequence[Any]) -> list[Any]:
@@ -158,195 +157,28 @@ def outputs_of(plugin: Plugin, inputs: Sequence[Any]) -> list[Any]:
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-def make_plugin(cls: type[Plugin]) -> Plugin:
-    """A plugin of the class: with defaults, and small values where a field has none.
-
-    Raises:
-        UsageError: no values were found that the constructor accepts.
-    """
-    required = [spec for spec in cls.field_specs() if spec.default is MISSING]
-    choices = [_values(spec.kind, spec.is_tuple) for spec in required]
-    reason = "a field has no default and a type that cannot be guessed"
-    for values in itertools.islice(itertools.product(*choices), 200):
-        try:
-            return cls(**{spec.name: value for spec, value in zip(required, values, strict=True)})
-        except FieldError as error:
-            reason = str(error)
-    given = ", ".join(f"{spec.name}=..." for spec in required)
-    typed = " ".join(
-        f"--set {spec.name}={f'@{spec.name}.npy' if spec.kind is np.ndarray else '...'}" for spec in required
-    )
-    raise UsageError(
-        f"check_plugin: no {cls.__name__} can be made by trying values for {[spec.name for spec in required]}: {reason}.\n"
-        f"Do: check_plugin({cls.__name__}({given})), or: pytrt check-plugin MODULE:{cls.__name__} {typed}"
-    )
+def input_scales(case: Case) -> list[float | None]:
+    """Values of a step of the inputs that are codes; others for each where the plugin requantizes."""
+    if case.plugin.int8 == "float":
+        return [None] * len(case.dtypes)
+    steps = itertools.count(1) if case.plugin.int8 == "requantize" else itertools.repeat(1)
+    return [_SCALE * next(steps) if dtype is DType.INT8 else None for dtype in case.dtypes]
 
 
-def variants(plugin: Plugin, rng: np.random.Generator, count: int) -> list[Plugin]:
-    """The plugin, and others of its class with random values for int and bool fields where the constructor accepts them."""
-    found = [plugin]
-    names = [spec for spec in plugin.field_specs() if not spec.is_tuple and spec.kind in (int, bool)]
-    for _ in range(4 * count if names else 0):
-        chosen = rng.random(len(names)) < 0.6
-        changed = {
-            spec.name: rng.choice(_values(spec.kind, False)).item()
-            for spec, change in zip(names, chosen, strict=True)
-            if change
-        }
-        try:
-            other = type(plugin)(**{**plugin.fields(), **changed})
-        except FieldError:
-            continue
-        if all(other != known for known in found):
-            found.append(other)
-        if len(found) > count:
-            break
-    return found
+def float_outputs(case: Case, other: int = 0) -> list[Any]:
+    """What `compute` gives for the numbers that the codes of inputs stand for."""
+    pairs = zip(case.inputs(other), input_scales(case), strict=True)
+    numbers = [array if scale is None else array.astype(np.float32) * np.float32(scale) for array, scale in pairs]
+    return outputs_of(case.plugin, numbers)
 
 
-def _values(kind: type, is_tuple: bool) -> list[Any]:
-    values: dict[type, list[Any]] = {bool: [False, True], int: [1, 2, 3, 4], float: [1.0, 0.5], str: ["a"]}
-    plain = values.get(kind, [])
-    return [tuple(plain[:2]), (plain[0],), ()] if is_tuple and plain else plain
-
-
-def given_cases(
-    plugin: Plugin,
-    shapes: Sequence[Any],
-    seed: int,
-    given: tuple[Samples | None, ...] = (),
-    trial: Trial | None = None,
-) -> list[Case]:
-    """Cases with the caller's shapes: each is the dims of the one input, or a tuple of the dims of all."""
-    cases = []
-    for number, shape in enumerate(shapes):
-        nested = bool(shape) and isinstance(shape[0], (tuple, list))
-        dims = tuple(tuple(map(int, one)) for one in (shape if nested else (shape,)))
-        (trial or Trial()).note(Case(plugin, dims, (DType.FLOAT32,) * len(dims), seed + number))
-        try:
-            dtypes = input_dtypes(plugin, dims, given)
-        except Exception:  # the rule `dims` reports shapes that the plugin refuses
-            dtypes = (DType.FLOAT32,) * len(dims)
-        cases.append(Case(plugin, dims, dtypes, seed + number, given))
-    return cases
-
-
-def find_cases(
-    plugin: Plugin,
-    rng: np.random.Generator,
-    count: int,
-    trial: Trial,
-    given: tuple[Samples | None, ...] = (),
-) -> tuple[list[Case], str]:
-    """Look for shapes that `output_dims` accepts and `compute` takes: so many of the usual rank, and fewer of others.
-
-    Returns:
-        The cases, smallest first; and a remark: shapes that `output_dims` accepts though `compute` refuses them, or, when
-        there are no cases, why.
-    """
-    found: list[Case] = []
-    remark = ""
-    for rank in _RANKS:
-        here: list[Case] = []
-        refused = 0
-        for candidate in _candidates(plugin, rank, rng):
-            dims = _with_own(candidate, given)
-            trial.note(Case(plugin, dims, (DType.FLOAT32,) * len(dims)))
-            try:
-                plugin.all_output_dims(dims)
-                case = Case(plugin, dims, input_dtypes(plugin, dims, given), int(rng.integers(2**31)), given)
-            except Exception as error:  # whatever a user's rule raises, it is a refusal
-                remark = remark or f"output_dims refuses {_text(dims)}: {error}"
-                continue
-            try:
-                trial.note(case)
-                trial.accepts(case)
-            except Exception as error:
-                if not remark.startswith("output_dims accepts"):
-                    remark = f"output_dims accepts {_text(dims)}, compute does not ({type(error).__name__}: {error})"
-                refused += 1
-                if refused > 150 and not here:
-                    break
-                continue
-            here.append(case)
-            if len(here) >= (count if rank == 4 else max(2, count // 3)):
-                break
-        found += here
-    if found and remark.startswith("output_dims refuses"):
-        remark = ""
-    return sorted(found, key=lambda case: sum(map(math.prod, case.dims))), remark
-
-
-def _with_own(dims: tuple[Shape, ...], given: Sequence[Samples | None]) -> tuple[Shape, ...]:
-    """The dims, those of the user's own arrays in their places."""
-    own = [one.array.shape if one and one.array is not None else None for one in given]
-    return tuple(own[index] if index < len(own) and own[index] is not None else one for index, one in enumerate(dims))  # type: ignore[misc]
-
-
-def input_dtypes(plugin: Plugin, dims: Sequence[Shape], given: Sequence[Samples | None] = ()) -> tuple[DType, ...]:
-    """float32, or the first other types that the plugin supports; those of the user's own arrays as they are."""
-    own = {index: DType.of(one.array) for index, one in enumerate(given) if one and one.array is not None}
-
-    def with_own(dtypes: Sequence[DType]) -> tuple[DType, ...]:
-        return tuple(own.get(index, dtype) for index, dtype in enumerate(dtypes))
-
-    candidates = [DType.FLOAT32, *(dtype for dtype in PLUGIN_DTYPES if dtype not in (DType.FLOAT32, DType.BFLOAT16))]
-    uniform = [(dtype,) * len(dims) for dtype in candidates]
-    for dtypes in itertools.chain(uniform, itertools.product(candidates[:7], repeat=min(len(dims), 3))):
-        if len(dtypes) == len(dims) and supported(plugin, dims, with_own(dtypes)):
-            return with_own(dtypes)
-    return with_own((DType.FLOAT32,) * len(dims))
-
-
-def supported(plugin: Plugin, dims: Sequence[Shape], dtypes: Sequence[DType]) -> bool:
-    """Whether the plugin says that it takes these types, linear."""
-    inputs, outputs = Case(plugin, tuple(dims), tuple(dtypes)).descs()
-    descs = [*inputs, *outputs]
-    return all(plugin.supports_format(position, descs) for position in range(len(descs)))
-
-
-def _candidates(plugin: Plugin, rank: int, rng: np.random.Generator) -> Iterator[tuple[Shape, ...]]:
-    """Dims of all inputs: first alike, then each for itself; random, small sizes more often."""
-    inputs = plugin.num_inputs
-    counts = (2, 1, 3) if inputs is None else (inputs,)
-    hints = _hints(plugin, rank)
-    channels = [*range(1, 33), *(value for value in hints if value <= _MAX_ELEMENTS)]
-    for count in counts:
-        for attempt in range(1500 if rank == _RANKS[0] else 200):
-            if rank > 2:
-                side = _drawn(_SIDES, rank - 2, rng)
-                channel = _drawn(hints if hints and attempt % 2 else channels, 1, rng)
-                dims = (int(rng.integers(1, 4)), *channel, *side)
-            else:
-                dims = _drawn(channels, rank, rng)
-            if math.prod(dims) <= _MAX_ELEMENTS:
-                yield (dims,) * count
-        for _ in range(1500 if count > 1 else 0):
-            yield tuple(tuple(map(int, rng.integers(1, 5, rng.integers(1, 5)))) for _ in range(count))
-
-
-def _drawn(values: Sequence[int], count: int, rng: np.random.Generator) -> Shape:
-    """So many of the values: those that `Generator.choice` draws, which makes an array of them each time."""
-    return tuple([values[int(rng.integers(len(values)))] for _ in range(count)])
-
-
-def _hints(plugin: Plugin, rank: int) -> list[int]:
-    """Sizes that the shape rule's own messages ask for: ``DimsError(..., expected=75)`` or ``by=4``."""
-    hints: list[int] = []
-    trial = [1] * rank
-    for _ in range(3):
-        try:
-            plugin.all_output_dims([tuple(trial)] * (plugin.num_inputs or 1))
-            break
-        except PytrtpluginsError as error:
-            asked = error.facts.get("expected", error.facts.get("by"))
-            if not isinstance(asked, int) or rank < 2:
-                break
-            hints += [asked] if "expected" in error.facts else [asked, 2 * asked, 3 * asked]
-            trial[1] = asked
-        except Exception:
-            break
-    return hints
+@functools.lru_cache(64)
+def _output_scales(case: Case) -> list[float | None]:
+    """Values of a step of outputs that are codes, so that all numbers have one."""
+    dims = case.plugin.all_output_dims(case.dims)
+    dtypes = case.plugin.all_output_dtypes(case.dtypes, len(dims))
+    largest = [float(np.abs(array).max(initial=0)) for array in float_outputs(case)]
+    return [(size or 1) / 127 if dtype is DType.INT8 else None for dtype, size in zip(dtypes, largest, strict=True)]
 
 
 def shrink(
@@ -375,7 +207,3 @@ def smaller(dims: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
                 if 1 <= less < size:
                     one = (*dims[index][:axis], less, *dims[index][axis + 1 :])
                     yield (one,) * len(dims) if alike else (*dims[:index], one, *dims[index + 1 :])
-
-
-def _text(dims: Sequence[Shape]) -> str:
-    return ", ".join(str(list(one)) for one in dims)

@@ -18,8 +18,8 @@ from ..plugin.policy import has_enqueue
 from ..plugin.runner import PluginRunner
 from ..tensor import TensorDesc
 from . import isolate
-from .cases import Case, outputs_of
-from .compare import differences
+from .cases import Case, float_outputs, outputs_of
+from .compare import difference, differences
 from .guard import Memory
 
 __all__ = [
@@ -223,8 +223,20 @@ def coverage(case: Case) -> str:
 
 
 def same_as_compute(case: Case) -> str:
-    """Enqueue gives what compute gives."""
-    return differences(run_enqueue(case).outputs, outputs_of(case.plugin, case.inputs()))
+    """Enqueue gives what compute gives; codes with scales of their own are within one step of it."""
+    found = run_enqueue(case).outputs
+    if not case.requantizes:
+        return differences(found, outputs_of(case.plugin, case.inputs()))
+    for index, (array, wanted, desc) in enumerate(zip(found, float_outputs(case), case.descs()[1], strict=True)):
+        if desc.scale is None:
+            wrong = difference(array, np.asarray(wanted, desc.dtype.numpy))
+        else:
+            codes = np.clip(np.rint(wanted / np.float32(desc.scale)), -128, 127)
+            wrong = difference(array.astype(np.float32), codes.astype(np.float32), rtol=0, atol=1)
+        if wrong:
+            given = ", ".join(f"{each.scale:g}" for each in case.descs()[0] if each.scale)
+            return f"output {index}, for scales {given} -> {desc.scale or 'none'}: {wrong}"
+    return ""
 
 
 def in_formats(case: Case) -> str:

@@ -62,7 +62,8 @@ def dtypes(case: Case) -> str:
 
 def _in_accepted_types(case: Case) -> list[Case]:
     """The case in each other combination of types that is accepted in linear layout, as many as are run."""
-    return [typed for typed in accepted(case) if not typed.layouts and typed.dtypes != case.dtypes][:MOST]
+    found = (typed for typed in accepted(case) if not typed.layouts and typed.dtypes != case.dtypes)
+    return [typed for typed in found if not typed.requantizes][:MOST]  # whose codes compute never gets
 
 
 def half_precision(case: Case) -> str:
@@ -114,7 +115,7 @@ def formats(case: Case) -> str:
             return text
         output_types = [desc.dtype for desc in case.descs()[1]]
         return f"{text}. {supports_format_source(case.plugin, case.dtypes, output_types)}"
-    for typed in [*linear, *_in_accepted_types(case)]:
+    for typed in [*(typed for typed in linear if not typed.requantizes), *_in_accepted_types(case)]:
         try:
             outputs_of(typed.plugin, typed.inputs())
         except Exception as error:

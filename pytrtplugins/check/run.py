@@ -16,10 +16,11 @@ from ..plugin.policy import has_enqueue
 from ..tensor import DType
 from . import capture, enqueue, isolate, large, models, rules, sharing
 from . import sanitize as sanitizers
-from .cases import NOT_RUN, OTHER_FORMAT, Case, Trial, find_cases, given_cases, make_plugin, variants
+from .cases import NOT_RUN, OTHER_FORMAT, Case
 from .formats import other_formats
 from .report import Entry, Report
 from .samples import Samples, own_inputs
+from .search import Trial, find_cases, given_cases, make_plugin, variants
 from .steps import Rule, Step, Steps
 
 __all__ = ["check_plugin"]

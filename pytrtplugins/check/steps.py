@@ -15,9 +15,10 @@ from ..errors import MissingExtraError, UnavailableError
 from ..plugin.base import Plugin
 from ..tensor import DType
 from . import isolate
-from .cases import Case, Trial, outputs_of, shrink
+from .cases import Case, outputs_of, shrink
 from .report import Entry
 from .samples import Samples
+from .search import Trial
 
 __all__ = ["Rule", "Search", "Step", "Steps"]
 

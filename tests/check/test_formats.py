@@ -238,3 +238,65 @@ def test_a_question_that_raises_is_no_acceptance():
 
     case = Case(broken(supports_format=supports_format)(), ((2, 3),), (DType.FLOAT32,))
     assert DType.INT32 not in {one.dtypes[0] for one in accepted(case)}
+
+
+class Rectified(Copy):
+    """Relu on codes with scales of their own."""
+
+    int8: ClassVar[str] = "requantize"
+    codes: ClassVar[str] = "rintf(fmaxf(x[i] * from, 0.0f) / to)"
+
+    def compute(self, x):
+        assert x.dtype != np.int8, "codes mean nothing without a scale"
+        return np.maximum(x, 0)
+
+    def supports_format(self, position, descs):
+        kinds = (DType.FLOAT32, DType.INT8)
+        return (
+            descs[position].layout == "linear"
+            and descs[position].dtype in kinds
+            and descs[position].dtype == descs[0].dtype
+        )
+
+    def configure(self, inputs, outputs):
+        self.scales = (inputs[0].scale, outputs[0].scale)
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        if x.dtype == np.float32:
+            kernel("y[i] = x[i] > T(0) ? x[i] : T(0);").launch(x, y, x.size, threads=x.size, block=64, stream=stream)
+            return
+        text = f"""extern "C" __global__ void codes(const signed char* x, signed char* y, int n, float from, float to) {{
+            const int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) y[i] = static_cast<signed char>({self.codes});
+        }}"""
+        CudaKernel.from_source(text, "codes").launch(x, y, x.size, *self.scales, threads=x.size, stream=stream)
+
+
+def test_codes_with_scales_of_their_own_are_what_compute_gives_in_float():
+    found, report = failed(broken(Rectified))
+    assert found == {}, str(report)
+    assert report["enqueue in other types"].tried.startswith("1 set of types x 1 layout x 2 shapes: int8 -> int8")
+
+
+@pytest.mark.parametrize(
+    "codes",
+    ["99", "fmaxf(x[i], 0.0f)", "rintf(fmaxf(x[i] * from, 0.0f) / from)", "rintf(fmaxf(x[i] * from, 0.0f) / to) + 2"],
+)
+def test_wrong_codes_are_found_with_the_scales(codes):
+    found, report = failed(broken(Rectified, codes=codes))
+    assert found.keys() == {"enqueue in other types"}, str(report)
+    assert "on int8[" in found["enqueue in other types"]
+    assert "for scales 0.03 -> 0.0" in found["enqueue in other types"]
+
+
+def test_codes_that_pass_through_have_one_scale():
+    seen: list[tuple[float | None, float | None]] = []
+
+    def configure(self, inputs, outputs):
+        seen.extend((inputs[0].scale, outputs[0].scale) for desc in inputs if desc.dtype is DType.INT8)
+
+    case = Case(broken(int8="pass_through", configure=configure)(), ((2, 3),), (DType.INT8,))
+    with case.runner():
+        pass
+    assert seen == [(0.03, 0.03)]

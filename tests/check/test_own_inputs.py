@@ -7,9 +7,10 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.check import models
-from pytrtplugins.check.cases import Case, given_cases
+from pytrtplugins.check.cases import Case
 from pytrtplugins.check.rules import batch, symbolic_dims
 from pytrtplugins.check.samples import own_inputs
+from pytrtplugins.check.search import given_cases
 from pytrtplugins.check.shared_dims import sharing
 from pytrtplugins.errors import UsageError
 from pytrtplugins.tensor import DType

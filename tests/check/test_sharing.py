@@ -10,7 +10,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.check import sharing
-from pytrtplugins.check.cases import given_cases
+from pytrtplugins.check.search import given_cases
 from pytrtplugins.layers import reorg
 from tests.broken_kernels import SharedScratch, SharedScratchInEnqueue, Twice
 

@@ -1,0 +1,228 @@
+"""Looks for shapes, types and field values that a plugin takes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import FieldError, PytrtpluginsError, UsageError
+from ..plugin.base import Plugin
+from ..plugin.fields import MISSING
+from ..tensor import PLUGIN_DTYPES, DType
+from .cases import MAX_ELEMENTS, Case, Shape, outputs_of
+from .samples import Samples
+
+__all__ = ["Trial", "find_cases", "given_cases", "make_plugin", "variants"]
+
+_SIDES = (1, 2, 3, 4, 6, 8, 12)
+_RANKS = (4, 3, 2, 5, 1)
+
+
+class Trial:
+    """Tries cases while they are looked for."""
+
+    def note(self, case: Case) -> None:
+        """Say what comes next, for when the process does not survive it."""
+
+    def accepts(self, case: Case) -> None:
+        """Compute a case; what it raises is a refusal."""
+        outputs_of(case.plugin, case.inputs())
+
+
+def make_plugin(cls: type[Plugin]) -> Plugin:
+    """A plugin of the class: with defaults, and small values where a field has none.
+
+    Raises:
+        UsageError: no values were found that the constructor accepts.
+    """
+    required = [spec for spec in cls.field_specs() if spec.default is MISSING]
+    choices = [_values(spec.kind, spec.is_tuple) for spec in required]
+    reason = "a field has no default and a type that cannot be guessed"
+    for values in itertools.islice(itertools.product(*choices), 200):
+        try:
+            return cls(**{spec.name: value for spec, value in zip(required, values, strict=True)})
+        except FieldError as error:
+            reason = str(error)
+    given = ", ".join(f"{spec.name}=..." for spec in required)
+    typed = " ".join(
+        f"--set {spec.name}={f'@{spec.name}.npy' if spec.kind is np.ndarray else '...'}" for spec in required
+    )
+    raise UsageError(
+        f"check_plugin: no {cls.__name__} can be made by trying values for {[spec.name for spec in required]}: {reason}.\n"
+        f"Do: check_plugin({cls.__name__}({given})), or: pytrt check-plugin MODULE:{cls.__name__} {typed}"
+    )
+
+
+def variants(plugin: Plugin, rng: np.random.Generator, count: int) -> list[Plugin]:
+    """The plugin, and others of its class with random values for int and bool fields where the constructor accepts them."""
+    found = [plugin]
+    names = [spec for spec in plugin.field_specs() if not spec.is_tuple and spec.kind in (int, bool)]
+    for _ in range(4 * count if names else 0):
+        chosen = rng.random(len(names)) < 0.6
+        changed = {
+            spec.name: rng.choice(_values(spec.kind, False)).item()
+            for spec, change in zip(names, chosen, strict=True)
+            if change
+        }
+        try:
+            other = type(plugin)(**{**plugin.fields(), **changed})
+        except FieldError:
+            continue
+        if all(other != known for known in found):
+            found.append(other)
+        if len(found) > count:
+            break
+    return found
+
+
+def _values(kind: type, is_tuple: bool) -> list[Any]:
+    values: dict[type, list[Any]] = {bool: [False, True], int: [1, 2, 3, 4], float: [1.0, 0.5], str: ["a"]}
+    plain = values.get(kind, [])
+    return [tuple(plain[:2]), (plain[0],), ()] if is_tuple and plain else plain
+
+
+def given_cases(
+    plugin: Plugin,
+    shapes: Sequence[Any],
+    seed: int,
+    given: tuple[Samples | None, ...] = (),
+    trial: Trial | None = None,
+) -> list[Case]:
+    """Cases with the caller's shapes: each is the dims of the one input, or a tuple of the dims of all."""
+    cases = []
+    for number, shape in enumerate(shapes):
+        nested = bool(shape) and isinstance(shape[0], (tuple, list))
+        dims = tuple(tuple(map(int, one)) for one in (shape if nested else (shape,)))
+        (trial or Trial()).note(Case(plugin, dims, (DType.FLOAT32,) * len(dims), seed + number))
+        try:
+            dtypes = input_dtypes(plugin, dims, given)
+        except Exception:  # the rule `dims` reports shapes that the plugin refuses
+            dtypes = (DType.FLOAT32,) * len(dims)
+        cases.append(Case(plugin, dims, dtypes, seed + number, given))
+    return cases
+
+
+def find_cases(
+    plugin: Plugin,
+    rng: np.random.Generator,
+    count: int,
+    trial: Trial,
+    given: tuple[Samples | None, ...] = (),
+) -> tuple[list[Case], str]:
+    """Look for shapes that `output_dims` accepts and `compute` takes: so many of the usual rank, and fewer of others.
+
+    Returns:
+        The cases, smallest first; and a remark: shapes that `output_dims` accepts though `compute` refuses them, or, when
+        there are no cases, why.
+    """
+    found: list[Case] = []
+    remark = ""
+    for rank in _RANKS:
+        here: list[Case] = []
+        refused = 0
+        for candidate in _candidates(plugin, rank, rng):
+            dims = _with_own(candidate, given)
+            trial.note(Case(plugin, dims, (DType.FLOAT32,) * len(dims)))
+            try:
+                plugin.all_output_dims(dims)
+                case = Case(plugin, dims, input_dtypes(plugin, dims, given), int(rng.integers(2**31)), given)
+            except Exception as error:  # whatever a user's rule raises, it is a refusal
+                remark = remark or f"output_dims refuses {_text(dims)}: {error}"
+                continue
+            try:
+                trial.note(case)
+                trial.accepts(case)
+            except Exception as error:
+                if not remark.startswith("output_dims accepts"):
+                    remark = f"output_dims accepts {_text(dims)}, compute does not ({type(error).__name__}: {error})"
+                refused += 1
+                if refused > 150 and not here:
+                    break
+                continue
+            here.append(case)
+            if len(here) >= (count if rank == 4 else max(2, count // 3)):
+                break
+        found += here
+    if found and remark.startswith("output_dims refuses"):
+        remark = ""
+    return sorted(found, key=lambda case: sum(map(math.prod, case.dims))), remark
+
+
+def _with_own(dims: tuple[Shape, ...], given: Sequence[Samples | None]) -> tuple[Shape, ...]:
+    """The dims, those of the user's own arrays in their places."""
+    own = [one.array.shape if one and one.array is not None else None for one in given]
+    return tuple(own[index] if index < len(own) and own[index] is not None else one for index, one in enumerate(dims))  # type: ignore[misc]
+
+
+def input_dtypes(plugin: Plugin, dims: Sequence[Shape], given: Sequence[Samples | None] = ()) -> tuple[DType, ...]:
+    """float32, or the first other types that the plugin supports; those of the user's own arrays as they are."""
+    own = {index: DType.of(one.array) for index, one in enumerate(given) if one and one.array is not None}
+
+    def with_own(dtypes: Sequence[DType]) -> tuple[DType, ...]:
+        return tuple(own.get(index, dtype) for index, dtype in enumerate(dtypes))
+
+    candidates = [DType.FLOAT32, *(dtype for dtype in PLUGIN_DTYPES if dtype not in (DType.FLOAT32, DType.BFLOAT16))]
+    uniform = [(dtype,) * len(dims) for dtype in candidates]
+    for dtypes in itertools.chain(uniform, itertools.product(candidates[:7], repeat=min(len(dims), 3))):
+        if len(dtypes) == len(dims) and supported(plugin, dims, with_own(dtypes)):
+            return with_own(dtypes)
+    return with_own((DType.FLOAT32,) * len(dims))
+
+
+def supported(plugin: Plugin, dims: Sequence[Shape], dtypes: Sequence[DType]) -> bool:
+    """Whether the plugin says that it takes these types, linear."""
+    inputs, outputs = Case(plugin, tuple(dims), tuple(dtypes)).descs()
+    descs = [*inputs, *outputs]
+    return all(plugin.supports_format(position, descs) for position in range(len(descs)))
+
+
+def _candidates(plugin: Plugin, rank: int, rng: np.random.Generator) -> Iterator[tuple[Shape, ...]]:
+    """Dims of all inputs: first alike, then each for itself; random, small sizes more often."""
+    inputs = plugin.num_inputs
+    counts = (2, 1, 3) if inputs is None else (inputs,)
+    hints = _hints(plugin, rank)
+    channels = [*range(1, 33), *(value for value in hints if value <= MAX_ELEMENTS)]
+    for count in counts:
+        for attempt in range(1500 if rank == _RANKS[0] else 200):
+            if rank > 2:
+                side = _drawn(_SIDES, rank - 2, rng)
+                channel = _drawn(hints if hints and attempt % 2 else channels, 1, rng)
+                dims = (int(rng.integers(1, 4)), *channel, *side)
+            else:
+                dims = _drawn(channels, rank, rng)
+            if math.prod(dims) <= MAX_ELEMENTS:
+                yield (dims,) * count
+        for _ in range(1500 if count > 1 else 0):
+            yield tuple(tuple(map(int, rng.integers(1, 5, rng.integers(1, 5)))) for _ in range(count))
+
+
+def _drawn(values: Sequence[int], count: int, rng: np.random.Generator) -> Shape:
+    """So many of the values: those that `Generator.choice` draws, which makes an array of them each time."""
+    return tuple([values[int(rng.integers(len(values)))] for _ in range(count)])
+
+
+def _hints(plugin: Plugin, rank: int) -> list[int]:
+    """Sizes that the shape rule's own messages ask for: ``DimsError(..., expected=75)`` or ``by=4``."""
+    hints: list[int] = []
+    trial = [1] * rank
+    for _ in range(3):
+        try:
+            plugin.all_output_dims([tuple(trial)] * (plugin.num_inputs or 1))
+            break
+        except PytrtpluginsError as error:
+            asked = error.facts.get("expected", error.facts.get("by"))
+            if not isinstance(asked, int) or rank < 2:
+                break
+            hints += [asked] if "expected" in error.facts else [asked, 2 * asked, 3 * asked]
+            trial[1] = asked
+        except Exception:
+            break
+    return hints
+
+
+def _text(dims: Sequence[Shape]) -> str:
+    return ", ".join(str(list(one)) for one in dims)
