@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy.typing as npt
 
-from .check import check_plugin
+from .check import Report, check_names, check_plugin
 from .check.cases import random_array
 from .check.compare import difference
 from .plugin.base import Plugin
@@ -16,18 +17,35 @@ from .tensor import Array, DType
 __all__ = ["assert_same", "plugin_test", "random_tensor"]
 
 
-def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[[], None]:
-    """Make a pytest test of a plugin.
+def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[..., None]:
+    """Make a pytest test of a plugin, with an item for each check.
 
-    In a test file, ``test_shuffle = plugin_test(ChannelShuffle)`` is all that is needed. The options are those of
-    `pytrtplugins.check_plugin`; the test raises `ConformanceError`, with the report, when a check fails.
+    In a test file, ``test_shuffle = plugin_test(ChannelShuffle)`` is all that is needed; ``pytest -k "shuffle and memory"`` shows
+    one check. The options are those of `pytrtplugins.check_plugin`, which runs once, for the first item. An item is skipped where
+    its check is, and raises `ConformanceError` where it fails. Where pytest does not run, the test is one function of all checks.
     """
     cls = plugin if isinstance(plugin, type) else type(plugin)
+    found: list[Report] = []
 
-    def test() -> None:
+    def report() -> Report:
+        found[:] = found or [check_plugin(plugin, **options)]
+        return found[0]
+
+    def test_all() -> None:
         __tracebackhide__ = True
-        check_plugin(plugin, **options).raise_if_failed()
+        report().raise_if_failed()
 
+    def test_one(check: str) -> None:
+        __tracebackhide__ = True
+        entries = tuple(each for each in report().entries if each.name == check)
+        if not entries or entries[0].skipped:
+            sys.modules["pytest"].skip(entries[0].detail if entries else "not reached")
+        Report(report().plugin, entries).raise_if_failed()
+
+    test: Callable[..., None] = test_all
+    if "pytest" in sys.modules:
+        names = check_names(options.get("engines", "available"), bool(options.get("sanitize")))
+        test = sys.modules["pytest"].mark.parametrize("check", names)(test_one)
     test.__name__ = test.__qualname__ = f"test_{cls.__name__}"
     test.__doc__ = f"{cls.__name__} keeps the contract of plugins."
     return test

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -11,10 +13,38 @@ from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
 from tests.broken_plugins import WrongDims
 
+pytest_plugins = ["pytester"]
 test_reorg = testing.plugin_test(Reorg, engines=[])
 
 
 def test_the_made_test_fails_with_the_report():
+    with pytest.raises(ConformanceError, match="dims"):
+        testing.plugin_test(WrongDims, engines=[])("dims")
+
+
+def test_the_made_test_has_an_item_for_each_check_and_checks_once(pytester, monkeypatch):
+    pytester.makepyfile(
+        test_it="""
+        import pytrtplugins as ptp
+        runs = []
+        @ptp.plugin(namespace="made")
+        class Wrong(ptp.Plugin):
+            def output_dims(self, x): return x
+            def compute(self, x):
+                if not runs: runs.append(1)
+                return x.astype("float64")
+        test_wrong = ptp.testing.plugin_test(Wrong, engines=[])
+        """
+    )
+    done = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider", "-rA")
+    outcomes = done.parseoutcomes()
+    assert outcomes["failed"] == 1
+    assert outcomes["passed"] >= 2
+    done.stdout.fnmatch_lines(["*FAILED test_it.py::test_wrong[[]dtypes[]]*"])
+
+
+def test_without_pytest_the_made_test_takes_all_checks(monkeypatch):
+    monkeypatch.delitem(sys.modules, "pytest")
     with pytest.raises(ConformanceError, match="dims"):
         testing.plugin_test(WrongDims, engines=[])()
 

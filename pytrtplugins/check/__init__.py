@@ -1,6 +1,6 @@
 """Checks that a plugin keeps the contract that engines rely on."""
 
 from .report import Entry, Report
-from .run import check_plugin
+from .run import check_names, check_plugin
 
-__all__ = ["Entry", "Report", "check_plugin"]
+__all__ = ["Entry", "Report", "check_names", "check_plugin"]

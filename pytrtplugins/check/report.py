@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
+from xml.etree import ElementTree
 
 from ..errors import ConformanceError
 from ..utils.notebook import view
@@ -42,7 +44,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Report:
-    """What all checks found; printed, it is a table.
+    """What all checks found; printed, what failed comes first.
 
     Attributes:
         plugin: The class that was checked.
@@ -66,6 +68,20 @@ class Report:
         """The entry of this name."""
         return next(entry for entry in self.entries if entry.name == name)
 
+    def junit_xml(self) -> str:
+        """The report for continuous integration: a test suite of the plugin, with a test case for each check."""
+        facts = {"name": self.plugin, "tests": str(len(self.entries)), "failures": str(len(self.failed)), "errors": "0"}
+        suite = ElementTree.Element("testsuite", facts, skipped=str(sum(entry.skipped for entry in self.entries)))
+        for entry in self.entries:
+            case = ElementTree.SubElement(suite, "testcase", classname=self.plugin, name=entry.name)
+            if entry.skipped or not entry.ok:
+                made = ElementTree.SubElement(
+                    case, "skipped" if entry.skipped else "failure", message=_printable(entry.detail.partition("\n")[0])
+                )
+                made.text = _printable(entry.detail)
+        ElementTree.indent(suite)
+        return ElementTree.tostring(suite, "unicode", xml_declaration=True) + "\n"
+
     def raise_if_failed(self) -> None:
         """Raise if a check failed.
 
@@ -85,6 +101,25 @@ class Report:
         return f"{self.plugin}: {'ok' if self.ok else f'{len(self.failed)} of {len(self.entries)} checks failed'}"
 
     def __str__(self) -> str:
+        """What failed, remarks on what did not, and a line for all that passed and that was skipped; `table` has each check."""
+        width = max((len(entry.name) for entry in self.failed), default=0)
+        lines = [self._title]
+        for entry in self.failed:
+            between = "\n" if "\n" in entry.detail else "; "
+            text = between.join(filter(None, (entry.detail, entry.tried and f"tried {entry.tried}")))
+            lines.append(f"  {entry.name:<{width}}  FAILED   {text}".replace("\n", "\n    "))
+        passed = [entry for entry in self.entries if entry.ok and not entry.skipped]
+        lines += [f"  {entry.name}: {entry.detail}".replace("\n", "\n    ") for entry in passed if entry.detail]
+        tried = list(dict.fromkeys(entry.tried for entry in passed if entry.tried))
+        names = ", ".join(entry.name for entry in passed)
+        lines += [f"  {len(passed)} passed: {names}" + "".join(f"\n    on {text}" for text in tried)] if passed else []
+        blocked, skipped = sum(entry.blocked for entry in self.entries), sum(entry.skipped for entry in self.entries)
+        others = f", {blocked} of them since another check failed" if blocked else ""
+        lines += [f"  {skipped} skipped{others} (report.table(), or --verbose, says why)"] if skipped else []
+        return "\n".join(lines)
+
+    def table(self) -> str:
+        """All checks, a line each."""
         width = max((len(entry.name) for entry in self.entries), default=0)
         lines = [self._title]
         cases, reasons = (
@@ -106,6 +141,11 @@ class Report:
             text = between.join(filter(None, (detail, tried)))
             lines.append(f"  {entry.name:<{width}}  {entry.state:<7}  {text}".rstrip().replace("\n", "\n    "))
         return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    """Without what XML cannot hold."""
+    return re.sub("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]", "?", text)
 
 
 def _once(text: str, reference: str, first: bool) -> str:

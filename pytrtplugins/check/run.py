@@ -23,7 +23,7 @@ from .samples import Samples, own_inputs
 from .search import Trial, find_cases, given_cases, make_plugin, variants
 from .steps import Rule, Step, Steps
 
-__all__ = ["check_plugin"]
+__all__ = ["check_names", "check_plugin"]
 
 _BASIC: dict[str, Rule] = {
     "dims": rules.dims,
@@ -164,6 +164,17 @@ def check_plugin(
             rule = partial(models.engine, name=name)
             steps.take([Step(title, rule, _few(cases), (*_BASIC, *_ENGINE_NEEDS), max_attempts=10, apart=False)])
     return Report(repr(base), tuple(steps.entries.values()))
+
+
+def check_names(engines: str | Iterable[str] = "available", sanitize: bool = False) -> list[str]:
+    """Names of the checks that `check_plugin` makes with these options; ``compute`` stands for a plugin that ends the process at once."""
+    return [
+        "compute",
+        *_BASIC,
+        *_OTHERS,
+        *(_SANITIZED if sanitize else ()),
+        *(f"engine {name}" for name in _engines(engines)),
+    ]
 
 
 def _advice(base: Plugin, given: Sequence[Samples | None]) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from .. import check
+from ..utils.files import write_atomic
 from ..utils.numbers import Real
 from ..utils.optional import require
 from . import options
 from .app import app
 from .fields import open_plugin, read_samples
 from .number import number
-from .results import Result
+from .results import Result, current_output
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -41,8 +43,11 @@ def check_plugin(
     time_limit: Annotated[
         float, number(Real(0.1, _LONGEST_S), metavar="S", help="Time limit of one check on one shape, in seconds.")
     ] = 30.0,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE.xml", help="Also write the report as JUnit XML, for CI.")
+    ] = None,
 ) -> Result[check.Report]:
-    """Check a plugin on many shapes and types; exit code 1 if a check fails.
+    """Check a plugin on many shapes and types; exit code 1 if a check fails. With --verbose a line for each check.
 
     Examples: pytrt check-plugin mylayers:ChannelShuffle
 
@@ -52,5 +57,8 @@ def check_plugin(
     """
     found, given = open_plugin(plugin, fields), read_samples(inputs)
     report = check.check_plugin(found, inputs=given, sanitize=sanitize, time_limit=time_limit)
+    if junit is not None:
+        write_atomic(junit, report.junit_xml().encode())
     problem = "\n".join(f"{report.plugin}: {entry.name}: {entry.detail}" for entry in report.failed)
-    return Result(report, print, report.ok, problem)
+    verbose = current_output().verbose
+    return Result(report, lambda found: print(found.table() if verbose else found), report.ok, problem)

@@ -62,6 +62,7 @@ def _be_json(context: typer.Context, asked: bool) -> bool:  # type: ignore[name-
 def _be_verbose(asked: bool) -> bool:
     if asked:
         be_verbose()
+        current_output().verbose = True
     return asked
 
 

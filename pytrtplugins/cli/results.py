@@ -33,10 +33,12 @@ class Output:
         stdout: Standard output as the process has it.
         command: The context of the command whose result is shown as JSON; None where text is.
         quiet: Whether errors alone are printed.
+        verbose: Whether all is printed.
     """
 
     def __init__(self, stack: ExitStack) -> None:
-        self.stdout, self.command, self.quiet, self._stack = sys.stdout, None, False, stack
+        self.stdout, self.command, self._stack = sys.stdout, None, stack
+        self.quiet = self.verbose = False
 
     def be_quiet(self) -> None:
         """Let what is printed go nowhere."""
@@ -45,10 +47,28 @@ class Output:
         self._stack.enter_context(redirect_stdout(self._stack.enter_context(nowhere)))
 
     def be_json(self, command: Any) -> None:
-        """Let the result alone go to standard output, as JSON, and what else is printed to standard error, or nowhere."""
+        """Let the result alone go to standard output, as JSON, and what else is printed to standard error, or nowhere.
+
+        That holds for what libraries and plugins write to the file descriptor, too.
+        """
         self.command = command
         if sys.stdout is self.stdout:
+            self._keep_descriptor()
             self._stack.enter_context(redirect_stdout(sys.stderr))
+
+    def _keep_descriptor(self) -> None:
+        """Write to a copy of the descriptor of standard output, which itself becomes that of standard error."""
+        try:
+            if (self.stdout.fileno(), sys.stderr.fileno()) != (1, 2):
+                return
+        except (AttributeError, OSError, ValueError):  # something else took their place
+            return
+        self.stdout.flush()
+        kept = os.dup(1)
+        os.dup2(2, 1)
+        self.stdout = self._stack.enter_context(open(kept, "w", encoding="utf-8"))  # noqa: SIM115
+        self._stack.callback(os.dup2, kept, 1)
+        self._stack.callback(self.stdout.flush)
 
 
 @contextmanager

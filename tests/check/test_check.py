@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pytest
 
@@ -137,9 +139,51 @@ def test_a_plugin_that_takes_no_shape_fails_and_says_what_to_give():
     assert "Do: check_plugin(..., shapes=" in report["dims"].detail
 
 
-def test_the_report_is_a_table():
+def test_the_report_says_what_failed_then_what_is_to_be_known_then_the_rest_in_a_line():
+    entries = [
+        Entry("dims", True, "output_dims accepts [1], compute does not", "1 case"),
+        Entry("clone", True, "", "1 case"),
+    ]
+    entries += [
+        Entry("enqueue", False, "wrong\nDo: this", "1 of 1 case"),
+        Entry("layouts", True, "needs 'enqueue', which failed", skipped=True),
+    ]
+    entries += [Entry("decomposition", True, "the plugin has no decompose", skipped=True)]
+    assert str(Report("P()", tuple(entries))).splitlines() == [
+        "P(): 1 of 5 checks failed",
+        "  enqueue  FAILED   wrong",
+        "    Do: this",
+        "    tried 1 of 1 case",
+        "  dims: output_dims accepts [1], compute does not",
+        "  2 passed: dims, clone",
+        "    on 1 case",
+        "  2 skipped, 1 of them since another check failed (report.table(), or --verbose, says why)",
+    ]
+
+
+def test_the_report_is_junit_xml_for_continuous_integration():
+    entries = (
+        Entry("dims", True),
+        Entry("enqueue", False, "a < b\x00\nmore"),
+        Entry("layouts", True, "no enqueue", skipped=True),
+    )
+    suite = ElementTree.fromstring(Report("P()", entries).junit_xml())
+    assert suite.attrib == {"name": "P()", "tests": "3", "failures": "1", "errors": "0", "skipped": "1"}
+    assert [(case.get("classname"), case.get("name")) for case in suite] == [
+        ("P()", "dims"),
+        ("P()", "enqueue"),
+        ("P()", "layouts"),
+    ]
+    assert [[(each.tag, each.get("message"), each.text) for each in case] for case in suite] == [
+        [],
+        [("failure", "a < b?", "a < b?\nmore")],
+        [("skipped", "no enqueue", "no enqueue")],
+    ]
+
+
+def test_the_report_has_a_table():
     report = Report("P()", (Entry("dims", True, tried="1 case"), Entry("enqueue", False, "wrong")))
-    lines = str(report).splitlines()
+    lines = report.table().splitlines()
     assert lines == ["P(): 1 of 2 checks failed", "  dims     ok       tried 1 case", "  enqueue  FAILED   wrong"]
 
 
@@ -147,7 +191,7 @@ def test_the_table_says_once_what_several_checks_were_tried_on_or_skipped_for():
     entries = [Entry(name, True, tried="12 cases, 4 sets of field values") for name in ("dims", "dtypes")]
     entries += [Entry(name, True, "the plugin has no enqueue", skipped=True) for name in ("memory", "layouts")]
     entries.append(Entry("clone", True, "slow", tried="12 cases, 4 sets of field values"))
-    assert str(Report("P()", tuple(entries))).splitlines() == [
+    assert Report("P()", tuple(entries)).table().splitlines() == [
         "P(): ok",
         "  dims     ok       tried 12 cases, 4 sets of field values",
         "  dtypes   ok       on the cases of 'dims'",
@@ -162,7 +206,7 @@ def test_the_table_names_one_of_the_checks_that_a_failure_blocks_and_counts_the_
     entries += [
         Entry(name, True, "needs 'dims', which failed", skipped=True) for name in ("formats", "dtypes", "batch")
     ]
-    assert str(Report("P()", tuple(entries))).splitlines() == [
+    assert Report("P()", tuple(entries)).table().splitlines() == [
         "P(): 1 of 4 checks failed",
         "  dims     FAILED   wrong",
         "  formats  skipped  needs 'dims', which failed; so do 2 more",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -93,3 +94,17 @@ assert ptp.check_plugin(Loud, engines=[]).ok
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == ""
     assert "from the descriptor" in done.stderr
+
+
+def test_what_a_plugin_writes_to_the_descriptor_is_not_in_the_json(tmp_path):
+    """Engines run it in the process of the command."""
+    (tmp_path / "loud.py").write_text(
+        "import os, pytrtplugins as ptp\n@ptp.plugin\nclass Loud(ptp.Plugin):\n"
+        "    def output_dims(self, x):\n        return x\n"
+        "    def compute(self, x):\n        os.write(1, b'loud'); print('louder')\n        return x + x\n"
+    )
+    line = [sys.executable, "-m", "pytrtplugins", "check-plugin", "loud.py:Loud", "--json", "--junit", "loud.xml"]
+    done = subprocess.run(line, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert json.loads(done.stdout)["result"]["plugin"] == "Loud()"
+    assert "loud" in done.stderr
+    assert (tmp_path / "loud.xml").read_text().startswith("<?xml")

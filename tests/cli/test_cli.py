@@ -296,7 +296,7 @@ def test_check_plugin_passes_a_good_one(pytrt, tmp_path):
 
 def test_check_plugin_takes_sanitizers_and_a_time_limit(pytrt, tmp_path):
     (tmp_path / "mylayers.py").write_text(PLUGIN.replace("clitest", "clitest3"))
-    code, out, err = pytrt("check-plugin", "mylayers.py:ChannelShuffle", "--sanitize", "--time-limit", "60")
+    code, out, err = pytrt("check-plugin", "mylayers.py:ChannelShuffle", "--sanitize", "--time-limit", "60", "-v")
     assert code == 0, out + err
     assert "AddressSanitizer" in out
 
