@@ -19,8 +19,8 @@ from . import sanitize as sanitizers
 from .cases import NOT_RUN, OTHER_FORMAT, Case
 from .formats import other_formats
 from .report import Entry, Report
-from .samples import Samples, own_inputs
-from .search import Trial, find_cases, given_cases, make_plugin, variants
+from .samples import Samples, input_names, own_inputs
+from .search import Trial, cases_around, find_cases, given_cases, make_plugin, variants
 from .steps import Rule, Step, Steps
 
 __all__ = ["check_names", "check_plugin"]
@@ -97,7 +97,7 @@ _CASES, _VARIANTS = 6, 5
 def check_plugin(
     plugin: type[Plugin] | Plugin,
     *,
-    shapes: Sequence[Any] | None = None,
+    shapes: Sequence[Any] | Mapping[str, Sequence[int]] | None = None,
     inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     seed: int = 0,
     engines: str | Iterable[str] = "available",
@@ -116,7 +116,8 @@ def check_plugin(
 
     Args:
         plugin: A plugin class, or an instance where the class has fields that cannot be guessed.
-        shapes: Dims to try instead of found ones: of the input, or a tuple with the dims of each input.
+        shapes: Dims to try instead of found ones: of the input, or a tuple with the dims of each input. Or one set of dims by the names of
+            the parameters of `compute`, ``{"x": (1, 8, 6, 6), "offset": (1, 18, 6, 6)}``: other sizes around it are tried too.
         inputs: What to compute on instead of random numbers, by the names of the parameters of `compute`, or in order: your own array, a
             range ``(low, high)``, or None. Arrays bring their dims and types, float64 as float32; integers of a range may be both
             its bounds. Other values of the same input, and smaller cases, are made of an array's own values.
@@ -139,6 +140,8 @@ def check_plugin(
     """
     base = _instance(plugin)
     given = own_inputs(base, inputs)
+    if isinstance(shapes, Mapping):
+        _by_name(base, shapes)  # refused here, not in another process
     steps = Steps(base, time_limit, given)
     cases, remark = steps.find(
         lambda trial: _all_cases(base, shapes, given, seed, trial), lambda cases: _steps(base, cases)
@@ -248,6 +251,9 @@ def _all_cases(
     arrays = [one.array for one in given if one and one.array is not None]
     if shapes is None and arrays and len(arrays) == (base.num_inputs or len(given)):
         shapes = [tuple(array.shape for array in arrays)]
+    if isinstance(shapes, Mapping):
+        found = cases_around(base, _by_name(base, shapes), seed, trial, given)
+        return [*found, *_other_formats(found)], ""
     if shapes is not None:
         found = given_cases(base, shapes, seed, given, trial)
         return [*found, *_other_formats(found)], "" if found else "shapes= is empty"
@@ -256,6 +262,14 @@ def _all_cases(
     for other in variants(base, rng, _VARIANTS)[1:] if cases else []:
         cases += find_cases(other, rng, 2, trial, given)[0]
     return [*cases, *_other_formats(cases)], remark
+
+
+def _by_name(base: Plugin, shapes: Mapping[str, Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """Dims of all inputs, in order."""
+    names = list(shapes) if base.num_inputs is None else input_names(base)
+    if set(names) != set(shapes):
+        raise UsageError(f"shapes: {base!r} has the inputs {', '.join(names)}; given are {', '.join(shapes) or 'none'}")
+    return tuple(tuple(map(int, shapes[name])) for name in names)
 
 
 def _other_formats(cases: list[Case]) -> list[Case]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,16 @@ from ..tensor import PLUGIN_DTYPES, DType
 from .cases import MAX_ELEMENTS, Case, Shape, outputs_of
 from .samples import Samples
 
-__all__ = ["Trial", "find_cases", "given_cases", "make_plugin", "variants"]
+__all__ = ["Trial", "cases_around", "find_cases", "given_cases", "make_plugin", "variants"]
 
 _SIDES = (1, 2, 3, 4, 6, 8, 12)
 _RANKS = (4, 3, 2, 5, 1)
+_AROUND = 6
+_CHANGES: tuple[Callable[[int], int], ...] = (
+    lambda size: size + 1,
+    lambda size: 2 * size,
+    lambda size: max(1, size - 1),
+)
 
 
 class Trial:
@@ -104,6 +110,36 @@ def given_cases(
             dtypes = (DType.FLOAT32,) * len(dims)
         cases.append(Case(plugin, dims, dtypes, seed + number, given))
     return cases
+
+
+def cases_around(
+    plugin: Plugin, shape: tuple[Shape, ...], seed: int, trial: Trial, given: tuple[Samples | None, ...] = ()
+) -> list[Case]:
+    """The case of some dims, and up to six with other sizes that the plugin takes: equal sizes change together, or the batch alone."""
+    cases = given_cases(plugin, [shape], seed, given, trial)
+    for dims in _sizes_around(shape):
+        (case,) = given_cases(plugin, [dims], seed + len(cases), given, trial)
+        try:
+            plugin.all_output_dims(dims)
+            trial.note(case)
+            trial.accepts(case)
+        except Exception:  # whatever a user's rule raises, it is a refusal
+            continue
+        cases.append(case)
+        if len(cases) > _AROUND:
+            break
+    return cases
+
+
+def _sizes_around(shape: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
+    known = {shape}
+    for size in (None, *sorted({size for one in shape for size in one})):  # None: the first axis of all
+        for change in _CHANGES:
+            places = ((axis == 0) if size is None else (old == size) for one in shape for axis, old in enumerate(one))
+            dims = tuple(tuple(change(old) if next(places) else old for old in one) for one in shape)
+            if dims not in known and all(math.prod(one) <= MAX_ELEMENTS for one in dims):
+                known.add(dims)
+                yield dims
 
 
 def find_cases(

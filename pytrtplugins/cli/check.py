@@ -11,7 +11,7 @@ from ..utils.numbers import Real
 from ..utils.optional import require
 from . import options
 from .app import app
-from .fields import open_plugin, read_samples
+from .fields import open_plugin, read_samples, read_shapes
 from .number import number
 from .results import Result, current_output
 
@@ -34,6 +34,13 @@ def check_plugin(
             help="Data for the check, by the names of compute's parameters: x=@x.npy, or a range, index=0..9; may be repeated.",
         ),
     ] = None,
+    shapes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=DIMS,...",
+            help="Dims of all inputs, by the names of compute's parameters: x=1x8x6x6,offset=1x18x6x6; sizes around them are tried too.",
+        ),
+    ] = None,
     sanitize: Annotated[
         bool,
         typer.Option(
@@ -54,9 +61,13 @@ def check_plugin(
     pytrt check-plugin mylayers:PRelu --set slope=@slope.npy --input x=@x.npy
 
     pytrt check-plugin mylayers:Gather --input index=0..9
+
+    pytrt check-plugin mylayers:DeformConv --shapes x=1x8x6x6,offset=1x18x6x6
     """
     found, given = open_plugin(plugin, fields), read_samples(inputs)
-    report = check.check_plugin(found, inputs=given, sanitize=sanitize, time_limit=time_limit)
+    report = check.check_plugin(
+        found, shapes=read_shapes(shapes), inputs=given, sanitize=sanitize, time_limit=time_limit
+    )
     if junit is not None:
         write_atomic(junit, report.junit_xml().encode())
     problem = "\n".join(f"{report.plugin}: {entry.name}: {entry.detail}" for entry in report.failed)

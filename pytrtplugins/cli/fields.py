@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..plugin.given import came_from
 from ..utils.text_formats import parse_json
 from . import loading
 
-__all__ = ["open_plugin", "read_fields", "read_samples"]
+__all__ = ["open_plugin", "read_fields", "read_samples", "read_shapes"]
 
 _EXPECTED = "FIELD=VALUE, such as groups=4, anchors=10,13,16,30 or slope=@slope.npy"
 
@@ -69,6 +70,25 @@ def read_samples(pairs: Sequence[str] | None) -> dict[str, Any] | None:
             )
         found[name] = bounds
     return found or None
+
+
+def read_shapes(text: str | None) -> dict[str, tuple[int, ...]] | None:
+    """Dims of a plugin's inputs written as ``x=1x8x6x6,offset=1x18x6x6``; None where there are none.
+
+    Raises:
+        UsageError: the text has another form.
+    """
+    if text is None:
+        return None
+    found: dict[str, tuple[int, ...]] = {}
+    for part in text.split(","):
+        name, _, dims = part.partition("=")
+        if not name or not re.fullmatch(r"\d{1,9}(x\d{1,9}){0,7}", dims) or name in found:
+            raise UsageError(
+                f"--shapes {text[:80]}: expected NAME=DIMS for each input, such as x=1x8x6x6,offset=1x18x6x6."
+            )
+        found[name] = tuple(map(int, dims.split("x")))
+    return found
 
 
 def _value(spec: FieldSpec, text: str) -> Any:

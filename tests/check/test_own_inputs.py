@@ -189,3 +189,28 @@ def test_the_command_takes_arrays_and_ranges(pytrt, tmp_path):
     for wrong in ("x=1", "x=a..b", "x=@none.npy", "x"):
         with pytest.raises(UsageError, match="--input x"):
             read_samples([wrong])
+
+
+@ptp.plugin(namespace="own_inputs")
+class Gated(ptp.Plugin):
+    """An image, and a mask of nine channels with its height and width."""
+
+    def output_dims(self, x, mask):
+        if len(x) != 4 or mask != (x[0], 9, *x[2:]) or x[1] % 8:
+            raise ptp.PytrtpluginsError("8 channels and a mask of 9")
+        return x
+
+    def compute(self, x, mask):
+        return x * mask.sum(axis=1, keepdims=True, dtype=np.float32).astype(x.dtype)
+
+
+def test_sizes_around_given_shapes_are_tried():
+    shapes = {"x": (1, 8, 6, 5), "mask": (1, 9, 6, 5)}
+    report = ptp.check_plugin(Gated, shapes=shapes, engines=[])
+    assert report.ok, str(report)
+    assert report["dims"].tried.startswith("7 cases, 1 set of field values: 1x8x6x5 1x9x6x5, 2x8x6x5 2x9x6x5")
+
+
+def test_shapes_by_name_are_those_of_the_inputs():
+    with pytest.raises(UsageError, match="has the inputs x, mask; given are x"):
+        ptp.check_plugin(Gated, shapes={"x": (1, 8, 6, 5)})

@@ -231,11 +231,20 @@ def test_check_plugin(pytrt, asked):
     asked(loading, "import_plugin", Reorg)
     checked = asked(asked.check.check, "check_plugin")
     ends(pytrt, "check-plugin", "a:B", "--sanitize", "--time-limit", "2.5", "--set", "stride=3", "--input", "x=0..9")
-    ends(pytrt, "check-plugin", "a:B")
+    ends(pytrt, "check-plugin", "a:B", "--shapes", "x=1x8x6x6,offset=1x18x6x6")
+    shapes = {"x": (1, 8, 6, 6), "offset": (1, 18, 6, 6)}
     assert checked == [
-        ((Reorg(stride=3),), {"inputs": {"x": (0, 9)}, "sanitize": True, "time_limit": 2.5}),
-        ((Reorg,), {"inputs": None, "sanitize": False, "time_limit": 30.0}),
+        ((Reorg(stride=3),), {"shapes": None, "inputs": {"x": (0, 9)}, "sanitize": True, "time_limit": 2.5}),
+        ((Reorg,), {"shapes": shapes, "inputs": None, "sanitize": False, "time_limit": 30.0}),
     ]
+
+
+@pytest.mark.parametrize("text", ["1x8", "x=", "x=1x", "x=1x8,x=1x8", "x=-1x8", "x=1x8,", "x=1x2x3x4x5x6x7x8x9"])
+def test_shapes_of_another_form_are_refused(pytrt, asked, text):
+    asked(loading, "import_plugin", Reorg)
+    code, _, err = pytrt("check-plugin", "a:B", "--shapes", text)
+    assert code == 2
+    assert "expected NAME=DIMS for each input, such as x=1x8x6x6,offset=1x18x6x6" in " ".join(err.split())
 
 
 @pytest.mark.parametrize(
