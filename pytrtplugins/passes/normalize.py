@@ -87,15 +87,7 @@ def with_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     Raises:
         ModelError: it cannot be converted.
     """
-    if standard_opset(model) >= opset:
-        return model
-    made = converted(model, opset)
-    if made is not model:
-        return made
-    raise ModelError(
-        f"the model has opset {standard_opset(model)}, and cannot be converted to opset {opset}, which its new operators need.\n"
-        f"Do: export the model with opset {opset} or newer"
-    )
+    return model if standard_opset(model) >= opset else converted(model, opset, needed=True)
 
 
 def _check_opset(model: onnx.ModelProto) -> None:

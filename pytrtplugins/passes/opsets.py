@@ -39,22 +39,24 @@ class _UnconvertibleError(Exception):
         self.node, self.reason = node, reason
 
 
-def converted(model: onnx.ModelProto, opset: int = OLDEST) -> onnx.ModelProto:
+def converted(model: onnx.ModelProto, opset: int = OLDEST, needed: bool = False) -> onnx.ModelProto:
     """The model in an opset that is newer than its own, or as it is where that cannot be done, with a note in the log.
 
     Args:
         model: The model; it is not changed.
         opset: The opset.
+        needed: Whether a model that cannot be converted is an error.
 
     Raises:
-        ModelError: it has plugins and cannot be converted; or a node of the main graph has no equal in newer opsets.
+        ModelError: it is needed, or the model has plugins, and it cannot be converted; or a node of the main graph has no equal in
+            newer opsets.
     """
     names = {name for graph in (model.graph, *walk_graphs(model.graph.node)) for name in tensors_of(graph)}
     names.update(name for node in walk(model.graph.node) for name in (*node.input, *node.output))
     try:
         made = _converted(model, opset, names)
     except _UnconvertibleError as error:
-        return _as_it_is(model, error.node, error.reason, opset)
+        return _as_it_is(model, error.node, error.reason, opset, needed)
     _log.info("the model has opset %d; it was converted to opset %d", standard_opset(model), opset)
     return made
 
@@ -237,12 +239,12 @@ def _slopes(light: onnx.ModelProto, model: onnx.ModelProto) -> tuple[dict[str, i
     return {slope: rank for slope, rank in ranks.items() if len(dims[slope]) == 1}, None
 
 
-def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, opset: int) -> onnx.ModelProto:
+def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, opset: int, needed: bool) -> onnx.ModelProto:
     text = (
         f"the model has opset {standard_opset(model)}, and node {node_name(node)!r} ({node.op_type}) cannot be converted to "
         f"opset {opset}: {reason}"
     )
-    if any(is_plugin_node(item) for item in walk(model.graph.node)):
+    if needed or any(is_plugin_node(item) for item in walk(model.graph.node)):
         raise ModelError(f"{text}.\nDo: export the model with opset {opset} or newer", node=node.name)
     _log.warning("%s; it stays as it is", text)
     return model

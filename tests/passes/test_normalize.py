@@ -361,7 +361,8 @@ def test_a_model_is_converted_to_the_opset_that_new_operators_need():
 def test_a_model_that_cannot_be_converted_to_an_opset_is_refused():
     made = normalize(model([node("Upsample", ["x"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=9))
     with pytest.raises(
-        ModelError, match=r"(?s)has opset 9, and cannot be converted to opset 19.*Do: export .* 19 or newer"
+        ModelError,
+        match=r"(?s)has opset 9, and node 'Upsample_y' .Upsample. cannot be converted to opset 19.*Do: export .* 19 or newer",
     ):
         with_opset(made, 19)
 
