@@ -110,6 +110,15 @@ class IndexInLong(Twice):
 RIGHT = [ptp.plugin(namespace="right_kernels")(cls) for cls in (Twice, Reversed, Summed, IndexInLong)]
 
 
+@caught_by("empty batch", "out-of-bounds read")
+class AlwaysHasAFirst(Twice):
+    kernel: ClassVar[CudaKernel] = kernel("    if (i < n || i == 0) y[i] = x[i] + x[i];")
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        self.kernel.launch(x, y, x.size, threads=max(1, x.size), block=64, stream=stream)
+
+
 @caught_by("memory", "out-of-bounds read")
 class ReadsFarOutside(Twice):
     kernel: ClassVar[CudaKernel] = kernel("    if (i < n) y[i] = x[i] + x[i < n - 1 ? i : i + 5];")

@@ -257,12 +257,6 @@ class KeepsTheFirstDims(Double):
         outputs[0][self._count :] = 0
 
 
-@caught_by("empty batch")
-class FailsOnNothing(Double):
-    def compute(self, x):
-        return (x - x.max(axis=0, keepdims=True) * 0) * x.dtype.type(2)
-
-
 class Sum(ptp.Plugin):
     """Right; of two inputs."""
 

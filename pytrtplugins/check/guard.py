@@ -141,6 +141,4 @@ def _libc() -> Any:
 
 
 def _view(address: int, size: int) -> Any:
-    if not size:
-        return np.empty(0, np.uint8)
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+    return np.ctypeslib.as_array((ctypes.c_uint8 * max(1, size)).from_address(address))[:size]  # empty ones have the address too

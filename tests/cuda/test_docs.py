@@ -24,7 +24,7 @@ def run(tmp_path):
     return run
 
 
-SHOW = 'print(ptp.check_plugin(ChannelShuffle, engines=["cpu"]))\n'
+SHOW = 'print(ptp.check_plugin(ChannelShuffle, engines=["cpu"]).table())\n'
 
 
 def test_a_layer_with_a_kernel_passes_its_check(host, run):

@@ -85,6 +85,9 @@ def infer(node: ir.Node, given: Sequence[Value | None], version: int) -> list[tu
         found = infer_node(proto, types, data, version)
     except Exception:  # it has no rule, or the rule fails: the operator's function says what is wrong
         found = {}
+    sizes = given[2] if node.op_type == "MaxUnpool" and len(given) > 2 else None  # of which ONNX's rule knows nothing
+    if sizes is not None:
+        return [tuple(map(int, sizes.numbers()))]
     dims: list[tuple[int, ...] | None] = []
     for place, (name, output) in enumerate(zip(proto.output, node.outputs, strict=True)):
         kind = found[name].tensor_type if name in found else None

@@ -20,6 +20,8 @@ CASES = {
     "Squeeze": ([f(1, 3, 1), ints(0)], (1, 3)),
     "Split": ([f(6, 2), ints(2, 4)], (3, 2)),
     "Resize": ([f(1, 1, 2, 2), None, None, ints(1, 1, 4, 4)], (1, 1, 2, 2)),
+    "MaxUnpool": ([f(1, 1, 1, 1), ints(0).reshape(1, 1, 1, 1), ints(1, 1, 2, 3)], (1, 1, 2, 2)),
+    "Col2Im": ([f(1, 4, 1), ints(2, 2), ints(2, 2)], (1, 1, 4, 4)),
     "Slice": ([X, ints(0), ints(1), ints(1)], (2, 3, 4)),
     "Tile": ([X, ints(1, 1, 1)], (2, 6, 4)),
     "Pad": ([X, ints(0, 0, 0, 0, 0, 0)], (2, 5, 4)),
@@ -46,8 +48,9 @@ def test_declared_dims_are_never_filled_with_what_has_others(op):
         helper.make_tensor_value_info(name, TensorProto.INT64 if (op, name) == ("TopK", "z") else kind, declared)
         for name in outputs
     ]
-    graph = helper.make_graph([helper.make_node(op, names, outputs, name=op)], "graph", described, results)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    options = {"kernel_shape": [1, 1]} if op == "MaxUnpool" else {}
+    graph = helper.make_graph([helper.make_node(op, names, outputs, name=op, **options)], "graph", described, results)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
     found, error = {}, None
     try:
         found, _ = run_on_host(prepare(model), {name: np.asarray(array) for name, array in feeds.items()})
