@@ -141,4 +141,5 @@ def _libc() -> Any:
 
 
 def _view(address: int, size: int) -> Any:
-    return np.ctypeslib.as_array((ctypes.c_uint8 * max(1, size)).from_address(address))[:size]  # empty ones have the address too
+    memory = (ctypes.c_uint8 * max(1, size)).from_address(address)
+    return np.ctypeslib.as_array(memory)[:size]  # empty ones have the address too
