@@ -102,8 +102,8 @@ def _negative_as_power(form: Form) -> bool:
 
 
 def _gives_products_beside_softcap(form: Form) -> bool:
-    given = len(_node(form).output) > 3 and _attribute(form, "qk_matmul_output_mode", 0) == 0
-    return given and _attribute(form, "softcap", 0.0) > 0
+    has_products = len(_node(form).output) > 3 and _attribute(form, "qk_matmul_output_mode", 0) == 0
+    return has_products and _attribute(form, "softcap", 0.0) > 0
 
 
 def _between_small_codes(form: Form) -> bool:

@@ -82,13 +82,10 @@ class Case:
         dtypes = self.plugin.all_output_dtypes(self.dtypes, len(dims))
         layouts = itertools.chain(self.layouts, itertools.repeat("linear"))
         names = [*(f"x{index}" for index in range(len(self.dims))), *(f"y{index}" for index in range(len(dims)))]
-        given, found = input_scales(self), list[float | None]([None] * len(dims))
-        if self.requantizes:
-            found = _output_scales(self)
-        elif self.plugin.int8 == "pass_through":
-            found = [_SCALE if dtype is DType.INT8 else None for dtype in dtypes]
-        all_ = map(TensorDesc, names, (*self.dims, *dims), (*self.dtypes, *dtypes), layouts, (*given, *found))
-        descs = list(all_)
+        passes = self.plugin.int8 == "pass_through"
+        output_scales = [_SCALE if passes and dtype is DType.INT8 else None for dtype in dtypes]
+        scales = (*input_scales(self), *(_output_scales(self) if self.requantizes else output_scales))
+        descs = list(map(TensorDesc, names, (*self.dims, *dims), (*self.dtypes, *dtypes), layouts, scales))
         return descs[: len(self.dims)], descs[len(self.dims) :]
 
     @property

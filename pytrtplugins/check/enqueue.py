@@ -234,8 +234,8 @@ def same_as_compute(case: Case) -> str:
             codes = np.clip(np.rint(wanted / np.float32(desc.scale)), -128, 127)
             wrong = difference(array.astype(np.float32), codes.astype(np.float32), rtol=0, atol=1)
         if wrong:
-            given = ", ".join(f"{each.scale:g}" for each in case.descs()[0] if each.scale)
-            return f"output {index}, for scales {given} -> {desc.scale or 'none'}: {wrong}"
+            scales = ", ".join(f"{each.scale:g}" for each in case.descs()[0] if each.scale)
+            return f"output {index}, for scales {scales} -> {desc.scale or 'none'}: {wrong}"
     return ""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from xml.etree import ElementTree
 
 from ..errors import ConformanceError
 from ..utils.notebook import view
@@ -70,15 +69,17 @@ class Report:
 
     def junit_xml(self) -> str:
         """The report for continuous integration: a test suite of the plugin, with a test case for each check."""
+        from xml.etree import ElementTree  # which takes longer to import than the rest of this file
+
         facts = {"name": self.plugin, "tests": str(len(self.entries)), "failures": str(len(self.failed)), "errors": "0"}
         suite = ElementTree.Element("testsuite", facts, skipped=str(sum(entry.skipped for entry in self.entries)))
         for entry in self.entries:
             case = ElementTree.SubElement(suite, "testcase", classname=self.plugin, name=entry.name)
             if entry.skipped or not entry.ok:
-                made = ElementTree.SubElement(
+                outcome = ElementTree.SubElement(
                     case, "skipped" if entry.skipped else "failure", message=_printable(entry.detail.partition("\n")[0])
                 )
-                made.text = _printable(entry.detail)
+                outcome.text = _printable(entry.detail)
         ElementTree.indent(suite)
         return ElementTree.tostring(suite, "unicode", xml_declaration=True) + "\n"
 

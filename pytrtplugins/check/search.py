@@ -53,13 +53,13 @@ def make_plugin(cls: type[Plugin]) -> Plugin:
             return cls(**{spec.name: value for spec, value in zip(required, values, strict=True)})
         except FieldError as error:
             reason = str(error)
-    given = ", ".join(f"{spec.name}=..." for spec in required)
+    arguments = ", ".join(f"{spec.name}=..." for spec in required)
     typed = " ".join(
         f"--set {spec.name}={f'@{spec.name}.npy' if spec.kind is np.ndarray else '...'}" for spec in required
     )
     raise UsageError(
         f"check_plugin: no {cls.__name__} can be made by trying values for {[spec.name for spec in required]}: {reason}.\n"
-        f"Do: check_plugin({cls.__name__}({given})), or: pytrt check-plugin MODULE:{cls.__name__} {typed}"
+        f"Do: check_plugin({cls.__name__}({arguments})), or: pytrt check-plugin MODULE:{cls.__name__} {typed}"
     )
 
 

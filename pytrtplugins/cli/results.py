@@ -64,10 +64,10 @@ class Output:
         except (AttributeError, OSError, ValueError):  # something else took their place
             return
         self.stdout.flush()
-        kept = os.dup(1)
+        descriptor = os.dup(1)
         os.dup2(2, 1)
-        self.stdout = self._stack.enter_context(open(kept, "w", encoding="utf-8"))  # noqa: SIM115
-        self._stack.callback(os.dup2, kept, 1)
+        self.stdout = self._stack.enter_context(open(descriptor, "w", encoding="utf-8"))  # noqa: SIM115
+        self._stack.callback(os.dup2, descriptor, 1)
         self._stack.callback(self.stdout.flush)
 
 

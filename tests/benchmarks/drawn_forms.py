@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 from benchmarks.forms.form import draw_forms
 from benchmarks.forms.oracles import ENDED, ask, judge
-from benchmarks.node_tests import PASSED, Outcome, run_cases
+from benchmarks.forms.runners import DOCUMENTED, run_form, takes
+from benchmarks.node_tests import PASSED, REFUSED, Outcome, run_cases
 
 FEW, OLD_FEW = 3, 2
 """Forms of the newest version of an operator, and of each older one: 1,500 in all."""
@@ -33,3 +35,13 @@ def judged(forms):
 
 def asked(form):
     return Outcome(PASSED, "", ask(form))
+
+
+def faults(forms, runners):
+    """What is neither right nor refused by name. Engines run in this process: they must survive each form."""
+    for form, runner in itertools.product(judged(forms), runners):
+        if takes(runner, form):
+            outcome = run_form(form, runner)
+            named = outcome.kind == REFUSED and outcome.values != "unnamed"
+            if outcome.kind not in (PASSED, DOCUMENTED) and not named:
+                yield f"{form.name} on {runner}: {outcome.kind}: {outcome.reason}"

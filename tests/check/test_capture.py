@@ -11,16 +11,10 @@ import pytrtplugins as ptp
 from pytrtplugins.cuda import Constant, CudaKernel
 from pytrtplugins.cuda.stand_in import StandInArray, StandInStream
 from pytrtplugins.errors import KernelError, PluginError
-from tests.broken_kernels import NEEDED
+from tests.broken_kernels import NEEDED, Twice
 
 pytestmark = NEEDED
-KERNEL = CudaKernel.from_source(
-    """template <typename T> __global__ void twice(const T* x, T* y, int n) {
-        const int i = blockIdx.x * blockDim.x + threadIdx.x;
-        if (i < n) y[i] = x[i] + x[i];
-    }""",
-    "twice",
-)
+KERNEL = Twice.kernel
 SHIFTED = CudaKernel.from_source(
     """template <typename T> __global__ void shifted(const T* x, const float* by, T* y, int n) {
         const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -30,22 +24,13 @@ SHIFTED = CudaKernel.from_source(
 )
 
 
-class Twice(ptp.Plugin):
+class Besides(Twice):
     """Right; each subclass does something else besides."""
 
-    kernel: ClassVar[CudaKernel] = KERNEL
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x + x
-
     def enqueue(self, inputs, outputs, workspace, stream):
-        (x,), (y,) = inputs, outputs
-        self.kernel.launch(x, y, x.size, threads=x.size, stream=stream)
-        if x.size:
-            self.more(x, y, workspace, stream)
+        super().enqueue(inputs, outputs, workspace, stream)
+        if inputs[0].size:
+            self.more(inputs[0], outputs[0], workspace, stream)
 
     def more(self, x, y, workspace, stream):
         return
@@ -90,7 +75,7 @@ FAULTS = {
 
 
 def plugin(name, **members):
-    return ptp.plugin(namespace="capture")(type(name, (Twice,), {"__module__": __name__, **members}))
+    return ptp.plugin(namespace="capture")(type(name, (Besides,), {"__module__": __name__, **members}))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
