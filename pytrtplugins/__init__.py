@@ -12,7 +12,7 @@ from .errors import PytrtpluginsError
 from .plugin.base import Plugin
 from .plugin.decorator import plugin
 from .plugin.registry import lookup, registered
-from .tensor import DType, SymbolicDim, TensorDesc
+from .tensor import DType, SymbolicDim, TensorDesc, check_divisible, check_equal, check_rank
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -45,7 +45,10 @@ __all__ = [
     "TensorDesc",
     "build",
     "calibration",
+    "check_divisible",
+    "check_equal",
     "check_plugin",
+    "check_rank",
     "cuda",
     "engines",
     "layers",

@@ -155,6 +155,7 @@ class NativePlugin(Plugin):
 
     _entry: ClassVar[Any]
     _layouts: tuple[str, ...] = ()
+    _scales: tuple[float, ...] = ()
 
     @property
     def handle(self) -> _native.Handle:
@@ -190,6 +191,7 @@ class NativePlugin(Plugin):
     @override
     def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
         self._layouts = tuple(desc.layout for desc in (*inputs, *outputs))
+        self._scales = tuple(desc.scale or 0.0 for desc in (*inputs, *outputs))
         self.handle.configure(inputs, outputs)
 
     @override
@@ -203,7 +205,7 @@ class NativePlugin(Plugin):
     def enqueue(self, inputs: Sequence[Array], outputs: Sequence[Array], workspace: Array | None, stream: Any) -> None:
         """``enqueue``, on the arrays' own memory."""
         queue = int(getattr(stream, "ptr", stream) or 0)
-        self.handle.enqueue(inputs, outputs, self._layouts, _address(workspace), queue)
+        self.handle.enqueue(inputs, outputs, self._layouts, _address(workspace), queue, self._scales)
 
     @override
     def terminate(self) -> None:

@@ -37,6 +37,9 @@ SLOW_SECONDS = 1800
 GARBAGE = 10_000  # objects made until the garbage collector looks: after Python's 700 it took 7 % of the time
 WATCHDOG = Watchdog()
 
+if hasattr(os, "register_at_fork"):  # a fork must not take apart what has threads in its parent, such as grpc's servers
+    os.register_at_fork(after_in_child=gc.freeze)
+
 settings.register_profile("deterministic", derandomize=True, database=None, deadline=None, max_examples=30)
 # where CI is set, Hypothesis derandomizes by default
 settings.register_profile(

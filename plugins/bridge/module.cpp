@@ -111,6 +111,14 @@ struct Call {
         }
     }
 
+    // Values of a step of the inputs and outputs that hold codes, 0 for the others.
+    void setScales(std::vector<float> const& scales) {
+        size_t index = 0;
+        for (auto* descs : {&inputDescs, &outputDescs}) {
+            for (TensorDesc& desc : *descs) desc.scale = index < scales.size() ? scales[index++] : 0.0f;
+        }
+    }
+
     void check(TensorDesc const& found, size_t index) const {
         bool const known = index < outputDescs.size();
         if (known && text(found.dims) == text(outputDescs[index].dims) && found.dtype == outputDescs[index].dtype) return;
@@ -121,10 +129,13 @@ struct Call {
 };
 
 void enqueue(Plugin& plugin, py::iterable const& inputs, py::iterable const& outputs, py::iterable const& layouts,
-             uintptr_t workspace, uintptr_t stream) {
+             uintptr_t workspace, uintptr_t stream, py::iterable const& scales) {
     Layouts given;
     for (py::handle layout : layouts) given.push_back(layoutFromPython(layout));
-    Call const call(plugin, inputs, outputs, given);
+    Call call(plugin, inputs, outputs, given);
+    std::vector<float> steps;
+    for (py::handle scale : scales) steps.push_back(scale.cast<float>());
+    call.setScales(steps);
     unlocked([&] {
         plugin.enqueue(call.inputDescs.data(), call.outputDescs.data(), call.inputs.data(), call.outputs.data(),
                        reinterpret_cast<void*>(workspace), Stream{call.device, reinterpret_cast<void*>(stream)});
@@ -198,7 +209,8 @@ PYBIND11_MODULE(_native, module) {
             return unlocked([&] { return plugin.workspaceSize(ins, outs); });
         })
         .def("initialize", &Plugin::initialize, py::call_guard<py::gil_scoped_release>())
-        .def("enqueue", &enqueue)
+        .def("enqueue", &enqueue, py::arg("inputs"), py::arg("outputs"), py::arg("layouts"), py::arg("workspace"),
+             py::arg("stream"), py::arg("scales") = py::tuple())
         .def("terminate", &Plugin::terminate, py::call_guard<py::gil_scoped_release>())
         .def("clone", &Plugin::clone, py::call_guard<py::gil_scoped_release>())
         .def("__deepcopy__", [](Plugin const& plugin, py::handle) { return unlocked([&] { return plugin.clone(); }); })

@@ -1,4 +1,4 @@
-"""The rules of `enqueue`: on NumPy arrays between guard pages, with checked memory accesses; and on a GPU."""
+"""The rules of `enqueue` on NumPy arrays between guard pages, with checked memory accesses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cuda import gpu_reason, launches_kernels
+from ..cuda import launches_kernels
 from ..cuda.watch import Watch, watching
 from ..errors import KernelError, MissingExtraError, PluginError, UnavailableError
 from ..plugin.base import Plugin
@@ -27,7 +27,7 @@ __all__ = [
     "allocated",
     "coverage",
     "defects_only",
-    "enqueue_on_gpu",
+    "from_layout",
     "has_kernels",
     "in_formats",
     "inputs_unchanged",
@@ -36,6 +36,8 @@ __all__ = [
     "run_enqueue",
     "same_as_compute",
     "thread_order",
+    "to_layout",
+    "unlike_compute",
 ]
 
 _WRITE = "write to an input"
@@ -224,10 +226,14 @@ def coverage(case: Case) -> str:
 
 def same_as_compute(case: Case) -> str:
     """Enqueue gives what compute gives; codes with scales of their own are within one step of it."""
-    found = run_enqueue(case).outputs
+    return unlike_compute(case, run_enqueue(case).outputs)
+
+
+def unlike_compute(case: Case, found: Sequence[Any], other: int = 0) -> str:
+    """How outputs of enqueue, in linear layout, differ from what compute gives for the case's inputs, or the ``other`` ones."""
     if not case.requantizes:
-        return differences(found, outputs_of(case.plugin, case.inputs()))
-    for index, (array, wanted, desc) in enumerate(zip(found, float_outputs(case), case.descs()[1], strict=True)):
+        return differences(found, outputs_of(case.plugin, case.inputs(other)))
+    for index, (array, wanted, desc) in enumerate(zip(found, float_outputs(case, other), case.descs()[1], strict=True)):
         if desc.scale is None:
             wrong = difference(array, np.asarray(wanted, desc.dtype.numpy))
         else:
@@ -251,28 +257,6 @@ def in_formats(case: Case) -> str:
         wrong = f"{type(error).__name__}: {error}"
     nhwc = "wrong stride for NHWC: with the channels innermost, enqueue differs from compute: "
     return f"{nhwc if wrong and 'nhwc' in case.layouts and 'differ' in wrong else ''}{wrong}"
-
-
-def enqueue_on_gpu(case: Case) -> str:
-    """Enqueue on a GPU, on a stream of its own, gives what compute gives on NumPy arrays.
-
-    Raises:
-        UnavailableError: there is no GPU, or no CuPy.
-    """
-    if reason := gpu_reason():
-        raise UnavailableError(reason)
-    import cupy
-
-    stream = cupy.cuda.Stream(non_blocking=True)
-    inputs = [cupy.asarray(array) for array in case.inputs()]
-    outputs = [cupy.asarray(poisoned(desc.dims, desc.dtype.numpy, 0)) for desc in case.descs()[1]]
-    with case.runner(allocate=lambda size: cupy.full(size, 0xAA, np.uint8)) as runner:
-        cupy.cuda.Device().synchronize()
-        with stream:
-            runner.enqueue(inputs, outputs, stream)
-        stream.synchronize()
-    found: list[Any] = [cupy.asnumpy(array) for array in outputs]
-    return differences(found, outputs_of(case.plugin, case.inputs()))
 
 
 def has_kernels(plugin: Plugin) -> bool:

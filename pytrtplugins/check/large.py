@@ -23,7 +23,7 @@ _TIME_S = 10.0
 
 
 def large_tensors(case: Case) -> str:
-    """Kernels that are given more than 2^31 elements stay inside of them, or the plugin refuses such dims.
+    """Kernels that are given more than 2^31 elements stay inside of them, or the plugin refuses such dims; see `Plugin.max_elements`.
 
     Only the first, the last and a few blocks run, on memory that is there where it is touched; results are not compared.
 
@@ -41,22 +41,25 @@ def large_tensors(case: Case) -> str:
         except PytrtpluginsError as error:  # a refusal, or a defect
             if error.facts.get("defect") not in (None, "hang"):
                 shapes = ", ".join(f"{dtype}{list(dims)}" for dims, dtype in zip(large.dims, large.dtypes, strict=True))
-                return f"integer overflow above 2^31 elements, with {shapes}: {error}"
+                most = case.plugin.max_elements
+                limit = "above 2^31 elements" if most is None else f"within max_elements = {most}"
+                return f"integer overflow {limit}, with {shapes}: {error}"
         except Exception:  # `enqueue` does more than to launch kernels, which might touch all elements
             return ""
     return ""
 
 
 def _larger(case: Case) -> Iterator[Case]:
-    """The case with more than 2^31 elements in a tensor, by way of each axis that the plugin lets grow."""
-    factor = _ELEMENTS // max(1, _elements(case)) + 1
+    """The case with more than 2^31 elements in a tensor, or with as many as the plugin takes, by way of each axis that may grow."""
+    most = case.plugin.max_elements
+    factor = _ELEMENTS // max(1, _elements(case)) + 1 if most is None else most // max(1, _elements(case))
     for axis in range(max(map(len, case.dims))):
         dims = tuple(
             (*one[:axis], one[axis] * factor, *one[axis + 1 :]) if len(one) > axis else one for one in case.dims
         )
         with contextlib.suppress(Exception):  # output_dims refuses them
             large = replace(case, dims=dims)
-            if _elements(large) > _ELEMENTS:
+            if _elements(large) > (most or _ELEMENTS) // 2:
                 yield large
 
 

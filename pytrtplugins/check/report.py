@@ -11,6 +11,9 @@ from ..utils.notebook import view
 
 __all__ = ["Entry", "Report"]
 
+_ORDER = {"FAILED": 0, "WARNING": 1}
+"""States that are printed first."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -22,6 +25,7 @@ class Entry:
         detail: What failed, at the smallest failing shape; why it was skipped; or a remark.
         tried: What the check ran on.
         skipped: Whether it could not be tried.
+        warning: Whether no engine fails on what was tried, and yet the plugin should be changed, as the detail says.
     """
 
     name: str
@@ -29,6 +33,7 @@ class Entry:
     detail: str = ""
     tried: str = ""
     skipped: bool = False
+    warning: bool = False
 
     @property
     def blocked(self) -> bool:
@@ -37,8 +42,8 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """``ok``, ``FAILED`` or ``skipped``."""
-        return "skipped" if self.skipped else "ok" if self.ok else "FAILED"
+        """``ok``, ``FAILED``, ``WARNING`` or ``skipped``."""
+        return "skipped" if self.skipped else "FAILED" if not self.ok else "WARNING" if self.warning else "ok"
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,9 @@ class Report:
         suite = ElementTree.Element("testsuite", facts, skipped=str(sum(entry.skipped for entry in self.entries)))
         for entry in self.entries:
             case = ElementTree.SubElement(suite, "testcase", classname=self.plugin, name=entry.name)
-            if entry.skipped or not entry.ok:
+            if entry.warning:
+                ElementTree.SubElement(case, "system-out").text = _printable(entry.detail)
+            elif entry.skipped or not entry.ok:
                 outcome = ElementTree.SubElement(
                     case, "skipped" if entry.skipped else "failure", message=_printable(entry.detail.partition("\n")[0])
                 )
@@ -94,22 +101,27 @@ class Report:
 
     def _repr_html_(self) -> str:
         rows = [(entry.name, entry.state, entry.detail or entry.tried) for entry in self.entries]
-        rows.sort(key=lambda row: row[1] != "FAILED")
+        rows.sort(key=lambda row: _ORDER.get(row[1], len(_ORDER)))
         return view(self._title, ("check", "result", "why, or on what"), rows)
 
     @property
     def _title(self) -> str:
-        return f"{self.plugin}: {'ok' if self.ok else f'{len(self.failed)} of {len(self.entries)} checks failed'}"
+        warnings = sum(entry.state == "WARNING" for entry in self.entries)
+        result = "ok" if self.ok else f"{len(self.failed)} of {len(self.entries)} checks failed"
+        return f"{self.plugin}: {result}" + (f", {warnings} warning{'s' * (warnings > 1)}" if warnings else "")
 
     def __str__(self) -> str:
         """What failed, remarks on what did not, and a line for all that passed and that was skipped; `table` has each check."""
-        width = max((len(entry.name) for entry in self.failed), default=0)
+        first = sorted(
+            (entry for entry in self.entries if entry.state in _ORDER), key=lambda entry: _ORDER[entry.state]
+        )
+        width = max((len(entry.name) for entry in first), default=0)
         lines = [self._title]
-        for entry in self.failed:
+        for entry in first:
             between = "\n" if "\n" in entry.detail else "; "
             text = between.join(filter(None, (entry.detail, entry.tried and f"tried {entry.tried}")))
-            lines.append(f"  {entry.name:<{width}}  FAILED   {text}".replace("\n", "\n    "))
-        passed = [entry for entry in self.entries if entry.ok and not entry.skipped]
+            lines.append(f"  {entry.name:<{width}}  {entry.state:<7}  {text}".replace("\n", "\n    "))
+        passed = [entry for entry in self.entries if entry.state == "ok"]
         lines += [f"  {entry.name}: {entry.detail}".replace("\n", "\n    ") for entry in passed if entry.detail]
         tried = list(dict.fromkeys(entry.tried for entry in passed if entry.tried))
         names = ", ".join(entry.name for entry in passed)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..plugin.base import Plugin
 from ..plugin.format_method import has_default_formats, supports_format_source
 from ..plugin.policy import has_enqueue
 from ..tensor import DType
-from . import capture, enqueue, isolate, large, models, rules, sharing
+from . import capture, enqueue, isolate, large, models, on_gpu, rules, sharing
 from . import sanitize as sanitizers
 from .cases import NOT_RUN, OTHER_FORMAT, Case
 from .formats import other_formats
@@ -50,12 +51,15 @@ _OTHERS: dict[str, Rule] = {
     "layouts": enqueue.in_formats,
     "large tensors": large.large_tensors,
     "repeated runs": sharing.repeated_runs,
+    "kept inputs": sharing.kept_inputs,
     "changing dims": sharing.changing_dims,
     "empty batch": sharing.empty_batch,
     "one array twice": sharing.one_array_twice,
     "two threads": sharing.two_threads,
     "int8 pass-through": rules.int8_pass_through,
-    "enqueue on the GPU": enqueue.enqueue_on_gpu,
+    "enqueue on the GPU": on_gpu.enqueue_on_gpu,
+    "graph capture on the GPU": on_gpu.graph_replay,
+    "two streams on the GPU": on_gpu.two_streams,
     "ONNX node": models.node,
     "decomposition": models.decomposition,
 }
@@ -77,21 +81,27 @@ _NEEDS = {
     "layouts": (*_RUNS, "enqueue writes all", "enqueue"),
     "large tensors": (*_RUNS, "enqueue writes all", "enqueue"),
     "repeated runs": (*_RUNS, "enqueue writes all", "enqueue"),
+    "kept inputs": (*_RUNS, "enqueue writes all", "enqueue", "repeated runs", "independent results"),
     "changing dims": (*_RUNS, "enqueue writes all", "enqueue", "repeated runs"),
     "empty batch": (*_RUNS, "batch", "enqueue writes all", "enqueue"),
     "one array twice": (*_RUNS, "enqueue writes all", "enqueue"),
     "two threads": (*_RUNS, "enqueue writes all", "enqueue", "independent results", "repeated runs"),
     "enqueue on the GPU": _RUNS,
+    "graph capture on the GPU": (*_RUNS, "graph capture", "enqueue on the GPU"),
+    "two streams on the GPU": (*_RUNS, "enqueue on the GPU", "two threads"),
     "decomposition": ("ONNX node",),
 }
 _ENGINE_NEEDS = (*_RUNS, "enqueue", "enqueue writes all", "repeated runs", "ONNX node", "decomposition")
 # slow, or the same for all shapes
 _FEW = {"damaged bytes", "large tensors", "two threads", "ONNX node", "decomposition"}
-_HERE = {"enqueue on the GPU", "ONNX node", "decomposition"}  # libraries with threads do not survive a fork
+_ON_GPU = {"enqueue on the GPU", "graph capture on the GPU", "two streams on the GPU"}
+_HERE = {*_ON_GPU, "ONNX node", "decomposition"}  # libraries with threads do not survive a fork
 _OF_FORMATS = {"enqueue in other types", "layouts"}
-_OF_ENQUEUE = {"memory", "thread order", *_OF_FORMATS, "repeated runs", "changing dims", "enqueue on the GPU"}
+_OF_ENQUEUE = {"memory", "thread order", *_OF_FORMATS, "repeated runs", "changing dims", *_ON_GPU}
 _APART = {"memory", "thread order", "large tensors"}
 _CASES, _VARIANTS = 6, 5
+_REFUSE = """A network with such dims is built, and fails when it runs.
+Do: refuse them in {0}.output_dims, such as with pytrtplugins.check_rank(x, 4, "{0}"), check_divisible or check_equal"""
 
 
 def check_plugin(
@@ -103,6 +113,7 @@ def check_plugin(
     engines: str | Iterable[str] = "available",
     time_limit: float = 30.0,
     sanitize: bool = False,
+    skip: Collection[str] = (),
 ) -> Report:
     """Try whether a plugin keeps the contract that engines rely on.
 
@@ -126,12 +137,13 @@ def check_plugin(
         time_limit: Seconds that one check may take on one shape; compiling a kernel does not count.
         sanitize: Whether to run the kernels under AddressSanitizer and UndefinedBehaviorSanitizer too, where the C++ compiler has
             them, and on a GPU under compute-sanitizer, where it is installed; both take seconds to minutes.
+        skip: Names of checks to leave out, such as ``["large tensors"]``; the report lists them as skipped.
 
     Returns:
         The report; ``report.raise_if_failed()`` turns a failure into an exception.
 
     Raises:
-        UsageError: no plugin can be made of the class, this is not a plugin, or there is no such input.
+        UsageError: no plugin can be made of the class, this is not a plugin, or there is no such input or check.
 
     Example:
         >>> from pytrtplugins.layers import Reorg
@@ -140,32 +152,34 @@ def check_plugin(
     """
     base = _instance(plugin)
     given = own_inputs(base, inputs)
+    if unknown := sorted(set(skip) - set(known := check_names(engines, sanitize)[1:])):
+        raise UsageError(f"skip: there is no check {unknown[0]!r}. Checks: {', '.join(known)}")
     if isinstance(shapes, Mapping):
         _by_name(base, shapes)  # refused here, not in another process
     steps = Steps(base, time_limit, given)
     cases, remark = steps.find(
-        lambda trial: _all_cases(base, shapes, given, seed, trial), lambda cases: _steps(base, cases)
+        lambda trial: _all_cases(base, shapes, given, seed, trial), lambda cases: _left_out(_steps(base, cases), skip)
     )
     cases = [case for case in cases if not case.role]
     if "compute" in steps.entries:
         return Report(repr(base), tuple(steps.entries.values()))
     if not cases:
-        detail = f"no input shape works; {remark}.\n{_advice(base, given)}"
+        detail = f"no input shape works; {remark.removesuffix('.')}.\n{_advice(base, given, remark)}"
         return Report(repr(base), (Entry("dims", False, detail),))
     if sanitize:
-        skip = isolate.reason(base) or ("" if enqueue.has_kernels(base) else "the class has no kernels")
-        steps.take(
-            Step(name, rule, _few(cases), _BASIC_NAMES, 10, skip=skip, patience=20) for name, rule in _SANITIZED.items()
+        reason = isolate.reason(base) or ("" if enqueue.has_kernels(base) else "the class has no kernels")
+        sanitized = (
+            Step(name, rule, _few(cases), _BASIC_NAMES, 10, skip=reason, patience=20)
+            for name, rule in _SANITIZED.items()
         )
-    if remark and steps.entries["dims"].ok:
-        steps.entries["dims"] = Entry("dims", True, remark, steps.entries["dims"].tried)
+        steps.take(_left_out(sanitized, skip))
     for name, reason in _engines(engines).items():
-        title = f"engine {name}"
-        if reason:
-            steps.entries[title] = Entry(title, True, reason, skipped=True)
-        else:
-            rule = partial(models.engine, name=name)
-            steps.take([Step(title, rule, _few(cases), (*_BASIC, *_ENGINE_NEEDS), max_attempts=10, apart=False)])
+        title, rule = f"engine {name}", partial(models.engine, name=name)
+        step = Step(title, rule, _few(cases), (*_BASIC, *_ENGINE_NEEDS), max_attempts=10, apart=False, skip=reason)
+        steps.take(_left_out([step], skip))
+    if remark and steps.entries["dims"].ok:
+        detail = f"{remark}\n{_REFUSE.format(type(base).__name__)}"
+        steps.entries["dims"] = replace(steps.entries["dims"], detail=detail, warning=True)
     return Report(repr(base), tuple(steps.entries.values()))
 
 
@@ -180,7 +194,13 @@ def check_names(engines: str | Iterable[str] = "available", sanitize: bool = Fal
     ]
 
 
-def _advice(base: Plugin, given: Sequence[Samples | None]) -> str:
+def _left_out(steps: Iterable[Step], names: Collection[str]) -> Iterator[Step]:
+    """The steps, those of such names with the reason why they are not tried."""
+    for step in steps:
+        yield replace(step, skip="left out by the caller") if step.name in names else step
+
+
+def _advice(base: Plugin, given: Sequence[Samples | None], remark: str) -> str:
     """What to do where no shape works: the shapes may be others, or the inputs' types and values."""
     count = base.num_inputs or 1
     parameters = inspect.signature(base.output_dims).parameters.values()
@@ -190,8 +210,10 @@ def _advice(base: Plugin, given: Sequence[Samples | None]) -> str:
             f"Causes: output_dims has {len(parameters)} parameters, compute {count}.\n"
             "Do: give both a parameter for each input: its dims, and its array"
         )
-    shapes = "Do: check_plugin(..., shapes=[(1, 3, 8, 8)]) with dims that should work, or inputs= with your own arrays"
-    if count == 1 or not has_default_formats(base):
+    dims = ", ".join(f'"{name}": (1, 3, 8, 8)' for name in input_names(base)[:count])
+    example = "[(1, 3, 8, 8)]" if count == 1 else f"{{{dims}}}"
+    shapes = f"Do: check_plugin(..., shapes={example}) with dims that should work, or inputs= with your own arrays"
+    if count == 1 or not has_default_formats(base) or remark.startswith("output_dims refuses"):
         return shapes
     types = [DType.FLOAT32, *[DType.INT32] * (count - 1)]
     example = "as here the first from the others"
@@ -218,7 +240,7 @@ def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:
         else:
             few, needs = name in _FEW, (*_BASIC, *_NEEDS.get(name, ()))
             max_attempts = 0 if name == "large tensors" else 10 if few else 80
-            some = _few(cases) if few else cases
+            some = _few(cases) if few else [*cases, *others] if name == "enqueue on the GPU" else cases
             yield Step(name, rule, some[:1] if name == "two threads" else some, needs, max_attempts, name not in _HERE)
 
 
@@ -252,8 +274,8 @@ def _all_cases(
     if shapes is None and arrays and len(arrays) == (base.num_inputs or len(given)):
         shapes = [tuple(array.shape for array in arrays)]
     if isinstance(shapes, Mapping):
-        found = cases_around(base, _by_name(base, shapes), seed, trial, given)
-        return [*found, *_other_formats(found)], ""
+        found, fault = cases_around(base, _by_name(base, shapes), seed, trial, given)
+        return [*found, *_other_formats(found)], fault
     if shapes is not None:
         found = given_cases(base, shapes, seed, given, trial)
         return [*found, *_other_formats(found)], "" if found else "shapes= is empty"
@@ -291,7 +313,7 @@ def _does_not_apply(plugin: Plugin, name: str) -> str:
         return "the plugin has no decompose"
     if name in _OF_ENQUEUE and not has_enqueue(type(plugin)):
         return "the plugin has no enqueue of its own"
-    if name in ("large tensors", "graph capture") and not enqueue.has_kernels(plugin):
+    if name in ("large tensors", "graph capture", "graph capture on the GPU") and not enqueue.has_kernels(plugin):
         return "the class has no kernels"
     if name in _APART and (reason := isolate.reason(plugin)):
         return reason

@@ -114,21 +114,33 @@ def given_cases(
 
 def cases_around(
     plugin: Plugin, shape: tuple[Shape, ...], seed: int, trial: Trial, given: tuple[Samples | None, ...] = ()
-) -> list[Case]:
-    """The case of some dims, and up to six with other sizes that the plugin takes: equal sizes change together, or the batch alone."""
-    cases = given_cases(plugin, [shape], seed, given, trial)
+) -> tuple[list[Case], str]:
+    """The case of some dims, and up to six with other sizes that the plugin takes: equal sizes change together, or the batch alone.
+
+    Returns:
+        The cases; and the first dims that `output_dims` accepts though `compute` refuses them.
+    """
+    cases, fault = given_cases(plugin, [shape], seed, given, trial), ""
     for dims in _sizes_around(shape):
         (case,) = given_cases(plugin, [dims], seed + len(cases), given, trial)
         try:
             plugin.all_output_dims(dims)
+        except Exception:  # whatever a user's rule raises, it is a refusal
+            continue
+        try:
             trial.note(case)
             trial.accepts(case)
-        except Exception:  # whatever a user's rule raises, it is a refusal
+        except Exception as error:
+            fault = fault or _disagreement(dims, error)
             continue
         cases.append(case)
         if len(cases) > _AROUND:
             break
-    return cases
+    return cases, fault
+
+
+def _disagreement(dims: Sequence[Shape], error: Exception) -> str:
+    return f"output_dims accepts {_text(dims)}, compute does not ({type(error).__name__}: {error})"
 
 
 def _sizes_around(shape: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
@@ -174,7 +186,7 @@ def find_cases(
                 trial.accepts(case)
             except Exception as error:
                 if not remark.startswith("output_dims accepts"):
-                    remark = f"output_dims accepts {_text(dims)}, compute does not ({type(error).__name__}: {error})"
+                    remark = _disagreement(dims, error)
                 refused += 1
                 if refused > 150 and not here:
                     break

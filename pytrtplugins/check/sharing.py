@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -16,13 +16,13 @@ import numpy as np
 
 from ..plugin.base import Plugin
 from ..plugin.policy import has_enqueue
-from ..plugin.runner import PluginRunner
+from ..plugin.runner import PluginRunner, host_memory
 from .cases import Case, outputs_of
 from .compare import differences
-from .enqueue import Setting, defects_only, run_enqueue
+from .enqueue import Setting, defects_only, poisoned, run_enqueue
 from .shared_dims import sharing, with_axis
 
-__all__ = ["changing_dims", "empty_batch", "one_array_twice", "repeated_runs", "two_threads"]
+__all__ = ["changing_dims", "empty_batch", "kept_inputs", "one_array_twice", "repeated_runs", "two_threads"]
 
 _ROUNDS = ((1, 1), (1, 2), (3, 1), (2, 3))
 _INTERRUPTIONS = 16
@@ -46,6 +46,48 @@ def repeated_runs(case: Case) -> str:
             if wrong:
                 return f"state kept between runs: run {number + 1} of a context gives something else than a new one: {wrong}"
     return ""
+
+
+@defects_only
+def kept_inputs(case: Case) -> str:
+    """A run reads its own inputs as they are then: not the arrays of an earlier run, nor what these held."""
+    for name, prepared in (("compute", _computing), ("enqueue", _enqueueing)):
+        if name == "enqueue" and not has_enqueue(type(case.plugin)):
+            continue
+        with prepared(case) as run:
+            expected = [run(case.inputs(other)) for other in (0, 1)]
+        with prepared(case) as run:
+            arrays = case.inputs()
+            run(arrays)
+            for array, value in zip(arrays, case.inputs(1), strict=True):
+                array[...] = value
+            if wrong := differences(run(arrays), expected[1]):
+                return f"keeps an input: {name} on the same arrays with other values does not see these: {wrong}"
+            for array in arrays:
+                array[...] = poisoned((), array.dtype, 0)
+            if wrong := differences(run(case.inputs()), expected[0]):
+                return (
+                    f"keeps an input: {name} reads arrays of an earlier run, which hold something else by then: {wrong}"
+                )
+    return ""
+
+
+@contextlib.contextmanager
+def _computing(case: Case) -> Iterator[Callable[[list[Any]], list[Any]]]:
+    plugin = case.plugin.clone()
+    yield lambda arrays: [np.array(array) for array in outputs_of(plugin, arrays)]
+
+
+@contextlib.contextmanager
+def _enqueueing(case: Case) -> Iterator[Callable[[list[Any]], list[Any]]]:
+    with case.runner(allocate=host_memory) as runner:
+
+        def run(arrays: list[Any]) -> list[Any]:
+            outputs = [poisoned(desc.dims, desc.dtype.numpy, 0) for desc in case.descs()[1]]
+            runner.enqueue(arrays, outputs)
+            return outputs
+
+        yield run
 
 
 @defects_only

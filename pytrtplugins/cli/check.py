@@ -50,6 +50,10 @@ def check_plugin(
     time_limit: Annotated[
         float, number(Real(0.1, _LONGEST_S), metavar="S", help="Time limit of one check on one shape, in seconds.")
     ] = 30.0,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CHECK", help='A check to leave out, such as "large tensors"; may be repeated.'),
+    ] = None,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE.xml", help="Also write the report as JUnit XML, for CI.")
     ] = None,
@@ -66,7 +70,12 @@ def check_plugin(
     """
     found, given = open_plugin(plugin, fields), read_samples(inputs)
     report = check.check_plugin(
-        found, shapes=read_shapes(shapes), inputs=given, sanitize=sanitize, time_limit=time_limit
+        found,
+        shapes=read_shapes(shapes),
+        inputs=given,
+        sanitize=sanitize,
+        time_limit=time_limit,
+        skip=skip or (),
     )
     if junit is not None:
         write_atomic(junit, report.junit_xml().encode())

@@ -102,6 +102,9 @@ class Scope:
             return float_literal(args[0])
         if op == "field":
             return f"static_cast<double>({args[0]}_)"
+        if op == "scale":
+            desc = self.dims.format(args[1]).removesuffix(".dims").replace("input", args[0], 1)
+            return f"static_cast<double>({desc}.scale)"
         if op in _NUMBERS:
             return f"{self._number(expr)}.real"
         if len(args) == 1:

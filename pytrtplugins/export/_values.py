@@ -32,6 +32,7 @@ __all__ = [
     "parts_of",
     "readable",
     "traced_field",
+    "traced_scale",
 ]
 
 
@@ -40,7 +41,7 @@ class Expr:
     """An operation on expressions, or a leaf.
 
     Attributes:
-        op: ``"const"``, ``"field"``, ``"dim"``, ``"volume"``, or an operator; of array fields ``"array"``, ``"elements"``,
+        op: ``"const"``, ``"field"``, ``"dim"``, ``"volume"``, ``"scale"``, or an operator; of array fields ``"array"``, ``"elements"``,
             ``"rank"``, ``"extent"``, ``"element"`` and what `_arrays` makes of them.
         args: Of a leaf what it names, of an operator its operands.
         kind: The type of the value: ``"i"``, ``"f"``, ``"b"``, ``"s"``; ``"a"`` for an array, ``"v"`` for one element of it at a time.
@@ -55,6 +56,8 @@ class Expr:
             return f"inputs[{self.args[0]}].shape[{self.args[1]}]"
         if self.op == "volume":
             return f"inputs[{self.args[0]}].size"
+        if self.op == "scale":
+            return f"{self.args[0]}s[{self.args[1]}].scale"
         if self.op in ("const", "field", "array"):
             return str(self.args[0])
         if self.op in _OF_ARRAYS:
@@ -353,6 +356,11 @@ def traced_field(name: str, kind: type) -> Any:
     """A field that holds one value."""
     traced: dict[type, Any] = {bool: TracedBool, int: TracedInt, float: TracedFloat, str: TracedText}
     return traced[kind](Expr("field", (name,), _KINDS[kind]))
+
+
+def traced_scale(role: str, index: int) -> TracedFloat:
+    """The value of a step of an input or output that holds codes; 0 where the engine does not know it."""
+    return TracedFloat(Expr("scale", (role, index), "f"))
 
 
 class Opaque:

@@ -19,7 +19,7 @@ from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim, TensorDesc
 from ._arrays import TracedArray
 from ._explore import OtherError, Tree, ends, explore, leaves, mapped, unreachable_where_refused
 from ._traced import Case, Format, Launch, Pointer, TracedPlugin
-from ._values import Expr, Opaque, TracedInt, as_expr, traced_field
+from ._values import Expr, Opaque, TracedInt, as_expr, traced_field, traced_scale
 
 __all__ = ["trace_plugin"]
 
@@ -178,9 +178,17 @@ class _Tracer:
         runner = PluginRunner(self._valid(), allocate=None)
         inputs, outputs = unreachable_where_refused(lambda: self._dims(runner.plugin, case.ranks))
         pairs = self.traced.formats[case.format]
+        places = [
+            *(("input", index) for index in range(len(inputs))),
+            *(("output", index) for index in range(len(outputs))),
+        ]
+        scales = [
+            traced_scale(*place) if dtype is DType.INT8 else None
+            for place, (dtype, _) in zip(places, pairs, strict=True)
+        ]
         descs = [
-            TensorDesc(f"tensor{index}", dims, dtype, layout, Opaque("the scale") if dtype is DType.INT8 else None)  # type: ignore[arg-type]
-            for index, (dims, (dtype, layout)) in enumerate(zip([*inputs, *outputs], pairs, strict=True))
+            TensorDesc(f"tensor{index}", dims, dtype, layout, scale)  # type: ignore[arg-type]
+            for index, (dims, (dtype, layout), scale) in enumerate(zip([*inputs, *outputs], pairs, scales, strict=True))
         ]
         split = descs[: len(inputs)], descs[len(inputs) :]
         if again:

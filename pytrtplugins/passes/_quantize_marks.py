@@ -72,7 +72,11 @@ class Marks:
 
 
 def mark(
-    nodes: list[ir.Node], float_layers: Mapping[str, str], placement: Placement, kept: Collection[ir.Node]
+    nodes: list[ir.Node],
+    float_layers: Mapping[str, str],
+    placement: Placement,
+    kept: Collection[ir.Node],
+    requantizing: Collection[ir.Node] = (),
 ) -> Marks:
     """Walk a model.
 
@@ -81,6 +85,7 @@ def mark(
         float_layers: Names of the nodes that stay in float.
         placement: What the engine's int8 kernels take and give.
         kept: Relu and Clip nodes that read int8 themselves, since the saturation of what they read does not do their work.
+        requantizing: Nodes of plugins that compute on int8 codes with scales of their own.
     """
     marks, depth = Marks(), depths(nodes)
     for node in reversed(nodes):
@@ -97,6 +102,8 @@ def mark(
             indices = _kernel_inputs(node, marks, placement, kept)
         elif node.domain == "" and node.op_type == "Add":
             indices = _residual_inputs(node, marks, float_layers, depth)
+        elif node in requantizing:
+            indices = _plugin_inputs(node, marks)
         else:
             wanted = any(output in marks.wanted for output in node.outputs)
             indices = _copied_inputs(node) if wanted and not _gives_output(node) else ()
@@ -136,6 +143,19 @@ def _residual_inputs(
         if len(value.uses()) == 1 and not value.is_graph_output():
             fused[index] = depth[producer]
     return (1 - max(fused, key=fused.__getitem__),) if fused else (0, 1)
+
+
+def _plugin_inputs(node: ir.Node, marks: Marks) -> tuple[int, ...]:
+    """All inputs of a plugin that computes on int8 codes, where one of its results is read so; all of them become codes then.
+
+    Nothing where it reads a constant, which has no scale in the table, or gives an output of the model.
+    """
+    if _gives_output(node) or not any(output in marks.wanted for output in node.outputs):
+        return ()
+    if any(value is None or constant(value) is not None for value in node.inputs):
+        return ()
+    marks.wanted.update(dict.fromkeys(node.outputs))
+    return tuple(range(len(node.inputs)))
 
 
 def _want_result(value: ir.Value, marks: Marks, kept: Collection[ir.Node]) -> None:

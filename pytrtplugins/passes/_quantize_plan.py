@@ -13,6 +13,7 @@ from ..calibration.table import CalibrationTable
 from ..errors import ModelError, UsageError
 from ..model.ir import constant, operand
 from ..model.proto import node_name
+from ..plugin.onnx_node import is_plugin_node, requantizes
 from ._quantize_marks import WEIGHTED, Marks, input_of, mark
 from .codes import FP8, INT8, Codes
 from .placement import Placement, bounded, is_pooled, never_negative, rectifies
@@ -87,8 +88,9 @@ def make_plan(
     kept: set[ir.Node] = (
         set()
     )  # rectifiers that no saturation does, since their results share a scale with negative values
+    requantizing = {node for node in nodes if codes is INT8 and is_plugin_node(node) and requantizes(node)}
     while True:
-        marks = mark(nodes, float_layers, placement, kept)
+        marks = mark(nodes, float_layers, placement, kept, requantizing)
         roots, members = _chains(marks)
         computed = [v for v in reversed(marks.wanted) if v.producer() not in marks.copying]
         required = tuple(str(value.name) for value in computed if not bounded(value))
@@ -103,6 +105,7 @@ def make_plan(
         ]
         signed = {root for root in members if not placement.unsigned}
         signed.update(roots[value] for value in computed if not never_negative(value))
+        signed.update(roots[v] for node in requantizing for v in (*node.inputs, *node.outputs) if v in roots)
         found = (
             {v.producer() for v in computed if roots[v] in signed and rectifies(v.producer())}
             if placement.results
@@ -120,15 +123,16 @@ def make_plan(
     }
     layers = tuple(node for node in nodes if node in marks.reads and node not in marks.copying)
     reads = [(node, i) for node, indices in marks.reads.items() for i in indices if input_of(node, i) in points]
-    if placement.results:  # an int8 kernel gives int8 alone: whoever reads its result reads that
-        all_reads = [(use.node, use.idx) for value in points if not value.is_graph_output() for use in value.uses()]
+    alone = [value for value in points if placement.results or value.producer() in requantizing]
+    if alone:  # an int8 kernel gives int8 alone: whoever reads its result reads that
+        all_reads = [(use.node, use.idx) for value in alone if not value.is_graph_output() for use in value.uses()]
         reads = list(dict.fromkeys([*reads, *(read for read in all_reads if input_of(*read).producer() is not None)]))
     unsigned = frozenset(value for value in points if roots[value] not in signed)
     largest = {v: _UNSIGNED if v in unsigned else codes.largest for v in points}
     point_scales = {v: np.float32(float(scales[roots[v]]) * _SIGNED / largest[v]) for v in points}
     return QuantizePlan(
         layers=layers,
-        weights=tuple(node for node in layers if node.op_type in WEIGHTED),
+        weights=tuple(node for node in layers if node.op_type in WEIGHTED and node.domain == ""),
         reads=tuple(reads),
         scales=point_scales,
         unsigned=unsigned,

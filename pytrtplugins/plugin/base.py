@@ -23,7 +23,7 @@ from .fields import (
 )
 from .given import came_from
 from .notebook import plugin_view
-from .outputs import check_dtypes, checked_arrays, checked_dims
+from .outputs import check_dtypes, check_elements, checked_arrays, checked_dims
 
 if TYPE_CHECKING:
     import onnx
@@ -66,9 +66,11 @@ class Plugin:
         int8: How INT8 meets the layer: ``"pass_through"`` when it only moves values, so that the scale stays;
             ``"requantize"`` when it computes on INT8 with scales of its own; ``"float"`` when it must stay in floating
             point.
+        max_elements: The most elements that a tensor of the plugin may have; larger ones are refused. None: no limit.
     """
 
     int8: ClassVar[str] = "float"
+    max_elements: ClassVar[int | None] = None
 
     _key: ClassVar[PluginKey]
     _specs: ClassVar[tuple[FieldSpec, ...]]
@@ -207,7 +209,9 @@ class Plugin:
         if not isinstance(result, (tuple, list)):
             raise DimsError(f"{self!r}: output_dims must return a tuple of dims, found {result!r}", found=result)
         several = bool(result) and isinstance(result[0], (tuple, list))
-        return tuple(checked_dims(self, dims) for dims in (result if several else (result,)))
+        outputs = tuple(checked_dims(self, dims) for dims in (result if several else (result,)))
+        check_elements(self, self.max_elements, [*inputs, *outputs])
+        return outputs
 
     def all_output_dtypes(self, inputs: Sequence[DType], num_outputs: int) -> tuple[DType, ...]:
         """`output_dtypes` for engines: always a tuple with ``num_outputs`` entries.

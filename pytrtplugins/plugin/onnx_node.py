@@ -27,7 +27,21 @@ if TYPE_CHECKING:
 
     from .fields import FieldSpec
 
-__all__ = ["STANDARD_DOMAINS", "as_node", "from_node", "hands_int8_on", "is_plugin_node", "node_attributes", "takes"]
+__all__ = [
+    "SCALES",
+    "STANDARD_DOMAINS",
+    "as_node",
+    "from_node",
+    "hands_int8_on",
+    "is_plugin_node",
+    "node_attributes",
+    "requantizes",
+    "scales_of",
+    "takes",
+]
+
+SCALES = "pytrtplugins_scales"
+"""Attribute of nodes on int8 codes, besides the plugin's fields: see `scales_of`."""
 
 STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 """Of operators that are not plugins."""
@@ -71,6 +85,7 @@ def from_node(node: onnx.NodeProto | ir.Node) -> Plugin:
         FieldError: an attribute is missing, unknown, or of another type than the class declares.
     """
     values = node_attributes(node)
+    values.pop(SCALES, None)
     namespace = values.pop("plugin_namespace", node.domain)
     version = values.pop("plugin_version", None)
     cls = lookup(namespace, node.op_type, version)
@@ -95,9 +110,23 @@ def hands_int8_on(node: onnx.NodeProto | ir.Node) -> bool:
         return False
 
 
-def takes(node: ir.Node, dtype: DType) -> bool:
+def requantizes(node: onnx.NodeProto | ir.Node) -> bool:
+    """Whether a node is that of a plugin which computes on int8 codes, in all inputs and outputs, with scales of its own."""
+    try:
+        return from_node(node).int8 == "requantize" and takes(node, DType.INT8)
+    except PytrtpluginsError:
+        return False
+
+
+def scales_of(node: onnx.NodeProto | ir.Node) -> tuple[float, ...]:
+    """Values of a step of each input, then of each output, where the node is on int8 codes; else empty."""
+    return tuple(node_attributes(node).get(SCALES, ()))
+
+
+def takes(node: onnx.NodeProto | ir.Node, dtype: DType) -> bool:
     """Whether the plugin of a node takes and gives tensors of this element type."""
-    plugin, tensors = from_node(node), range(len(node.inputs) + len(node.outputs))
+    ends: Any = (node.inputs, node.outputs) if hasattr(node, "inputs") else (node.input, node.output)  # type: ignore[union-attr]
+    plugin, tensors = from_node(node), range(sum(map(len, ends)))
     descs = [TensorDesc(f"tensor{index}", (1,) * 4, dtype) for index in tensors]
     return all(plugin.supports_format(position, descs) for position in tensors)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,23 @@ import numpy as np
 from ..errors import DimsError, PluginError
 from ..tensor import PLUGIN_DTYPES, Array, Dims, DType, SymbolicDim
 
-__all__ = ["check_dtypes", "checked_arrays", "checked_dims"]
+__all__ = ["check_dtypes", "check_elements", "checked_arrays", "checked_dims"]
+
+
+def check_elements(plugin: object, most: int | None, tensors: Iterable[Dims]) -> None:
+    """Require that no tensor has more elements than a plugin takes; one with symbolic dims passes, and is checked when it has sizes.
+
+    Raises:
+        DimsError: one has.
+    """
+    for dims in () if most is None else tensors:
+        count: Any = math.prod(dims)
+        if not isinstance(count, SymbolicDim) and count > most:
+            raise DimsError(
+                f"{plugin!r}: ({', '.join(map(str, dims))}) are {count:,} elements; it takes {most:,} at most",
+                expected=most,
+                found=count,
+            )
 
 
 def checked_dims(plugin: object, dims: Any) -> Dims:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from ..cuda.record import LaunchRecord, SymbolicArray, record_launches
 from ..errors import PluginError, PytrtpluginsError
 from ..tensor import DType, TensorDesc
 from .base import Plugin
+from .outputs import check_elements
 
-__all__ = ["PluginRunner", "naming_node"]
+__all__ = ["PluginRunner", "host_memory", "naming_node"]
 
 
 @contextmanager
@@ -48,6 +50,7 @@ class PluginRunner:
         name: The node's name; its tensors are described as ``name.input0`` and so on. Empty: it is not known.
         form: ``"enqueue"``: that of the plugin's class; ``"compute"``: `Plugin.enqueue`, which calls `compute`.
         allocate: Makes a workspace of so many bytes; None: whoever calls `enqueue` has one.
+        scales: Values of a step of each input, then of each output, where they are int8 codes; the descriptions get them.
 
     Attributes:
         workspace_bytes: Size of the workspace for the dims of the last `prepare`.
@@ -61,8 +64,9 @@ class PluginRunner:
         *,
         form: str = "enqueue",
         allocate: Callable[[int], Any] | None = host_memory,
+        scales: Sequence[float] = (),
     ) -> None:
-        self.plugin, self.name, self._allocate = plugin, name, allocate
+        self.plugin, self.name, self._allocate, self._scales = plugin, name, allocate, scales
         self._enqueue = Plugin.enqueue if form == "compute" else type(plugin).enqueue
         self._shapes: Any = None
         self._descs: tuple[Sequence[TensorDesc], Sequence[TensorDesc]] = ((), ())
@@ -71,6 +75,9 @@ class PluginRunner:
 
     def prepare(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
         """Configure the plugin, allocate its workspace, and initialize it the first time."""
+        if self._scales:
+            scaled = [replace(desc, scale=scale) for desc, scale in zip((*inputs, *outputs), self._scales, strict=True)]
+            inputs, outputs = scaled[: len(inputs)], scaled[len(inputs) :]
         self.configure(inputs, outputs)
         self.workspace_bytes = self.workspace_size(inputs, outputs)
         self._workspace = self._allocate(self.workspace_bytes) if self._allocate and self.workspace_bytes else None
@@ -79,6 +86,7 @@ class PluginRunner:
     def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
         """Tell the plugin dims, dtypes and layouts; the first step of `prepare`."""
         self._descs = inputs, outputs
+        check_elements(self.plugin, self.plugin.max_elements, (desc.dims for desc in (*inputs, *outputs)))
         self.plugin.configure(inputs, outputs)
 
     def workspace_size(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> int:

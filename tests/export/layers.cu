@@ -86,3 +86,13 @@ __global__ void affine(const float* x, float* y, const float* scale, const doubl
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = static_cast<float>(x[i] * scale[i / area % channels] + shift[i / area % channels]);
 }
+
+// Relu of numbers, or of codes whose steps are `from` and `to`.
+template <typename T>
+__global__ void rectified(const T* x, T* y, long long n, float from, float to) {
+    const long long i = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;
+    if (i >= n) return;
+    const float value = static_cast<float>(x[i]) * from;
+    const float result = value > 0.0f ? value / to : 0.0f;
+    y[i] = static_cast<T>(sizeof(T) == 1 ? fminf(rintf(result), 127.0f) : result);
+}

@@ -296,3 +296,26 @@ class Repeat(ptp.Plugin):
         for _ in range(self.times):  # the loop
             self.kernel.launch(x, y, x.size, 2.0, False, threads=x.size, stream=stream)
             x = y
+
+
+@ptp.plugin(namespace="test.export")
+class Rectified(ptp.Plugin):
+    """Relu, on int8 codes with scales of their own."""
+
+    int8 = "requantize"
+    kernel = ptp.CudaKernel.from_file("layers.cu", "rectified")
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return np.maximum(x, 0)
+
+    def configure(self, inputs, outputs):
+        self._steps = (1.0, 1.0)
+        if inputs[0].dtype is DType.INT8:
+            self._steps = inputs[0].scale, outputs[0].scale
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        self.kernel.launch(x, y, x.size, *self._steps, threads=x.size, stream=stream)

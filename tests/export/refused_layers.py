@@ -113,7 +113,7 @@ class WrongArgument(_Same):
 
 @ptp.plugin(namespace="test.export")
 class ReadsAScale(_Same):
-    """Takes the scale of int8, which is known only at run time."""
+    """Makes a float of Python of int8's scale, which is known only at run time."""
 
     int8 = "requantize"
 

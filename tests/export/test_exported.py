@@ -15,7 +15,7 @@ from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import PLUGIN_DTYPES, DType, TensorDesc
 
 from .arithmetic import FLOATS, WHOLE, Formula, Numbers
-from .layers import BlockSums, Join, MeanAndRest, Repeat, Scale
+from .layers import BlockSums, Join, MeanAndRest, Rectified, Repeat, Scale
 
 REGION = {
     "classes": 3,
@@ -71,6 +71,18 @@ def test_a_layout_has_its_own_kernel(export, dtype, reverse):
 )  # fmt: skip
 def test_any_number_of_axes_shares_one_launch(export, dims, factor, inverse, dtype):
     check(export(Scale), Scale(factor, inverse), array(dims, dtype))
+
+
+def test_codes_have_the_scales_that_configure_finds(export):
+    check(export(Rectified), Rectified(), array((2, 3)))
+    x, y, steps = np.arange(-128, 128).astype(np.int8), np.empty(256, np.int8), (0.5, 0.25)
+    ins, outs = ([TensorDesc("", (256,), DType.INT8, scale=step)] for step in steps)
+    expected = np.clip(np.maximum(x.astype(np.float32), 0) * 2, 0, 127)
+    made = export(Rectified).made(Rectified())
+    made.configure(ins, outs)
+    made.initialize()
+    made.enqueue([x], [y], ["linear"] * 2, 0, 0, steps)
+    np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -36,7 +36,7 @@ TEXT = TracedText(Expr("field", ("text",), "s"))
         (refused.WaitsForTheStream, "enqueue", "the stream is not known", "stream.synchronize()"),
         (refused.UsesTheClock, "enqueue", "does not do the same each time", "self._launch(inputs[0], outputs[0], 2.0 if faster else 1.0)"),
         (refused.WrongArgument, "enqueue", "missing: long long n", "self.kernel.launch(inputs[0], outputs[0], threads=1)"),
-        (refused.ReadsAScale, "configure", "the scale is not known", "self._scale = float(inputs[0].scale or 1)"),
+        (refused.ReadsAScale, "configure", "a float of Python needs the number", "self._scale = float(inputs[0].scale or 1)"),
         (Repeat, "enqueue", r"counting, as range\(\)", "for _ in range(self.times):  # the loop"),
     ],
 )  # fmt: skip

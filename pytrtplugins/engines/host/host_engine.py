@@ -15,6 +15,7 @@ from ...utils.optional import require
 from ...utils.override import override
 from ..base.engine import Engine
 from ..base.failures import shortened
+from ..base.plugin_codes import write_codes
 from ..base.plugins import forms_run, write_decompositions
 from ..base.types import Availability, BuildOptions
 from .cpu_features import describe_cpu
@@ -150,7 +151,8 @@ class HostEngine(Engine):
         written = write_decompositions(self.model, self.name, self.options.plugins)
         self.choices.update(forms_run(self.model, written, self.name, self.options.plugins))
         grown = len(written.graph.node) > len(self.model.graph.node)
-        return add_shapes(written) if grown else written  # with types and dims of the tensors inside decompositions
+        written = add_shapes(written) if grown else written  # with types and dims of the tensors inside decompositions
+        return write_codes(written, self.name, self.options.plugins)
 
 
 def _times(int8: Engine, float32: Engine) -> dict[str, float] | str:

@@ -144,6 +144,7 @@ class OnnxruntimeContext(ExecutionContext):
                 step.plugin.clone(),
                 step.name,
                 form=chosen_form(type(step.plugin), engine.name, engine.options.plugins, RUNNING),
+                scales=step.scales,
             )
             for index, step in enumerate(engine._steps)
             if isinstance(step, PluginStep)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ...errors import BuildError
 from ...model.proto import arrays_of, node_name
 from ...plugin.base import Plugin
-from ...plugin.onnx_node import from_node, is_plugin_node
+from ...plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ...validation.dataflow import reads, walk
 from ..host.ort_session import Submodel, Submodels
 
@@ -29,12 +29,14 @@ class PluginStep:
         name: The node's name.
         inputs: Tensors that it reads.
         outputs: Tensors that it gives.
+        scales: As for `PluginRunner`.
     """
 
     plugin: Plugin
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    scales: tuple[float, ...] = ()
 
 
 def split(model: onnx.ModelProto) -> list[Submodel | PluginStep]:
@@ -58,7 +60,8 @@ def split(model: onnx.ModelProto) -> list[Submodel | PluginStep]:
         if stage in stretches:
             steps.append(submodels.extract(stretches[stage]))
         for node in plugins.get(stage, []):
-            steps.append(PluginStep(from_node(node), node.name or node.op_type, tuple(node.input), tuple(node.output)))
+            names = tuple(node.input), tuple(node.output)
+            steps.append(PluginStep(from_node(node), node.name or node.op_type, *names, scales_of(node)))
     return steps
 
 

@@ -23,7 +23,7 @@ from ...passes import (
     run_passes,
     write_functions,
 )
-from ...plugin.onnx_node import from_node, is_plugin_node
+from ...plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ...tensor import DType
 from ...utils.optional import require
 from ...utils.override import override
@@ -315,7 +315,8 @@ class CpuEngine(HostEngine):
 
             key = f"plugin {len(self._hosts)}"
             empty = {i: without_elements[name] for i, name in enumerate(node.input) if name in without_elements}
-            self._hosts[key] = PluginHost(from_node(node), node.name or node.op_type, self._errors, self, empty)
+            name, scales = node.name or node.op_type, scales_of(node)
+            self._hosts[key] = PluginHost(from_node(node), name, self._errors, self, empty, scales)
         return model
 
     def _serialized(self, model: onnx.ModelProto) -> bytes:

@@ -50,12 +50,19 @@ class PluginHost:
     """One plugin node: a clone of the plugin for each thread of OpenVINO's that runs it, and what it raised.
 
     ``empty`` has the constants without elements that the node reads, by the input's index: OpenVINO makes scalars of them.
+    ``scales`` are those of `PluginRunner`.
     """
 
     def __init__(
-        self, plugin: Plugin, name: str, errors: PluginErrors, engine: Engine, empty: Mapping[int, Array] | None = None
+        self,
+        plugin: Plugin,
+        name: str,
+        errors: PluginErrors,
+        engine: Engine,
+        empty: Mapping[int, Array] | None = None,
+        scales: Sequence[float] = (),
     ) -> None:
-        self.plugin, self.name, self._errors = plugin, name, errors
+        self.plugin, self.name, self._errors, self._scales = plugin, name, errors, scales
         self._empty = dict(empty or {})
         self.dtypes: Sequence[DType] = ()
         self._engine = weakref.ref(engine)
@@ -79,7 +86,9 @@ class PluginHost:
     def _enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         runner = getattr(self._local, "runner", None)
         if runner is None:
-            runner = self._local.runner = PluginRunner(self.plugin.clone(), self.name, form=self._form)
+            runner = self._local.runner = PluginRunner(
+                self.plugin.clone(), self.name, form=self._form, scales=self._scales
+            )
             self._runners.append(runner)
         with ActiveRun(self._engine()):  # OpenVINO may call from a thread of its own
             runner.run(inputs, outputs)

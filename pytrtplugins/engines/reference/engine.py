@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import EngineError, ExecutionError, PytrtpluginsError, UsageError
 from ...model.proto import node_name
 from ...passes.half import HALF_TYPES, to_half
-from ...plugin.onnx_node import is_plugin_node
+from ...plugin.onnx_node import is_plugin_node, scales_of
 from ...plugin.policy import chosen_form
 from ...plugin.runner import PluginRunner
 from ...tensor import Array
@@ -21,6 +21,7 @@ from ...validation.operators import standard_domain
 from ..base.context import Arrays, ExecutionContext
 from ..base.engine import Engine
 from ..base.failures import explaining
+from ..base.plugin_codes import write_codes
 from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
 from .coverage import is_plain
@@ -74,7 +75,7 @@ class ReferenceEngine(Engine):
             raise UsageError(f"engine 'reference': sums: expected float32 or float16, found {sums!r}", setting="sums")
         self._float16_ops = {**OPS, **HALF_SUM_OPS} if sums == "float16" else OPS
         self.choices.update(forms_run(model, model, self.name, options.plugins))
-        model = _without_functions(model)
+        model = write_codes(_without_functions(model), self.name, options.plugins)
         if options.precision in HALF_TYPES:
             model = to_half(model, HALF_TYPES[options.precision])
         opsets = {standard_domain(item.domain): item.version for item in model.opset_import}
@@ -105,6 +106,7 @@ class ReferenceContext(ExecutionContext):
                 step.plugin.clone(),
                 step.node.name or step.node.op_type,
                 form=chosen_form(type(step.plugin), engine.name, engine.options.plugins),
+                scales=scales_of(step.node),
             )
             for step in engine._steps
             if step.plugin is not None

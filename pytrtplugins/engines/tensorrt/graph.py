@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...model.decompose import add_shapes
-from ...model.ir import array_of, dtype_of, is_op, remove_unused, set_attributes, swap, to_ir, to_proto
+from ...model.ir import remove_unused, set_attributes, to_ir, to_proto
 from ...model.proto import copy_of
 from ...plugin.base import Plugin
-from ...plugin.onnx_node import from_node, is_plugin_node, takes
+from ...plugin.onnx_node import from_node, is_plugin_node
 from ...plugin.policy import NO_REQUESTS, RUNNING, chosen_form, has_enqueue
 from ...plugin.registry import PluginKey
-from ...tensor import DType
+from ..base.plugin_codes import on_codes
 from ..base.plugins import write_decompositions
 from .plugin_fields import Extras, extra_values, needs_bytes
 
@@ -34,7 +34,8 @@ def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
     for node in list(written.graph):
         if is_plugin_node(node):
             plugin = from_node(node)
-            _complete(node, plugin, _on_int8(written.graph, node, plugin), requested)
+            scales = on_codes(written.graph, node, lambda plugin: plugin.int8 != "float")
+            _complete(node, plugin, scales, requested)
     remove_unused(written)
     return to_proto(written)
 
@@ -62,32 +63,3 @@ def _complete(node: ir.Node, plugin: Plugin, scales: list[float], requested: Map
     form = chosen_form(type(plugin), "tensorrt", requested, RUNNING)
     told = form if form == "compute" and has_enqueue(type(plugin)) else ""
     set_attributes(node, extra_values(plugin, Extras(len(node.outputs), tuple(scales), told)))
-
-
-def _on_int8(graph: ir.Graph, node: ir.Node, plugin: Plugin) -> list[float]:
-    """Make DQ → plugin → Q the plugin alone, if it takes int8; the scales of its inputs and outputs, none if it stays in float."""
-    before = [None if value is None else value.producer() for value in node.inputs]
-    readers = [[use.node for use in value.uses()] for value in node.outputs]
-    if (
-        plugin.int8 == "float"
-        or not all(_gives_int8(dq) for dq in before)
-        or not all(len(found) == 1 and is_op(found[0], "QuantizeLinear") for found in readers)
-        or any(value.is_graph_output() for value in node.outputs)
-        or not takes(node, DType.INT8)
-    ):
-        return []
-    after = [found[0] for found in readers]
-    scales = [array_of(pair.inputs[1]) for pair in (*before, *after) if pair is not None]
-    if any(scale is None or scale.size != 1 for scale in scales):
-        return []
-    for index, dq in enumerate(before):
-        node.replace_input_with(index, dq.inputs[0] if dq is not None else None)
-    for value, q in zip(node.outputs, after, strict=True):
-        swap(graph, [q], value)
-    return [float(scale.item()) for scale in scales]
-
-
-def _gives_int8(dq: ir.Node | None) -> bool:
-    """Whether a node dequantizes int8: plugins have no type for FP8, and stay in float between its pairs."""
-    codes = dq.inputs[0] if dq is not None and is_op(dq, "DequantizeLinear") else None
-    return codes is not None and dtype_of(codes) is DType.INT8

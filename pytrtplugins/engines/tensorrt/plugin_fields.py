@@ -22,6 +22,7 @@ from ...errors import FieldError, SerializationError
 from ...plugin.base import Plugin
 from ...plugin.fields import MISSING, FieldSpec
 from ...plugin.given import came_from
+from ...plugin.onnx_node import SCALES
 from ._api import Api
 
 __all__ = [
@@ -38,13 +39,13 @@ __all__ = [
 _EXTRA_SPECS = (
     FieldSpec("pytrtplugins_serialized", str),
     FieldSpec("pytrtplugins_outputs", int),
-    FieldSpec("pytrtplugins_scales", float, is_tuple=True),
+    FieldSpec(SCALES, float, is_tuple=True),
     FieldSpec("pytrtplugins_form", str),
 )
 EXTRAS = tuple(spec.name for spec in _EXTRA_SPECS)
 """Names of the fields that are none of the plugin's own."""
 
-_SERIALIZED, _OUTPUTS, _SCALES, _FORM = EXTRAS
+_SERIALIZED, _OUTPUTS, _, _FORM = EXTRAS
 _IGNORED = ("plugin_namespace", "plugin_version", "name")  # attributes of the ONNX node that a parser may pass on
 _KINDS: dict[type, tuple[str, type]] = {
     bool: ("INT32", np.int32),
@@ -123,7 +124,7 @@ def to_fields(api: Api, plugin: Plugin, extras: Extras) -> Any:
 def extra_values(plugin: Plugin, extras: Extras) -> dict[str, Any]:
     """What goes into the fields of `EXTRAS`, by their names; those that a plugin does not need are left out."""
     data = base64.b64encode(plugin.serialize()).decode() if needs_bytes(plugin) else ""
-    values = {_SERIALIZED: data, _OUTPUTS: extras.outputs, _SCALES: extras.scales, _FORM: extras.form}
+    values = {_SERIALIZED: data, _OUTPUTS: extras.outputs, SCALES: extras.scales, _FORM: extras.form}
     return {name: value for name, value in values.items() if value}
 
 
@@ -135,7 +136,7 @@ def from_fields(cls: type[Plugin], collection: Iterable[Any]) -> tuple[Plugin, E
         SerializationError: the serialized bytes are damaged or another plugin's.
     """
     values = {field.name: _value(field) for field in collection}
-    outputs, scales, data, form = (values.pop(name, None) for name in (_OUTPUTS, _SCALES, _SERIALIZED, _FORM))
+    outputs, scales, data, form = (values.pop(name, None) for name in (_OUTPUTS, SCALES, _SERIALIZED, _FORM))
     extras = Extras(
         int(np.reshape(outputs, -1)[0]) if outputs is not None and np.size(outputs) else 0,
         tuple(float(scale) for scale in np.reshape(scales, -1)) if scales is not None else (),

@@ -18,6 +18,7 @@ from ....tensor import DType
 from ....utils.garbage import no_collection
 from ....utils.optional import require
 from ...base.blocked import check_layouts
+from ...base.plugin_codes import write_codes
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .attention import FuseAttention
@@ -251,6 +252,6 @@ def _float_plugins(graph: ir.Graph) -> list[str]:
 
 def _written_out(model: onnx.ModelProto, requested: Mapping[str, str]) -> onnx.ModelProto:
     classes = plugin_classes(model).values()
-    if all(chosen_form(cls, "cuda", requested) != "decomposition" for cls in classes):
-        return model
-    return add_shapes(write_decompositions(model, "cuda", requested))
+    if any(chosen_form(cls, "cuda", requested) == "decomposition" for cls in classes):
+        model = add_shapes(write_decompositions(model, "cuda", requested))
+    return write_codes(model, "cuda", requested)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ....model.ir import dims_of, dtype_of, is_op, names_of
 from ....model.proto import node_name
 from ....passes import PropagateConstants
 from ....plugin.base import Plugin
-from ....plugin.onnx_node import from_node, is_plugin_node
+from ....plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, evaluate_dims
 from ....utils.garbage import no_collection
@@ -140,7 +140,9 @@ class _Planner:
         step = Step("generic", node_name(node), node.op_type, operator_attributes(node), inputs, outputs)
         op, own, tensors = step.op, node.domain == DOMAIN, self.tensors
         if _is_plugin(node):
-            self._add_plugin(from_node(node), replace(step, kind="plugin", name=node.name or op, attributes={}))
+            self._add_plugin(
+                from_node(node), replace(step, kind="plugin", name=node.name or op, attributes=_scales(node))
+            )
         elif op == "Constant" and not node.domain:
             value = next(iter(step.attributes.values()))  # a number, or several, may be said without a type
             self.constants[outputs[0]] = np.asarray(value, tensors.dtype(outputs[0]).numpy)
@@ -382,6 +384,11 @@ class _Planner:
         return place(
             blocks, "reuse" not in self.disabled, lambda one, other: done_before(one, other) or done_before(other, one)
         )
+
+
+def _scales(node: ir.Node) -> dict[str, Any]:
+    """Attributes of the step of a plugin: its scales, where it is on int8 codes."""
+    return {"scales": scales} if (scales := scales_of(node)) else {}
 
 
 def _is_plugin(node: ir.Node) -> bool:

@@ -11,7 +11,7 @@ from ....errors import BuildError, ExecutionError, PytrtpluginsError
 from ....model.ir import array_of, is_op
 from ....model.proto import node_name
 from ....passes.functions import definition
-from ....plugin.onnx_node import from_node, is_plugin_node
+from ....plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ....plugin.policy import RUNNING, chosen_form
 from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
@@ -189,7 +189,9 @@ class Interpreter:
         if runner is None:
             plugin = from_node(node)
             form = chosen_form(type(plugin), "cuda", self._tail.requested, RUNNING)
-            runner = PluginRunner(plugin.clone(), node_name(node), form=form, allocate=self._device.allocate)
+            runner = PluginRunner(
+                plugin.clone(), node_name(node), form=form, allocate=self._device.allocate, scales=scales_of(node)
+            )
             self._runners[node] = runner
         values = [value for value in given if value is not None]
         arrays = [self._xp.ascontiguousarray(value.stored(False)) for value in values]

@@ -165,7 +165,8 @@ class StepBuilder:
         if step.plugin is None:
             raise BuildError(f"engine 'cuda': step {step.name!r} has no plugin")
         form = "enqueue" if step.captured else "compute"
-        runner = PluginRunner(step.plugin.clone(), step.name, form=form, allocate=self.device.allocate)
+        scales = step.attributes.get("scales", ())
+        runner = PluginRunner(step.plugin.clone(), step.name, form=form, allocate=self.device.allocate, scales=scales)
         inputs, outputs = ([bytes_of(self.tensors[name]) for name in names] for names in (step.inputs, step.outputs))
         ins, outs = (
             [

@@ -1,0 +1,87 @@
+"""Plugins between DequantizeLinear and QuantizeLinear that compute on the int8 codes themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ...model.ir import array_of, dtype_of, is_op, remove_unused, set_attributes, swap, to_ir, to_proto
+from ...plugin.onnx_node import SCALES, from_node, is_plugin_node, requantizes, takes
+from ...plugin.policy import RUNNING, chosen_form
+from ...tensor import DType
+from ...validation.dataflow import walk
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+    from ...plugin.base import Plugin
+
+__all__ = ["on_codes", "write_codes"]
+
+
+def write_codes(model: onnx.ModelProto, engine: str, requested: Mapping[str, str]) -> onnx.ModelProto:
+    """Hand int8 codes to the plugins with ``int8 = "requantize"`` that run through `enqueue`: DQ → plugin → Q becomes the plugin alone.
+
+    The node gets the attribute `SCALES`. Other forms, `compute` and decompositions, compute on the numbers that the codes stand for.
+
+    Args:
+        model: A model in which the decompositions are written; it is not changed.
+        engine: Name of the engine.
+        requested: Plugin → the form that the user asks for.
+
+    Returns:
+        The model, or where there is such a plugin a copy.
+    """
+
+    def enqueues(plugin: Plugin) -> bool:
+        return chosen_form(type(plugin), engine, requested, RUNNING) == "enqueue"
+
+    if not any(
+        is_plugin_node(node) and requantizes(node) and enqueues(from_node(node)) for node in walk(model.graph.node)
+    ):
+        return model
+    written = to_ir(model)
+    for graph in (written.graph, *written.graph.subgraphs()):
+        for node in list(graph):
+            if is_plugin_node(node) and requantizes(node):
+                on_codes(graph, node, enqueues)
+    remove_unused(written)
+    return to_proto(written)
+
+
+def on_codes(graph: ir.Graph, node: ir.Node, wanted: Callable[[Plugin], bool]) -> list[float]:
+    """Make DQ → plugin → Q the plugin alone, if it takes int8 in all inputs and outputs, and is ``wanted`` so.
+
+    Returns:
+        The scales of its inputs and outputs, which the node has as `SCALES` then; none if it stays in float.
+    """
+    plugin = from_node(node)
+    before = [None if value is None else value.producer() for value in node.inputs]
+    readers = [[use.node for use in value.uses()] for value in node.outputs]
+    if (
+        not wanted(plugin)
+        or not all(_gives_int8(dq) for dq in before)
+        or not all(len(found) == 1 and is_op(found[0], "QuantizeLinear") for found in readers)
+        or any(value.is_graph_output() for value in node.outputs)
+        or not all(dtype_of(found[0].outputs[0]) is DType.INT8 for found in readers)
+        or not takes(node, DType.INT8)
+    ):
+        return []
+    after = [found[0] for found in readers]
+    scales = [array_of(pair.inputs[1]) for pair in (*before, *after) if pair is not None]
+    if any(scale is None or scale.size != 1 for scale in scales):
+        return []
+    for index, dq in enumerate(before):
+        node.replace_input_with(index, dq.inputs[0] if dq is not None else None)
+    for value, q in zip(node.outputs, after, strict=True):
+        swap(graph, [q], value)
+    values = [float(scale.item()) for scale in scales if scale is not None]
+    set_attributes(node, {SCALES: tuple(values)})
+    return values
+
+
+def _gives_int8(dq: ir.Node | None) -> bool:
+    """Whether a node dequantizes int8: plugins have no type for FP8, and stay in float between its pairs."""
+    codes = dq.inputs[0] if dq is not None and is_op(dq, "DequantizeLinear") else None
+    return codes is not None and dtype_of(codes) is DType.INT8

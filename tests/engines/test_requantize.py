@@ -1,0 +1,132 @@
+"""A plugin with `int8 = "requantize"` between two convolutions: engines hand its `enqueue` codes, with the scales of the table."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration.table import CalibrationTable
+from pytrtplugins.engines import build
+from pytrtplugins.passes import quantize
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("openvino")
+ENGINES = ("cpu", "onnxruntime", "reference")
+NAME = "requantize::HardSwish"
+SEEN: list[tuple[str, tuple[float | None, float | None]]] = []
+
+
+@ptp.plugin(namespace="requantize")
+class HardSwish(ptp.Plugin):
+    """x * min(max(x + 3, 0), 6) / 6, of numbers or of codes."""
+
+    int8: ClassVar[str] = "requantize"
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return (x * np.clip(x + 3, 0, 6) / 6).astype(x.dtype)
+
+    def configure(self, inputs, outputs):
+        self.scales = (inputs[0].scale, outputs[0].scale)
+        SEEN.append((str(inputs[0].dtype), self.scales))
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        if x.dtype == np.int8:
+            given, wanted = self.scales
+            y[...] = np.clip(np.rint(self.compute(x.astype(np.float32) * given) / wanted), -128, 127)
+        else:
+            y[...] = self.compute(x)
+
+
+def network(reader=False):
+    """Convolution → plugin → convolution; with ``reader`` the plugin's result is also added behind them, in float."""
+    rng = np.random.default_rng(1)
+    weights = [
+        rng.standard_normal(dims).astype(np.float32) * 0.3 for dims in ((8, 3, 3, 3), (8, 8, 1, 1), (4, 8, 1, 1))
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1], name="first"),
+        HardSwish().as_node(["a"], ["b"], "swish"),
+        helper.make_node("Conv", ["b", "w1"], ["c"], name="second"),
+        helper.make_node("Sum" if reader else "Identity", ["c", "b"] if reader else ["c"], ["d"], name="joined"),
+        helper.make_node("Conv", ["d", "w2"], ["y"], name="last"),
+    ]
+    info = [helper.make_tensor_value_info(n, 1, d) for n, d in (("x", (1, 3, 6, 6)), ("y", (1, 4, 6, 6)))]
+    held = [numpy_helper.from_array(w, f"w{index}") for index, w in enumerate(weights)]
+    graph = helper.make_graph(nodes, "net", info[:1], info[1:], held)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("requantize", 1)]
+    return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+
+
+AMAX = np.float32(4 / 127), np.float32(3 / 127)
+TABLE = CalibrationTable(dict.fromkeys("xbcdy", AMAX[1]) | {"a": AMAX[0]})
+X = {"x": np.random.default_rng(2).standard_normal((1, 3, 6, 6)).astype(np.float32)}
+
+
+def expected(model):
+    """What the model with Q/DQ says, literally: ONNX's own HardSwish in float between DequantizeLinear and QuantizeLinear."""
+    written = quantize(model, TABLE)
+    (node,) = [node for node in written.graph.node if node.domain]
+    node.domain = ""
+    del node.attribute[:]
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(written.SerializeToString(), options).run(None, X)[0]
+
+
+@pytest.mark.parametrize("reader", [False, True], ids=["alone", "read in float too"])
+@pytest.mark.parametrize("engine", [*ENGINES, "cuda on the host"])
+def test_enqueue_gets_codes_and_the_result_is_that_of_the_float_form(engine, reader):
+    model = network(reader)
+    SEEN.clear()
+    if engine.startswith("cuda"):
+        from pytrtplugins.passes import prepare
+        from tests.engines.cuda.host import run_on_host
+
+        found = run_on_host(prepare(quantize(model, TABLE)), X)[0]["y"]
+    else:
+        found = run(model, engine, "enqueue")
+    assert {(kind, np.float32(given), np.float32(wanted)) for kind, (given, wanted) in SEEN} == {("int8", *AMAX)}
+    np.testing.assert_allclose(found, expected(model), atol=3 / 127, rtol=0)
+
+
+def run(model, engine, form):
+    settings = {"int8": "always"} if engine in ("cpu", "onnxruntime") else {}
+    built = build(
+        model,
+        engine=engine,
+        precision="int8",
+        calibration=TABLE,
+        plugins={NAME: form},
+        settings=settings,
+        progress=False,
+    )
+    with built.create_context() as context:
+        return context.run(X)["y"]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_compute_stays_in_float_between_the_pairs(engine):
+    SEEN.clear()
+    found = run(network(), engine, "compute")
+    assert {kind for kind, _ in SEEN} <= {"float32"}
+    np.testing.assert_allclose(found, expected(network()), atol=3 / 127, rtol=0)
+
+
+def test_what_the_plugin_reads_is_quantized_where_its_result_is_read_as_int8_and_only_there():
+    def quantized(model):
+        return [node.input[0] for node in quantize(model, TABLE).graph.node if node.op_type == "QuantizeLinear"]
+
+    assert quantized(network()) == ["x", "a", "b"]
+    model = network()
+    del model.graph.node[2].input[1]
+    model.graph.node[2].op_type = "Sigmoid"  # instead of the second convolution
+    assert quantized(model) == ["x"]
