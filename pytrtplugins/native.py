@@ -51,7 +51,7 @@ _TYPES: dict[str, Any] = {
     "tuple[str, ...]": tuple[str, ...],
     "numpy.ndarray": np.ndarray,
 }
-_libraries: dict[Path, NativeLibrary] = {}
+_libraries: dict[tuple[Path, str | None], NativeLibrary] = {}
 
 
 def available() -> bool:
@@ -74,7 +74,7 @@ def include_dir() -> Path:
     return _native_build.source_dir() / "plugins" / "include"
 
 
-def load_library(path: str | os.PathLike[str]) -> NativeLibrary:
+def load_library(path: str | os.PathLike[str], *, namespace: str | None = None) -> NativeLibrary:
     """Load a shared library and make a Plugin class of each plugin that it registers.
 
     The classes are registered like any other: `check_plugin`, engines and models know them. Loading a library again
@@ -82,6 +82,7 @@ def load_library(path: str | os.PathLike[str]) -> NativeLibrary:
 
     Args:
         path: The library, ``libacme.so``.
+        namespace: Of the classes, instead of their own: beside the Python classes that a library was exported from.
 
     Returns:
         The library; its classes are attributes: ``load_library("libacme.so").ChannelShuffle(groups=4)``.
@@ -92,12 +93,13 @@ def load_library(path: str | os.PathLike[str]) -> NativeLibrary:
         RegistryError: another class has a plugin's key.
     """
     native, found = _module(), Path(path).resolve()
-    if found not in _libraries:
+    if (found, namespace) not in _libraries:
         entries = native.load(str(found))
         if not entries:
             raise PluginError(f"library {found} has no plugins.\nDo: write PYTRTPLUGINS_REGISTER below each class.")
-        _libraries[found] = NativeLibrary(found, tuple(_class(entry, found.stem) for entry in entries))
-    return _libraries[found]
+        classes = tuple(_class(entry, found.stem, namespace) for entry in entries)
+        _libraries[found, namespace] = NativeLibrary(found, classes)
+    return _libraries[found, namespace]
 
 
 def layers() -> NativeLibrary:
@@ -243,8 +245,8 @@ def _enqueue_on_gpu(plugin: Plugin, inputs: Any, outputs: Any, workspace: Any, s
         PluginRunner(plugin, allocate=None).enqueue([*map(view, inputs)], [*map(view, outputs)], queue, scratch)
 
 
-def _class(entry: _native.Entry, library: str) -> type[NativePlugin]:
-    namespace, name, version = entry.key
+def _class(entry: _native.Entry, library: str, namespace: str | None = None) -> type[NativePlugin]:
+    own, name, version = entry.key
     declared = entry.fields()
     body = {
         **{field: default for field, _, default in declared},
@@ -254,7 +256,7 @@ def _class(entry: _native.Entry, library: str) -> type[NativePlugin]:
         "_entry": entry,
         "int8": entry.int8,
     }
-    return plugin(namespace=namespace, version=version)(type(name, (NativePlugin,), body))
+    return plugin(namespace=namespace or own, version=version)(type(name, (NativePlugin,), body))
 
 
 def _address(array: Array | None) -> int:

@@ -44,7 +44,9 @@ def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[..., 
 
     test: Callable[..., None] = test_all
     if "pytest" in sys.modules:
-        names = check_names(options.get("engines", "available"), bool(options.get("sanitize")))
+        names = check_names(
+            options.get("engines", "available"), bool(options.get("sanitize")), options.get("reference")
+        )
         test = sys.modules["pytest"].mark.parametrize("check", names)(test_one)
     test.__name__ = test.__qualname__ = f"test_{cls.__name__}"
     test.__doc__ = f"{cls.__name__} keeps the contract of plugins."

@@ -332,6 +332,14 @@ class Crashes(Twice):
         return x + x
 
 
+@caught_by("kept inputs", "keeps an input: enqueue")
+class KeepsItsFirstInput(Twice):
+    def enqueue(self, inputs, outputs, workspace, stream):
+        first = self.__dict__.get("_first")
+        self._first = inputs[0] if first is None or first.shape != inputs[0].shape else first
+        super().enqueue([self._first], outputs, workspace, stream)
+
+
 @caught_by("compute", "crash: the process ends itself, with exit code 3", SURVIVED)
 class Exits(Twice):
     def compute(self, x):

@@ -31,6 +31,26 @@ class Double(ptp.Plugin):
         return x * x.dtype.type(2)
 
 
+@caught_by("kept inputs")
+class KnowsTheArrayAgain(Double):
+    """Does not look into an array that it had before."""
+
+    def compute(self, x):
+        if self.__dict__.get("_x") is not x:
+            self._x, self._y = x, x * x.dtype.type(2)
+        return self._y.copy()
+
+
+@caught_by("kept inputs")
+class ReadsTheArrayBefore(Double):
+    """Right as long as nobody uses an array of an earlier run for something else."""
+
+    def compute(self, x):
+        before, self._x = self.__dict__.get("_x"), x
+        y = x * x.dtype.type(2)
+        return y if before is None or before.shape != x.shape else (y + 0 * before).astype(x.dtype)
+
+
 @caught_by("dims")
 class WrongDims(Double):
     def output_dims(self, x):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ __all__ = [
     "poisoned",
     "run_enqueue",
     "same_as_compute",
+    "same_as_reference",
     "thread_order",
     "to_layout",
     "unlike_compute",
@@ -76,10 +77,13 @@ class _Result:
 
 
 def run_enqueue(
-    case: Case, setting: Setting = Setting(), other: int = 0, runner: PluginRunner | None = None
+    case: Case, setting: Setting = Setting(), other: int = 0, runner: PluginRunner | None = None, descs: Any = None
 ) -> _Result:
-    """Run a clone through the life cycle, once; or a runner that is prepared, which stays open. ``other`` chooses other inputs."""
-    descs = case.descs()
+    """Run a clone through the life cycle, once; or a runner that is prepared, which stays open.
+
+    ``other`` chooses other inputs; ``descs`` are the case's own unless they are given.
+    """
+    descs = descs or case.descs()
     layouts = [[desc.layout for desc in some] for some in descs]
     with contextlib.ExitStack() as stack:
         runner = runner or stack.enter_context(case.runner(descs))
@@ -243,6 +247,14 @@ def unlike_compute(case: Case, found: Sequence[Any], other: int = 0) -> str:
             scales = ", ".join(f"{each.scale:g}" for each in case.descs()[0] if each.scale)
             return f"output {index}, for scales {scales} -> {desc.scale or 'none'}: {wrong}"
     return ""
+
+
+def same_as_reference(case: Case, reference: Plugin) -> str:
+    """Enqueue gives what the `compute` of another class gives, which has the same fields and says what is right."""
+    right = replace(case, plugin=type(reference)(**case.plugin.fields()))
+    found = run_enqueue(case, descs=right.descs()).outputs
+    wrong = unlike_compute(right, found)
+    return wrong and f"{type(reference).__module__}.{type(reference).__name__} gives something else: {wrong}"
 
 
 def in_formats(case: Case) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..tensor import PLUGIN_DTYPES, DType, TensorDesc
 from .cases import NOT_RUN, OTHER_FORMAT, Case
 
-__all__ = ["MOST", "accepted", "other_formats"]
+__all__ = ["MOST", "accepted", "in_accepted_types", "other_formats"]
 
 MOST = 48
 """Combinations that are run; more are named as not run."""
@@ -28,6 +28,12 @@ def accepted(case: Case) -> list[Case]:
     return sorted(
         found, key=lambda one: (len(set(one.dtypes)), one.layouts.count("nhwc"), one.dtypes[0] not in _FLOATS)
     )
+
+
+def in_accepted_types(case: Case) -> list[Case]:
+    """The case in each other combination of types that `compute` must take, in linear layout, as many as are run."""
+    found = (typed for typed in accepted(case) if not typed.layouts and typed.dtypes != case.dtypes)
+    return [typed for typed in found if not typed.requantizes][:MOST]  # whose codes compute never gets
 
 
 def other_formats(cases: Sequence[Case]) -> list[Case]:

@@ -12,10 +12,10 @@ from ..errors import PytrtpluginsError
 from ..plugin.base import Plugin
 from ..plugin.format_method import has_default_formats, supports_format_source
 from ..plugin.runner import PluginRunner
-from ..tensor import DType, SymbolicDim, evaluate_dims
+from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim, evaluate_dims
 from .cases import Case, outputs_of, random_array
 from .compare import difference, differences
-from .formats import MOST, accepted
+from .formats import in_accepted_types
 from .shared_dims import sharing, with_axis
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
 _HALF = {DType.FLOAT16: 0.01, DType.BFLOAT16: 0.05}
 """How far results may be off, as a share of each value and of the mean of all."""
 _HALF_NAMES = {str(dtype): room for dtype, room in _HALF.items()}
-_TYPES = (DType.FLOAT32, DType.FLOAT16, DType.INT8, DType.UINT8, DType.INT32, DType.INT64)
 
 
 def dims(case: Case) -> str:
@@ -50,7 +49,7 @@ def dims(case: Case) -> str:
 
 def dtypes(case: Case) -> str:
     """Compute gives the types of output_dtypes, for all types that the plugin supports."""
-    for typed in [case, *_in_accepted_types(case)]:
+    for typed in [case, *in_accepted_types(case)]:
         outputs = outputs_of(typed.plugin, typed.inputs())
         expected = typed.plugin.all_output_dtypes(typed.dtypes, len(outputs))
         found = [array.dtype.name for array in outputs]
@@ -60,15 +59,9 @@ def dtypes(case: Case) -> str:
     return ""
 
 
-def _in_accepted_types(case: Case) -> list[Case]:
-    """The case in each other combination of types that is accepted in linear layout, as many as are run."""
-    found = (typed for typed in accepted(case) if not typed.layouts and typed.dtypes != case.dtypes)
-    return [typed for typed in found if not typed.requantizes][:MOST]  # whose codes compute never gets
-
-
 def half_precision(case: Case) -> str:
     """In float16 and bfloat16, compute is near what it gives for the same values in float32."""
-    for typed in _in_accepted_types(case):
+    for typed in in_accepted_types(case):
         if not _HALF.keys() & set(typed.dtypes):
             continue
         inputs = typed.inputs()
@@ -100,7 +93,7 @@ def _beyond(found: Any, wanted: Any, room: float) -> str:
 def formats(case: Case) -> str:
     """supports_format answers with a bool everywhere, and yes to some linear combination that compute takes."""
     linear = []
-    for kind in dict.fromkeys([case.dtypes, *((kind,) * len(case.dims) for kind in _TYPES)]):
+    for kind in dict.fromkeys([case.dtypes, *((kind,) * len(case.dims) for kind in PLUGIN_DTYPES)]):
         typed = replace(case, dtypes=kind)
         inputs, outputs = typed.descs()
         answers = [case.plugin.supports_format(i, [*inputs, *outputs]) for i in range(len(inputs) + len(outputs))]
@@ -115,7 +108,7 @@ def formats(case: Case) -> str:
             return text
         output_types = [desc.dtype for desc in case.descs()[1]]
         return f"{text}. {supports_format_source(case.plugin, case.dtypes, output_types)}"
-    for typed in [*(typed for typed in linear if not typed.requantizes), *_in_accepted_types(case)]:
+    for typed in [*(typed for typed in linear if not typed.requantizes), *in_accepted_types(case)]:
         try:
             outputs_of(typed.plugin, typed.inputs())
         except Exception as error:
@@ -218,17 +211,21 @@ def _strided(array: Any) -> Any:
 
 
 def inputs_unchanged(case: Case) -> str:
-    """Compute does not write into its inputs."""
-    inputs = case.inputs()
-    outputs = outputs_of(case.plugin, inputs)
-    wrong = differences(inputs, case.inputs())
-    if not wrong:
-        return ""
-    pairs = [
-        (i, j) for i, one in enumerate(outputs) for j, other in enumerate(inputs) if np.may_share_memory(one, other)
-    ]
-    alias = "; ".join(f"output {i} is an alias of input {j}, in the same memory" for i, j in pairs)
-    return f"compute changes its inputs: {wrong}{alias and '; ' + alias}"
+    """Compute does not write into its inputs, in any type."""
+    for typed in [case, *in_accepted_types(case)]:
+        inputs = typed.inputs()
+        outputs = outputs_of(typed.plugin, inputs)
+        if wrong := differences(inputs, typed.inputs()):
+            pairs = [
+                (i, j)
+                for i, one in enumerate(outputs)
+                for j, other in enumerate(inputs)
+                if np.may_share_memory(one, other)
+            ]
+            alias = "; ".join(f"output {i} is an alias of input {j}, in the same memory" for i, j in pairs)
+            where = "" if typed is case else f"{typed.formats}: "
+            return f"{where}compute changes its inputs: {wrong}{alias and '; ' + alias}"
+    return ""
 
 
 def independent_results(case: Case) -> str:

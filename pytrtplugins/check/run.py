@@ -99,6 +99,7 @@ _HERE = {*_ON_GPU, "ONNX node", "decomposition"}  # libraries with threads do no
 _OF_FORMATS = {"enqueue in other types", "layouts"}
 _OF_ENQUEUE = {"memory", "thread order", *_OF_FORMATS, "repeated runs", "changing dims", *_ON_GPU}
 _APART = {"memory", "thread order", "large tensors"}
+_REFERENCE = "reference"
 _CASES, _VARIANTS = 6, 5
 _REFUSE = """A network with such dims is built, and fails when it runs.
 Do: refuse them in {0}.output_dims, such as with pytrtplugins.check_rank(x, 4, "{0}"), check_divisible or check_equal"""
@@ -114,6 +115,7 @@ def check_plugin(
     time_limit: float = 30.0,
     sanitize: bool = False,
     skip: Collection[str] = (),
+    reference: type[Plugin] | Plugin | None = None,
 ) -> Report:
     """Try whether a plugin keeps the contract that engines rely on.
 
@@ -138,6 +140,8 @@ def check_plugin(
         sanitize: Whether to run the kernels under AddressSanitizer and UndefinedBehaviorSanitizer too, where the C++ compiler has
             them, and on a GPU under compute-sanitizer, where it is installed; both take seconds to minutes.
         skip: Names of checks to leave out, such as ``["large tensors"]``; the report lists them as skipped.
+        reference: A class with the same fields whose `compute` says what is right, such as the Python class of an exported library:
+            `enqueue` is compared with it in each type and layout that is accepted.
 
     Returns:
         The report; ``report.raise_if_failed()`` turns a failure into an exception.
@@ -152,13 +156,15 @@ def check_plugin(
     """
     base = _instance(plugin)
     given = own_inputs(base, inputs)
-    if unknown := sorted(set(skip) - set(known := check_names(engines, sanitize)[1:])):
+    right = None if reference is None else _reference(base, reference)
+    if unknown := sorted(set(skip) - set(known := check_names(engines, sanitize, reference)[1:])):
         raise UsageError(f"skip: there is no check {unknown[0]!r}. Checks: {', '.join(known)}")
     if isinstance(shapes, Mapping):
         _by_name(base, shapes)  # refused here, not in another process
     steps = Steps(base, time_limit, given)
     cases, remark = steps.find(
-        lambda trial: _all_cases(base, shapes, given, seed, trial), lambda cases: _left_out(_steps(base, cases), skip)
+        lambda trial: _all_cases(base, shapes, given, seed, trial),
+        lambda cases: _left_out(_steps(base, cases, right), skip),
     )
     cases = [case for case in cases if not case.role]
     if "compute" in steps.entries:
@@ -183,12 +189,13 @@ def check_plugin(
     return Report(repr(base), tuple(steps.entries.values()))
 
 
-def check_names(engines: str | Iterable[str] = "available", sanitize: bool = False) -> list[str]:
+def check_names(engines: str | Iterable[str] = "available", sanitize: bool = False, reference: Any = None) -> list[str]:
     """Names of the checks that `check_plugin` makes with these options; ``compute`` stands for a plugin that ends the process at once."""
     return [
         "compute",
         *_BASIC,
         *_OTHERS,
+        *([_REFERENCE] if reference is not None else ()),
         *(_SANITIZED if sanitize else ()),
         *(f"engine {name}" for name in _engines(engines)),
     ]
@@ -225,7 +232,17 @@ def _advice(base: Plugin, given: Sequence[Samples | None], remark: str) -> str:
     return f"{shapes}\nCauses: its inputs differ in type, {example}. {source}"
 
 
-def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:
+def _reference(base: Plugin, reference: type[Plugin] | Plugin) -> Plugin:
+    """A plugin of the class that says what is right, with the fields of the one to check."""
+    cls, names = reference if isinstance(reference, type) else type(reference), list(base.fields())
+    if not (issubclass(cls, Plugin) and [spec.name for spec in cls.field_specs()] == names):
+        raise UsageError(
+            f"reference: expected a plugin class with the fields {names}, as {base!r} has them; found {reference!r}"
+        )
+    return cls(**base.fields())
+
+
+def _steps(base: Plugin, cases: list[Case], reference: Plugin | None = None) -> Iterator[Step]:
     if not cases:
         return
     others, not_run = ([case for case in cases if case.role == role] for role in (OTHER_FORMAT, NOT_RUN))
@@ -242,6 +259,9 @@ def _steps(base: Plugin, cases: list[Case]) -> Iterator[Step]:
             max_attempts = 0 if name == "large tensors" else 10 if few else 80
             some = _few(cases) if few else [*cases, *others] if name == "enqueue on the GPU" else cases
             yield Step(name, rule, some[:1] if name == "two threads" else some, needs, max_attempts, name not in _HERE)
+    if reference is not None:
+        rule = partial(enqueue.same_as_reference, reference=reference)
+        yield Step(_REFERENCE, rule, [*cases, *others], (*_BASIC, *_RUNS, "enqueue writes all"), 40)
 
 
 def _step_of_formats(name: str, rule: Rule, cases: list[Case], not_run: list[Case]) -> Step:

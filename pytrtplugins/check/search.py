@@ -213,7 +213,7 @@ def input_dtypes(plugin: Plugin, dims: Sequence[Shape], given: Sequence[Samples 
     def with_own(dtypes: Sequence[DType]) -> tuple[DType, ...]:
         return tuple(own.get(index, dtype) for index, dtype in enumerate(dtypes))
 
-    candidates = [DType.FLOAT32, *(dtype for dtype in PLUGIN_DTYPES if dtype not in (DType.FLOAT32, DType.BFLOAT16))]
+    candidates = sorted(PLUGIN_DTYPES, key=lambda dtype: dtype is DType.BFLOAT16)
     uniform = [(dtype,) * len(dims) for dtype in candidates]
     for dtypes in itertools.chain(uniform, itertools.product(candidates[:7], repeat=min(len(dims), 3))):
         if len(dtypes) == len(dims) and supported(plugin, dims, with_own(dtypes)):

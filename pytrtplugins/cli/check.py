@@ -12,6 +12,7 @@ from ..utils.optional import require
 from . import options
 from .app import app
 from .fields import open_plugin, read_samples, read_shapes
+from .loading import import_plugin
 from .number import number
 from .results import Result, current_output
 
@@ -50,6 +51,13 @@ def check_plugin(
     time_limit: Annotated[
         float, number(Real(0.1, _LONGEST_S), metavar="S", help="Time limit of one check on one shape, in seconds.")
     ] = 30.0,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:CLASS",
+            help="A class with the same fields whose compute says what is right, such as of an exported library.",
+        ),
+    ] = None,
     skip: Annotated[
         list[str] | None,
         typer.Option(metavar="CHECK", help='A check to leave out, such as "large tensors"; may be repeated.'),
@@ -67,6 +75,8 @@ def check_plugin(
     pytrt check-plugin mylayers:Gather --input index=0..9
 
     pytrt check-plugin mylayers:DeformConv --shapes x=1x8x6x6,offset=1x18x6x6
+
+    pytrt check-plugin libacme.so:Scale --reference mylayers:Scale
     """
     found, given = open_plugin(plugin, fields), read_samples(inputs)
     report = check.check_plugin(
@@ -76,6 +86,7 @@ def check_plugin(
         sanitize=sanitize,
         time_limit=time_limit,
         skip=skip or (),
+        reference=import_plugin(reference) if reference else None,
     )
     if junit is not None:
         write_atomic(junit, report.junit_xml().encode())

@@ -245,6 +245,8 @@ def import_plugin(target: str, *, instances: bool) -> type[Plugin] | Plugin: ...
 def import_plugin(target: str, *, instances: bool = False) -> type[Plugin] | Plugin:
     """Import a plugin class written as ``module:Class`` or ``path/to/file.py:Class``; where they are wanted, instances too.
 
+    One of a library of C++ is ``path/to/libacme.so:Class``; its namespace is then that of the file.
+
     Raises:
         UsageError: the text has another form, or the module cannot be imported.
         RegistryError: the module has no such plugin.
@@ -252,18 +254,26 @@ def import_plugin(target: str, *, instances: bool = False) -> type[Plugin] | Plu
     module_name, colon, class_name = target.rpartition(":")
     if not (colon and module_name and class_name):
         raise UsageError(f"plugin {target!r}: expected module:Class or file.py:Class, such as mylayers:ChannelShuffle.")
-    module = import_user_module(module_name)
+    module: Any = _library(module_name) if module_name.endswith(".so") else import_user_module(module_name)
     found = getattr(module, class_name, None)
     if instances and isinstance(found, Plugin):
         return found
     if not (isinstance(found, type) and issubclass(found, Plugin)):
-        classes = {name: value for name, value in vars(module).items() if isinstance(value, type)}
+        members = {cls.__name__: cls for cls in getattr(module, "plugins", ())} or vars(module)
+        classes = {name: value for name, value in members.items() if isinstance(value, type)}
         plugins = [name for name, value in classes.items() if issubclass(value, Plugin) and value is not Plugin]
         raise RegistryError(
             f"plugin {target!r}: {module_name} has no plugin class {class_name!r}. It has: {', '.join(plugins) or 'none'}.",
             name=class_name,
         )
     return found
+
+
+def _library(path: str) -> Any:
+    """A library of plugins in C++."""
+    from ..native import load_library
+
+    return load_library(path, namespace=Path(path).stem)
 
 
 def import_plugins(modules: Sequence[str] | None) -> None:

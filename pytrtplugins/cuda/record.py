@@ -150,6 +150,8 @@ class SymbolicArray:
     def view(self, dtype: npt.DTypeLike) -> SymbolicArray:
         """The same bytes with another element type; the last axis gets longer or shorter."""
         wanted = np.dtype(dtype)
+        if wanted.itemsize == self.itemsize:  # an array without axes has no last one
+            return replace(self, dtype=wanted)
         last = self.shape[-1] * self.itemsize // wanted.itemsize
         return replace(self, shape=(*self.shape[:-1], last), dtype=wanted)
 

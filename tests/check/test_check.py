@@ -11,7 +11,7 @@ import pytrtplugins as ptp
 from pytrtplugins.check import Entry, Report, models
 from pytrtplugins.check.cases import Case
 from pytrtplugins.engines.onnxruntime import engine
-from pytrtplugins.errors import ConformanceError, UsageError
+from pytrtplugins.errors import ConformanceError, DimsError, UsageError
 from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.tensor import DType
 from tests.broken_plugins import ZOO, EnqueueDiffers, MixesTheBatch, WrongDims
@@ -124,6 +124,42 @@ def test_several_inputs_and_outputs_pass():
 
 
 @ptp.plugin(namespace="acme")
+class AnyDims(ptp.Plugin):
+    """Its compute takes four axes, its output_dims any."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        n, c, h, w = x.shape
+        return x.reshape(n, c, h, w)
+
+
+@pytest.mark.parametrize("shapes", [None, {"x": (2, 3, 4, 4)}], ids=["found", "around given ones"])
+def test_dims_that_output_dims_accepts_and_compute_refuses_are_a_warning(shapes):
+    cls = AnyDims if shapes is None else EvenChannels
+    report = ptp.check_plugin(cls, shapes=shapes, engines=[])
+    assert report.ok, str(report)
+    assert [entry.name for entry in report.entries if entry.state == "WARNING"] == ["dims"]
+    assert report["dims"].detail.startswith("output_dims accepts [")
+    assert f"Do: refuse them in {cls.__name__}.output_dims" in report["dims"].detail
+    assert str(report).startswith(f"{cls.__name__}(): ok, 1 warning\n  dims  WARNING  ")
+
+
+@ptp.plugin(namespace="acme")
+class EvenChannels(ptp.Plugin):
+    """Its compute takes an odd number of channels alone."""
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        if x.shape[1] % 2 == 0:
+            raise ValueError("even")
+        return x.copy()
+
+
+@ptp.plugin(namespace="acme")
 class Nothing(ptp.Plugin):
     def output_dims(self, x):
         raise ptp.PytrtpluginsError("never")
@@ -141,8 +177,9 @@ def test_a_plugin_that_takes_no_shape_fails_and_says_what_to_give():
 
 def test_the_report_says_what_failed_then_what_is_to_be_known_then_the_rest_in_a_line():
     entries = [
-        Entry("dims", True, "output_dims accepts [1], compute does not", "1 case"),
+        Entry("dims", True, "output_dims accepts [1], compute does not", "1 case", warning=True),
         Entry("clone", True, "", "1 case"),
+        Entry("large tensors", True, "a remark", "1 case"),
     ]
     entries += [
         Entry("enqueue", False, "wrong\nDo: this", "1 of 1 case"),
@@ -150,12 +187,13 @@ def test_the_report_says_what_failed_then_what_is_to_be_known_then_the_rest_in_a
     ]
     entries += [Entry("decomposition", True, "the plugin has no decompose", skipped=True)]
     assert str(Report("P()", tuple(entries))).splitlines() == [
-        "P(): 1 of 5 checks failed",
+        "P(): 1 of 6 checks failed, 1 warning",
         "  enqueue  FAILED   wrong",
         "    Do: this",
         "    tried 1 of 1 case",
-        "  dims: output_dims accepts [1], compute does not",
-        "  2 passed: dims, clone",
+        "  dims     WARNING  output_dims accepts [1], compute does not; tried 1 case",
+        "  large tensors: a remark",
+        "  2 passed: clone, large tensors",
         "    on 1 case",
         "  2 skipped, 1 of them since another check failed (report.table(), or --verbose, says why)",
     ]
@@ -166,18 +204,21 @@ def test_the_report_is_junit_xml_for_continuous_integration():
         Entry("dims", True),
         Entry("enqueue", False, "a < b\x00\nmore"),
         Entry("layouts", True, "no enqueue", skipped=True),
+        Entry("batch", True, "a warning", warning=True),
     )
     suite = ElementTree.fromstring(Report("P()", entries).junit_xml())
-    assert suite.attrib == {"name": "P()", "tests": "3", "failures": "1", "errors": "0", "skipped": "1"}
+    assert suite.attrib == {"name": "P()", "tests": "4", "failures": "1", "errors": "0", "skipped": "1"}
     assert [(case.get("classname"), case.get("name")) for case in suite] == [
         ("P()", "dims"),
         ("P()", "enqueue"),
         ("P()", "layouts"),
+        ("P()", "batch"),
     ]
     assert [[(each.tag, each.get("message"), each.text) for each in case] for case in suite] == [
         [],
         [("failure", "a < b?", "a < b?\nmore")],
         [("skipped", "no enqueue", "no enqueue")],
+        [("system-out", None, "a warning")],
     ]
 
 
@@ -244,3 +285,35 @@ def test_an_engine_that_loses_the_constants_of_plugins_is_caught(monkeypatch, lo
     (entry,) = (entry for entry in report.entries if not entry.ok)
     assert entry.name == "engine onnxruntime"
     assert words in entry.detail
+
+
+def test_checks_are_left_out_by_name():
+    report = ptp.check_plugin(ChannelShuffle, engines=[], skip=["damaged bytes", "two threads"])
+    assert report.ok
+    assert {entry.name for entry in report.entries if entry.detail == "left out by the caller"} == {
+        "damaged bytes",
+        "two threads",
+    }
+    with pytest.raises(UsageError, match=r"skip: there is no check 'large'. Checks: dims, formats, "):
+        ptp.check_plugin(ChannelShuffle, skip=["large"])
+
+
+@ptp.plugin(namespace="acme")
+class TwoRules(ptp.Plugin):
+    """What one input must be follows from the other."""
+
+    def output_dims(self, x, weight):
+        if weight[0] != 3 * x[1] + 5:
+            raise DimsError(f"TwoRules: weight must have {3 * x[1] + 5} rows for {x[1]} channels, found {weight[0]}")
+        return x
+
+    def compute(self, x, weight):
+        return x.copy()
+
+
+def test_a_rule_of_two_inputs_is_told_in_its_own_words():
+    (entry,) = ptp.check_plugin(TwoRules, engines=[]).entries
+    assert "TwoRules: weight must have" in entry.detail
+    assert 'Do: check_plugin(..., shapes={"x": (1, 3, 8, 8), "weight": (1, 3, 8, 8)})' in entry.detail
+    assert "supports_format" not in entry.detail
+    assert ptp.check_plugin(TwoRules, shapes={"x": (1, 2, 3, 3), "weight": (11, 4)}, engines=[]).ok

@@ -20,6 +20,7 @@ from tests.broken_kernels import (
     SURVIVED,
     ZOO,
     Crashes,
+    IndexInInt,
     KernelHangs,
     MissingBarrier,
     NoBoundsTest,
@@ -165,3 +166,12 @@ def test_a_failure_that_shows_a_line_of_source_stands_by_itself():
     lines = str(checked(NoBoundsTest)[0]).splitlines()
     (number,) = (i for i, line in enumerate(lines) if line.startswith("  memory"))
     assert lines[number + 1 : number + 3] == ["           4 |     y[i] = x[i] + x[i];", "    tried 1 of 14 cases"]
+
+
+@pytest.mark.parametrize(("most", "ok"), [(2**31 - 1, True), (2**32, False)])
+def test_large_tensors_are_tried_up_to_the_bound_that_a_plugin_declares(most, ok):
+    plugin = ptp.plugin(namespace="bounds")(type(f"Bounded{ok}", (IndexInInt,), {"max_elements": most}))
+    entry = ptp.check_plugin(plugin, engines=[], shapes=[(2, 3, 4)])["large tensors"]
+    assert entry.ok is ok
+    assert not entry.skipped
+    assert ok or f"integer overflow within max_elements = {most}" in entry.detail

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import pytrtplugins as ptp
 from pytrtplugins.errors import DimsError, FieldError, PluginError, RegistryError, SerializationError
 from pytrtplugins.plugin.outputs import checked_dims
+from pytrtplugins.plugin.runner import PluginRunner
 from pytrtplugins.tensor import DType, SymbolicDim, TensorDesc
 
 
@@ -197,3 +198,28 @@ def test_a_clone_is_equal_and_shares_no_state():
     twin.seen.append(2)
     assert twin == scale
     assert scale.seen == [1]
+
+
+@ptp.plugin(namespace="test.plugin")
+class AtMostTen(ptp.Plugin):
+    """Takes ten elements."""
+
+    max_elements = 10
+
+    def output_dims(self, x):
+        return (*x[:-1], 2 * x[-1])
+
+    def compute(self, x):
+        return np.concatenate([x, x], -1)
+
+
+def test_more_elements_than_a_plugin_takes_are_refused_at_build_and_in_a_run():
+    plugin, n = AtMostTen(), SymbolicDim("N")
+    assert plugin.all_output_dims([(1, 5)]) == ((1, 10),)
+    assert plugin.all_output_dims([(n, 5)]) == ((n, 10),)
+    with pytest.raises(DimsError, match=r"AtMostTen\(\): \(1, 12\) are 12 elements; it takes 10 at most"):
+        plugin.all_output_dims([(1, 6)])
+    runner = PluginRunner(plugin.clone())
+    descs = [[TensorDesc("x", (2, 5))], [TensorDesc("y", (2, 10))]]
+    with pytest.raises(DimsError, match="20 elements"):
+        runner.prepare(*descs)
