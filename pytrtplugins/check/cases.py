@@ -38,6 +38,8 @@ Shape = tuple[int, ...]
 MAX_ELEMENTS = 20_000
 """Of an input that is looked for."""
 _SCALE = 0.03
+_LARGEST_CODE = 160
+"""Of the outputs of a plugin that requantizes, before they are clamped to 127: calibration cuts off the largest values, too."""
 """Value of a step of int8 tensors, where a plugin is told one."""
 
 
@@ -171,11 +173,14 @@ def float_outputs(case: Case, other: int = 0) -> list[Any]:
 
 @functools.lru_cache(64)
 def _output_scales(case: Case) -> list[float | None]:
-    """Values of a step of outputs that are codes, so that all numbers have one."""
+    """Values of a step of outputs that are codes, so that the largest numbers lie beyond the codes and must be clamped."""
     dims = case.plugin.all_output_dims(case.dims)
     dtypes = case.plugin.all_output_dtypes(case.dtypes, len(dims))
     largest = [float(np.abs(array).max(initial=0)) for array in float_outputs(case)]
-    return [(size or 1) / 127 if dtype is DType.INT8 else None for dtype, size in zip(dtypes, largest, strict=True)]
+    return [
+        (size or 1) / _LARGEST_CODE if dtype is DType.INT8 else None
+        for dtype, size in zip(dtypes, largest, strict=True)
+    ]
 
 
 def shrink(

@@ -244,7 +244,7 @@ class Rectified(Copy):
     """Relu on codes with scales of their own."""
 
     int8: ClassVar[str] = "requantize"
-    codes: ClassVar[str] = "rintf(fmaxf(x[i] * from, 0.0f) / to)"
+    codes: ClassVar[str] = "fminf(rintf(fmaxf(x[i] * from, 0.0f) / to), 127.0f)"
 
     def compute(self, x):
         assert x.dtype != np.int8, "codes mean nothing without a scale"
@@ -281,7 +281,13 @@ def test_codes_with_scales_of_their_own_are_what_compute_gives_in_float():
 
 @pytest.mark.parametrize(
     "codes",
-    ["99", "fmaxf(x[i], 0.0f)", "rintf(fmaxf(x[i] * from, 0.0f) / from)", "rintf(fmaxf(x[i] * from, 0.0f) / to) + 2"],
+    [
+        "99",
+        "fmaxf(x[i], 0.0f)",
+        "rintf(fmaxf(x[i] * from, 0.0f) / from)",
+        "fminf(rintf(fmaxf(x[i] * from, 0.0f) / to) + 2, 127.0f)",
+        "static_cast<int>(rintf(fmaxf(x[i] * from, 0.0f) / to))",
+    ],
 )
 def test_wrong_codes_are_found_with_the_scales(codes):
     found, report = failed(broken(Rectified, codes=codes))

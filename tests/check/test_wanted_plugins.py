@@ -120,6 +120,9 @@ HARD_SWISH = {
         OTHER_TYPES,
         "for scales 0.03 -> 0.0",
     ),
+    "int8: codes are not clamped": Defect(
+        {"fminf(fmaxf(code, -128.0f), 127.0f)": "static_cast<int>(code)"}, OTHER_TYPES, "expected -128"
+    ),
     "int8: the kernel of floats": Defect(
         {"if DType.of(x) is DType.INT8": "if False"}, OTHER_TYPES, "for scales 0.03 -> 0.0"
     ),
