@@ -45,6 +45,7 @@ CONV_IN_GROUPS = {
 }
 BOXES = {"boxes": (2, 9, 4), "scores": (2, 3, 9)}
 RANGES = {"boxes": (0.2, 1.0), "scores": (0.0, 1.0)}
+TIED_SCORES = np.random.default_rng(0).integers(3, 9, (2, 3, 9)).astype(np.float32) / 8
 RIGHT: dict[str, tuple[ptp.Plugin, dict[str, Any]]] = {
     "hard-swish": (HardSwish(), {}),
     "sampler": (BilinearSampler(), {"shapes": IMAGE}),
@@ -59,6 +60,7 @@ RIGHT: dict[str, tuple[ptp.Plugin, dict[str, Any]]] = {
     "NMS": (BatchedNms(), {"shapes": BOXES, "inputs": RANGES}),
     "NMS without shapes": (BatchedNms(), {}),
     "NMS with room": (BatchedNms(max_outputs=20, iou_threshold=0.2), {"shapes": BOXES, "inputs": RANGES}),
+    "NMS of equal scores": (BatchedNms(), {"shapes": BOXES, "inputs": {"boxes": (0.2, 1.0), "scores": TIED_SCORES}}),
 }
 """Plugins, with the options of `check_plugin`."""
 
@@ -293,6 +295,13 @@ DEFECTS = {
         ),
         "boxes of all classes suppress each other": Defect(
             {"kept[k] / count == kind && ": ""}, "enqueue", "output 0: "
+        ),
+    },
+    "NMS of equal scores": {
+        "equal scores get one place": Defect(
+            {" || (others == score && other < entry)": ""},
+            "memory",
+            "Before that: uninitialized read: batched_nms.cu:60",
         ),
     },
 }

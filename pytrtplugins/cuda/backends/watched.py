@@ -67,7 +67,7 @@ def load(unit: CompileUnit) -> host.Launch:
                     _Facts(unit, path, watch.regions, grid, block, plan.unset), "uninitialized read"
                 )
             if plan.found.kind:
-                raise _error(_Facts(unit, path, watch.regions, grid, block, plan.found))
+                raise _error(_Facts(unit, path, watch.regions, grid, block, plan.found), watch.unset)
 
     return launch
 
@@ -160,7 +160,8 @@ def _place(sizes: tuple[int, int, int], flat: int) -> tuple[int, int, int]:
     return flat % sizes[0], flat // sizes[0] % sizes[1], flat // (sizes[0] * sizes[1])
 
 
-def _error(facts: _Facts) -> KernelError:
+def _error(facts: _Facts, unset: str) -> KernelError:
+    """The error of a finding; ``unset`` is what was read before without a value, which may be its cause."""
     finding, thread = facts.finding, f"thread {facts.thread}"
     kind = finding.kind
     doing = "writes" if finding.writes else "reads"
@@ -197,8 +198,13 @@ def _error(facts: _Facts) -> KernelError:
             "crash",
             f"{thread} touches memory that is not there, at {finding.address:#x} (signal {finding.signal})",
         )
+    cause = f"\nBefore that: {unset}" if unset and kind in (_OUTSIDE, _BOUNDS, _SIGNAL, _TIME, _DIVISION) else ""
     return KernelError(
-        f"{defect}: {_told(facts, what)}", defect=defect, path=facts.unit.label, line=facts.line, thread=facts.thread
+        f"{defect}: {_told(facts, what)}{cause}",
+        defect=defect,
+        path=facts.unit.label,
+        line=facts.line,
+        thread=facts.thread,
     )
 
 
