@@ -13,6 +13,7 @@ from . import isolate
 from .cases import Case
 from .enqueue import allocated
 from .guard import Memory
+from .shared_dims import sharing
 
 __all__ = ["large_tensors"]
 
@@ -50,17 +51,24 @@ def large_tensors(case: Case) -> str:
 
 
 def _larger(case: Case) -> Iterator[Case]:
-    """The case with more than 2^31 elements in a tensor, or with as many as the plugin takes, by way of each axis that may grow."""
+    """The case with more than 2^31 elements in a tensor, or with as many as the plugin takes, by way of each axis that may grow.
+
+    The axis grows in all inputs, or in those that share it. Above 2^31 the case's own elements fit in once more, so that the
+    last image begins there, too.
+    """
     most = case.plugin.max_elements
-    factor = _ELEMENTS // max(1, _elements(case)) + 1 if most is None else most // max(1, _elements(case))
+    factor = _ELEMENTS // max(1, _elements(case)) + 2 if most is None else most // max(1, _elements(case))
     for axis in range(max(map(len, case.dims))):
-        dims = tuple(
-            (*one[:axis], one[axis] * factor, *one[axis + 1 :]) if len(one) > axis else one for one in case.dims
-        )
-        with contextlib.suppress(Exception):  # output_dims refuses them
-            large = replace(case, dims=dims)
-            if _elements(large) > (most or _ELEMENTS) // 2:
-                yield large
+        every = tuple(index for index, one in enumerate(case.dims) if len(one) > axis)
+        for group in dict.fromkeys((every, sharing(case, axis))):
+            dims = tuple(
+                (*one[:axis], one[axis] * factor, *one[axis + 1 :]) if index in group else one
+                for index, one in enumerate(case.dims)
+            )
+            with contextlib.suppress(Exception):  # output_dims refuses them
+                large = replace(case, dims=dims)
+                if _elements(large) > (most or _ELEMENTS) // 2:
+                    yield large
 
 
 def _elements(case: Case) -> int:

@@ -172,6 +172,7 @@ SAMPLER = {
         "elements differ",
     ),
     "all images use the first grid": Defect({"plane / c * oh * ow + place": "place"}, "enqueue", "elements differ"),
+    "an int for the place in x": Defect({"static_cast<long long>(plane) * h": "plane * h"}, "large tensors", OVERFLOW),
     "the grid is changed in place": Defect(
         {
             "T* x, const float* grid": "T* x, float* grid",
@@ -220,6 +221,9 @@ CONVOLUTION = {
         "changing dims",
         STATE,
     ),
+    "an int for the place in the offsets": Defect(
+        {"const long long number": "const int number"}, "large tensors", OVERFLOW
+    ),
     "values decide what is launched": Defect(
         {
             "        sizes = (": "        if float(bias[0]) == 0:\n            return\n        sizes = (",
@@ -248,6 +252,7 @@ NMS = {
         "repeated runs",
         "state kept between runs",
     ),
+    "an int for the image": Defect({"const long long image": "const int image"}, "large tensors", OVERFLOW),
     "the host reads the number of candidates": Defect(
         {
             "        self.select.launch(": "        most = min(most, max(1, int(counts[0])))\n        self.select.launch("
