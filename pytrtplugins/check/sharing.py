@@ -20,10 +20,12 @@ from ..plugin.runner import PluginRunner, host_memory
 from .cases import Case, outputs_of
 from .compare import differences
 from .enqueue import Setting, defects_only, poisoned, run_enqueue
+from .formats import accepted
 from .shared_dims import sharing, with_axis
 
 __all__ = ["changing_dims", "empty_batch", "kept_inputs", "one_array_twice", "repeated_runs", "two_threads"]
 
+_SHARED = "state shared between contexts"
 _ROUNDS = ((1, 1), (1, 2), (3, 1), (2, 3))
 _INTERRUPTIONS = 16
 _ALL_LINES = sys.maxsize
@@ -92,7 +94,14 @@ def _enqueueing(case: Case) -> Iterator[Callable[[list[Any]], list[Any]]]:
 
 @defects_only
 def changing_dims(case: Case) -> str:
-    """One context gives right results for a batch, for a larger one, and for the first again."""
+    """One context gives right results for a batch, for a larger one, and for the first again; another one does not change them.
+
+    The same holds for other scales of a plugin that requantizes.
+    """
+    return _other_batch(case) or _other_scales(case)
+
+
+def _other_batch(case: Case) -> str:
     larger = _with_batch(case, int(case.dims[0][0]) + 1) if case.dims[0] else None
     if larger is None:
         return ""
@@ -102,12 +111,49 @@ def changing_dims(case: Case) -> str:
         return ""
     with case.runner() as runner:
         for one in (case, larger, case):
-            runner.prepare(*one.descs())
-            wrong = differences(run_enqueue(one, runner=runner).outputs, expected[one.dims])
+            wrong = _difference(one, runner, expected[one.dims], one.descs())
             if wrong:
                 others = _shown(larger if one == case else case)
                 return f"state kept from other dims: a context that also ran {others} gives something else: {wrong}"
-    return ""
+    with case.runner() as runner, larger.runner():
+        wrong = _difference(case, runner, expected[case.dims])
+    return (
+        wrong
+        and f"{_SHARED}: a context gives something else after another one was configured for {_shown(larger)}: {wrong}"
+    )
+
+
+def _other_scales(case: Case) -> str:
+    """The same for codes with the scales of the case, and with scales that are twice as large."""
+    codes = next((one for one in accepted(case) if one.requantizes), None) if case.plugin.int8 == "requantize" else None
+    if codes is None:
+        return ""
+    descs = codes.descs()
+    doubled = tuple([replace(desc, scale=desc.scale and 2 * desc.scale) for desc in some] for some in descs)
+    expected = []
+    try:
+        for one in (descs, doubled):
+            with codes.runner(one) as runner:
+                expected.append(run_enqueue(codes, runner=runner).outputs)
+    except Exception:  # other rules report it
+        return ""
+    with codes.runner(descs) as runner, codes.runner(doubled):
+        if wrong := _difference(codes, runner, expected[0]):
+            return (
+                f"{_SHARED}: a context gives something else after another one was configured for other scales: {wrong}"
+            )
+        wrong = _difference(codes, runner, expected[1], doubled)
+    return wrong and f"state kept from other scales: a context that had others before gives something else: {wrong}"
+
+
+def _difference(case: Case, runner: PluginRunner, expected: list[Any], descs: Any = None) -> str:
+    """How a run of a context differs from that of a new one, or the error in which it ends; ``descs``: what it is configured for before."""
+    try:
+        if descs:
+            runner.prepare(*descs)
+        return differences(run_enqueue(case, runner=runner).outputs, expected)
+    except Exception as error:  # a new context raises none
+        return str(error) if "defect" in getattr(error, "facts", {}) else f"{type(error).__name__}: {error}"
 
 
 @defects_only

@@ -122,6 +122,14 @@ HARD_SWISH = {
         OTHER_TYPES,
         "for scales 0.03 -> 0.0",
     ),
+    "int8: the class keeps the scales": Defect(
+        {"self.scales =": "type(self).scales ="}, "changing dims", "state shared between contexts"
+    ),
+    "int8: the first scales are kept": Defect(
+        {"self.scales = ": "if not hasattr(self, 'scales'):\n            self.scales = "},
+        "changing dims",
+        "state kept from other scales",
+    ),
     "int8: codes are not clamped": Defect(
         {"fminf(fmaxf(code, -128.0f), 127.0f)": "static_cast<int>(code)"}, OTHER_TYPES, "expected -128"
     ),
@@ -204,6 +212,15 @@ CONVOLUTION = {
     "all images use the first offsets": Defect({"(image * groups + group)": "group"}, "enqueue", "elements differ"),
     "as many threads as x has values": Defect(
         {"threads=y.size": "threads=x.size"}, "enqueue writes all", "elements are not written"
+    ),
+    "the class keeps what configure finds": Defect(
+        {
+            "    def enqueue(": "    def configure(self, inputs, outputs):\n"
+            "        type(self).total = int(np.prod(outputs[0].dims))\n\n    def enqueue(",
+            "y.size, sizes": "self.total, sizes",
+        },
+        "changing dims",
+        "state shared between contexts",
     ),
     "float16: no bias": Defect(
         {"= float(bias[out])": "= sizeof(T) == 2 ? 0.0f : float(bias[out])"}, OTHER_TYPES, "on float16["
