@@ -95,6 +95,12 @@ class Case:
         """Whether int8 tensors are codes with scales of their own, which `compute` does not know: it computes on what they stand for."""
         return self.plugin.int8 == "requantize" and DType.INT8 in self.dtypes
 
+    def in_float(self) -> Case:
+        """The case in the types that `compute` takes: float32 in the place of int8 if the plugin requantizes."""
+        if not self.requantizes:
+            return self
+        return replace(self, dtypes=tuple(DType.FLOAT32 if one is DType.INT8 else one for one in self.dtypes))
+
     @contextlib.contextmanager
     def runner(self, descs: Any = None, allocate: Callable[[int], Any] | None = None) -> Iterator[PluginRunner]:
         """A clone of the plugin, ready to enqueue inside of the block; ``descs``: what `descs` gave, if it was asked."""

@@ -19,6 +19,7 @@ from . import capture, enqueue, isolate, large, models, on_gpu, rules, sharing
 from . import sanitize as sanitizers
 from .cases import NOT_RUN, OTHER_FORMAT, Case
 from .formats import other_formats
+from .in_formats import in_formats
 from .report import Entry, Report
 from .samples import Samples, input_names, own_inputs
 from .search import Trial, cases_around, find_cases, given_cases, make_plugin, variants
@@ -47,13 +48,13 @@ _OTHERS: dict[str, Rule] = {
     "enqueue writes all": enqueue.coverage,
     "enqueue": enqueue.same_as_compute,
     "graph capture": capture.graph_capture,
-    "enqueue in other types": enqueue.in_formats,
-    "layouts": enqueue.in_formats,
     "large tensors": large.large_tensors,
     "repeated runs": sharing.repeated_runs,
     "kept inputs": sharing.kept_inputs,
     "changing dims": sharing.changing_dims,
     "empty batch": sharing.empty_batch,
+    "enqueue in other types": in_formats,
+    "layouts": in_formats,
     "one array twice": sharing.one_array_twice,
     "two threads": sharing.two_threads,
     "int8 pass-through": rules.int8_pass_through,
@@ -69,6 +70,10 @@ _SANITIZED: dict[str, Rule] = {
     "compute-sanitizer": sanitizers.compute_sanitizer,
 }
 _RUNS = ("clone", "memory", "input unchanged", "thread order")
+_ENQUEUE_RULES = (
+    *(*_RUNS, "enqueue writes all", "enqueue", "graph capture"),
+    *("repeated runs", "changing dims", "empty batch"),
+)
 _NEEDS = {
     "damaged bytes": ("serialization",),
     "memory": ("clone",),
@@ -77,8 +82,8 @@ _NEEDS = {
     "enqueue writes all": _RUNS,
     "enqueue": (*_RUNS, "enqueue writes all"),
     "graph capture": (*_RUNS, "enqueue writes all", "enqueue"),
-    "enqueue in other types": (*_RUNS, "enqueue writes all", "enqueue"),
-    "layouts": (*_RUNS, "enqueue writes all", "enqueue"),
+    "enqueue in other types": _ENQUEUE_RULES,
+    "layouts": _ENQUEUE_RULES,
     "large tensors": (*_RUNS, "enqueue writes all", "enqueue"),
     "repeated runs": (*_RUNS, "enqueue writes all", "enqueue"),
     "kept inputs": (*_RUNS, "enqueue writes all", "enqueue", "repeated runs", "independent results"),

@@ -192,7 +192,7 @@ def _enqueued(plugin: Plugin, arrays: list[Any]) -> list[Any]:
 
 def _with_batch(case: Case, count: int) -> Case | None:
     """The case with so many images; None where the first axis is no batch, or the plugin refuses the dims."""
-    group = sharing(case, 0)
+    group = sharing(case.in_float(), 0)
     if not group:
         return None
     try:

@@ -86,6 +86,7 @@ OVERFLOW = "integer overflow above 2^31 elements"
 STATE = "state kept from other dims"
 PAIR = "i < min(pair + 2, n)"
 FLOATS = "self.floats.launch(x, y, x.size, threads=(x.size + 1) // 2, stream=stream)"
+CODES = "self.codes.launch(x, y, x.size, self.scales, threads=x.size, stream=stream)"
 F16 = """
 __device__ float f16(float x) { return x * fminf(fmaxf(x * 0.16f + 0.5f, 0.0f), 1.0f); }
 
@@ -121,6 +122,23 @@ HARD_SWISH = {
         {"inputs[0].scale, outputs[0].scale": "outputs[0].scale, inputs[0].scale"},
         OTHER_TYPES,
         "for scales 0.03 -> 0.0",
+    ),
+    "int8: a code decides the next one": Defect(
+        {
+            "fminf(fmaxf(code, -128.0f), 127.0f));": "fminf(fmaxf(code, -128.0f), 127.0f));\n    if (i > 0 && y[i - 1] == 99) y[i] = 99;"
+        },
+        OTHER_TYPES,
+        "race: hard_swish_codes.cu:11",
+    ),
+    "int8: the host waits": Defect(
+        {CODES: f"{CODES}\n            stream and stream.synchronize()"},
+        OTHER_TYPES,
+        "on int8[1, 1, 1, 1]: synchronizes: ",
+    ),
+    "int8: the first run decides the number of codes": Defect(
+        {CODES: "self.count = getattr(self, 'count', x.size)\n            " + CODES.replace("x.size", "self.count")},
+        OTHER_TYPES,
+        STATE,
     ),
     "int8: the class keeps the scales": Defect(
         {"self.scales =": "type(self).scales ="}, "changing dims", "state shared between contexts"

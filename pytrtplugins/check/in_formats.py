@@ -1,0 +1,33 @@
+"""The rule about `enqueue` in other types and layouts: it keeps there what it keeps in those that were found."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ..errors import MissingExtraError, UnavailableError
+from . import capture, enqueue, sharing
+from .cases import Case
+
+__all__ = ["in_formats"]
+
+_RULES = (
+    enqueue.thread_order,
+    capture.graph_capture,
+    sharing.repeated_runs,
+    sharing.changing_dims,
+    sharing.empty_batch,
+)
+
+
+def in_formats(case: Case) -> str:
+    """Enqueue is right, whole and inside of its arrays, without races, can be captured and keeps no state.
+
+    What cannot be tried here is left out: rules of their own report it, in the types that were found.
+    """
+    if wrong := enqueue.in_formats(case):
+        return wrong
+    for rule in _RULES:
+        with contextlib.suppress(MissingExtraError, UnavailableError):
+            if wrong := rule(case):
+                return wrong
+    return ""
