@@ -103,7 +103,8 @@ def formats(case: Case) -> str:
             linear.append(typed)
     if not linear or (case.own_arrays and linear[0].dtypes != case.dtypes):
         given = f"does not accept the types of the given inputs: {', '.join(map(str, case.dtypes))}"
-        text = f"supports_format {given if case.own_arrays else 'accepts no element type in linear layout'}"
+        none = f"accepts no element type in linear layout{_refused(case)}"
+        text = f"supports_format {given if case.own_arrays else none}"
         if not has_default_formats(case.plugin):
             return text
         output_types = [desc.dtype for desc in case.descs()[1]]
@@ -115,6 +116,16 @@ def formats(case: Case) -> str:
             types = ", ".join(map(str, dict.fromkeys(typed.dtypes)))
             return f"supports_format accepts {types}, compute does not: {type(error).__name__}: {error}"
     return ""
+
+
+def _refused(case: Case) -> str:
+    """Which tensor is refused first in the case's own types."""
+    descs = [*case.descs()[0], *case.descs()[1]]
+    position = next((place for place in range(len(descs)) if not case.plugin.supports_format(place, descs)), None)
+    if position is None or position < len(case.dims):
+        return ""
+    index, dtype = position - len(case.dims), descs[position].dtype
+    return f": output {index} is {dtype} by output_dtypes for {', '.join(map(str, case.dtypes))}, which it refuses"
 
 
 def determinism(case: Case) -> str:

@@ -22,7 +22,7 @@ from .formats import other_formats
 from .in_formats import in_formats
 from .report import Entry, Report
 from .samples import Samples, input_names, own_inputs
-from .search import Trial, cases_around, find_cases, given_cases, make_plugin, variants
+from .search import Trial, cases_around, cases_of_variants, find_cases, given_cases, make_plugin, variants
 from .steps import Rule, Step, Steps
 
 __all__ = ["check_names", "check_plugin"]
@@ -107,7 +107,7 @@ _APART = {"memory", "thread order", "large tensors"}
 _REFERENCE = "reference"
 _CASES, _VARIANTS = 6, 5
 _REFUSE = """A network with such dims is built, and fails when it runs.
-Do: refuse them in {0}.output_dims, such as with pytrtplugins.check_rank(x, 4, "{0}"), check_divisible or check_equal"""
+Do: refuse them in {0}.output_dims, with pytrtplugins.check_rank, check_divisible or check_equal"""
 
 
 def check_plugin(
@@ -125,8 +125,8 @@ def check_plugin(
     """Try whether a plugin keeps the contract that engines rely on.
 
     Shapes are found by asking `Plugin.output_dims`; int and bool fields get other values where the constructor accepts
-    them. A failure is reported at the smallest shape at which it shows. Where the outputs' first dim is the inputs' first
-    dim, it is taken for a batch, whose images must not depend on each other.
+    them, but for an instance with given shapes. A failure is reported at the smallest shape at which it shows. Where the
+    outputs' first dim is the inputs' first dim, it is taken for a batch, whose images must not depend on each other.
 
     On Linux `compute` and `enqueue` run in a process of their own, forked from this one, so that one that crashes, hangs or takes
     all memory is a failure with its smallest shape. Arrays stand between guard pages there, and kernels are watched: each access,
@@ -168,7 +168,7 @@ def check_plugin(
         _by_name(base, shapes)  # refused here, not in another process
     steps = Steps(base, time_limit, given)
     cases, remark = steps.find(
-        lambda trial: _all_cases(base, shapes, given, seed, trial),
+        lambda trial: _all_cases(base, shapes, given, seed, trial, vary=isinstance(plugin, type)),
         lambda cases: _left_out(_steps(base, cases, right), skip),
     )
     cases = [case for case in cases if not case.role]
@@ -222,7 +222,7 @@ def _advice(base: Plugin, given: Sequence[Samples | None], remark: str) -> str:
             f"Causes: output_dims has {len(parameters)} parameters, compute {count}.\n"
             "Do: give both a parameter for each input: its dims, and its array"
         )
-    dims = ", ".join(f'"{name}": (1, 3, 8, 8)' for name in input_names(base)[:count])
+    dims = ", ".join(f'"{name}": (...)' for name in input_names(base)[:count])
     example = "[(1, 3, 8, 8)]" if count == 1 else f"{{{dims}}}"
     shapes = f"Do: check_plugin(..., shapes={example}) with dims that should work, or inputs= with your own arrays"
     if count == 1 or not has_default_formats(base) or remark.startswith("output_dims refuses"):
@@ -293,18 +293,21 @@ def _instance(plugin: type[Plugin] | Plugin) -> Plugin:
 
 
 def _all_cases(
-    base: Plugin, shapes: Any, given: tuple[Samples | None, ...], seed: int, trial: Trial
+    base: Plugin, shapes: Any, given: tuple[Samples | None, ...], seed: int, trial: Trial, vary: bool
 ) -> tuple[list[Case], str]:
     arrays = [one.array for one in given if one and one.array is not None]
     if shapes is None and arrays and len(arrays) == (base.num_inputs or len(given)):
         shapes = [tuple(array.shape for array in arrays)]
-    if isinstance(shapes, Mapping):
-        found, fault = cases_around(base, _by_name(base, shapes), seed, trial, given)
-        return [*found, *_other_formats(found)], fault
-    if shapes is not None:
-        found = given_cases(base, shapes, seed, given, trial)
-        return [*found, *_other_formats(found)], "" if found else "shapes= is empty"
     rng = np.random.default_rng(seed)
+    if shapes is not None:
+        if isinstance(shapes, Mapping):
+            shapes = [_by_name(base, shapes)]
+            found, remark = cases_around(base, shapes[0], seed, trial, given)
+        else:
+            found = given_cases(base, shapes, seed, given, trial)
+            remark = "" if found else "shapes= is empty"
+        others = cases_of_variants(variants(base, rng, _VARIANTS)[1:] if vary else [], shapes, seed, trial, given)
+        return [*found, *others, *_other_formats(found)], remark
     cases, remark = find_cases(base, rng, _CASES, trial, given)
     for other in variants(base, rng, _VARIANTS)[1:] if cases else []:
         cases += find_cases(other, rng, 2, trial, given)[0]

@@ -14,9 +14,9 @@ from ..plugin.base import Plugin
 from ..plugin.fields import MISSING
 from ..tensor import PLUGIN_DTYPES, DType
 from .cases import MAX_ELEMENTS, Case, Shape, outputs_of
-from .samples import Samples
+from .samples import Samples, input_names
 
-__all__ = ["Trial", "cases_around", "find_cases", "given_cases", "make_plugin", "variants"]
+__all__ = ["Trial", "cases_around", "cases_of_variants", "find_cases", "given_cases", "make_plugin", "variants"]
 
 _SIDES = (1, 2, 3, 4, 6, 8, 12)
 _RANKS = (4, 3, 2, 5, 1)
@@ -115,13 +115,17 @@ def given_cases(
 def cases_around(
     plugin: Plugin, shape: tuple[Shape, ...], seed: int, trial: Trial, given: tuple[Samples | None, ...] = ()
 ) -> tuple[list[Case], str]:
-    """The case of some dims, and up to six with other sizes that the plugin takes: equal sizes change together, or the batch alone.
+    """The case of some dims, and up to six with other sizes that the plugin takes.
+
+    Equal sizes change together, or the batch alone; then one axis alone, which most rules refuse.
 
     Returns:
         The cases; and the first dims that `output_dims` accepts though `compute` refuses them.
     """
     cases, fault = given_cases(plugin, [shape], seed, given, trial), ""
-    for dims in _sizes_around(shape):
+    for dims in (*_sizes_around(shape), *_one_axis_longer(shape)):
+        if len(cases) > _AROUND and fault:
+            break
         (case,) = given_cases(plugin, [dims], seed + len(cases), given, trial)
         try:
             plugin.all_output_dims(dims)
@@ -131,16 +135,36 @@ def cases_around(
             trial.note(case)
             trial.accepts(case)
         except Exception as error:
-            fault = fault or _disagreement(dims, error)
+            fault = fault or _disagreement(plugin, dims, error)
             continue
-        cases.append(case)
-        if len(cases) > _AROUND:
-            break
+        cases += [case] if len(cases) <= _AROUND else []
     return cases, fault
 
 
-def _disagreement(dims: Sequence[Shape], error: Exception) -> str:
-    return f"output_dims accepts {_text(dims)}, compute does not ({type(error).__name__}: {error})"
+def cases_of_variants(
+    plugins: Sequence[Plugin], shapes: Sequence[Any], seed: int, trial: Trial, given: tuple[Samples | None, ...] = ()
+) -> list[Case]:
+    """Cases with the caller's shapes for plugins with other fields, where they take these."""
+    found = []
+    for plugin in plugins:
+        for case in given_cases(plugin, shapes, seed, given, trial)[:2]:
+            try:
+                plugin.all_output_dims(case.dims)
+                trial.accepts(case)
+            except Exception:  # whatever a user's rule raises, it is a refusal
+                continue
+            found.append(case)
+    return found
+
+
+def _disagreement(plugin: Plugin, dims: Sequence[Shape], error: Exception) -> str:
+    return f"output_dims accepts {_text(plugin, dims)}, compute does not ({type(error).__name__}: {error})"
+
+
+def _one_axis_longer(shape: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
+    for index, one in enumerate(shape):
+        for axis, size in enumerate(one):
+            yield (*shape[:index], (*one[:axis], size + 1, *one[axis + 1 :]), *shape[index + 1 :])
 
 
 def _sizes_around(shape: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
@@ -179,14 +203,14 @@ def find_cases(
                 plugin.all_output_dims(dims)
                 case = Case(plugin, dims, input_dtypes(plugin, dims, given), int(rng.integers(2**31)), given)
             except Exception as error:  # whatever a user's rule raises, it is a refusal
-                remark = remark or f"output_dims refuses {_text(dims)}: {error}"
+                remark = remark or f"output_dims refuses {_text(plugin, dims)}: {error}"
                 continue
             try:
                 trial.note(case)
                 trial.accepts(case)
             except Exception as error:
                 if not remark.startswith("output_dims accepts"):
-                    remark = _disagreement(dims, error)
+                    remark = _disagreement(plugin, dims, error)
                 refused += 1
                 if refused > 150 and not here:
                     break
@@ -272,5 +296,9 @@ def _hints(plugin: Plugin, rank: int) -> list[int]:
     return hints
 
 
-def _text(dims: Sequence[Shape]) -> str:
-    return ", ".join(str(list(one)) for one in dims)
+def _text(plugin: Plugin, dims: Sequence[Shape]) -> str:
+    """Dims, with the names of the inputs where there are several."""
+    names = input_names(plugin)
+    return ", ".join(
+        f"{names[index]} {list(one)}" if len(dims) > 1 else str(list(one)) for index, one in enumerate(dims)
+    )

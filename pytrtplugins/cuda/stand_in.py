@@ -188,7 +188,9 @@ def _in_place(name: str) -> Callable[..., Any]:
 
 for _name in _TO_NUMBERS:
     setattr(
-        StandInArray, _name, _refusing("reads a value on the host", "a value of the array is made a number of Python's")
+        StandInArray,
+        _name,
+        _refusing("reads a value on the host", "a value is copied to the host, as a number of Python"),
     )
 for _name in (*(f"__{side}{op}__" for op in _ARITHMETIC for side in ("", "r")), *_COMPARISONS):
     setattr(StandInArray, _name, _refusing("allocates", f"{_name.strip('_')} of arrays makes a new array"))

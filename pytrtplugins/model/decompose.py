@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import DimsError, ModelError
 from ..plugin.onnx_node import from_node, is_plugin_node
@@ -15,7 +15,7 @@ from ..utils.optional import require
 from ..validation import check_sizes, infer, validated
 from ..validation.dataflow import bodies, walk
 from ..validation.operators import standard_opset
-from .op_builder import OpBuilder, Value
+from .op_builder import FLOATS, OpBuilder, Value
 from .proto import copy_of, has_shape, info_dims, numpy_type, tensors_of, without_data
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _FEATURE = "working on ONNX models"
+_KINDS = {1: DType.FLOAT32, 10: DType.FLOAT16, 16: DType.BFLOAT16}  # of onnx.TensorProto
 _OPSET = 18
 """Of the operators that decompositions bring into a model without any of ONNX's own."""
 _log = logging.getLogger(__name__)
@@ -139,28 +140,28 @@ def inline_plugins(
 
 def _inline(
     graph: onnx.GraphProto,
-    around: Mapping[str, Dims],
+    around: Mapping[str, _Known],
     names: set[str] | None,
     chosen: Callable[[type[Plugin]], bool],
     prefixes: set[str],
 ) -> None:
-    """Write decompositions into a graph, and into the graphs inside it; ``around``: dims of what it may read from around it."""
-    dims = {**around, **_all_dims(graph)}
+    """Write decompositions into a graph, and into the graphs inside it; ``around``: what it may read from around it."""
+    known = {**around, **_known(graph)}
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         for body in bodies(node):
-            _inline(body, dims, names, chosen, prefixes)
+            _inline(body, known, names, chosen, prefixes)
         plugin = from_node(node) if is_plugin_node(node) and (names is None or node.name in names) else None
         if plugin is None or not plugin.has_decomposition() or not chosen(type(plugin)):
             nodes.append(node)
             continue
         prefix = node.name if node.name and node.name not in prefixes else node.output[0]
         prefixes.add(prefix)
-        if any(name not in dims for name in node.input):
+        if any(name not in known for name in node.input):
             _log.info("node %s stays a plugin, since the dims of its inputs are not known", prefix)
             nodes.append(node)
             continue
-        body_nodes = _decomposed(plugin, node, [dims[name] for name in node.input], prefix, required=names is not None)
+        body_nodes = _decomposed(plugin, node, [known[name] for name in node.input], prefix, required=names is not None)
         nodes.extend([node] if body_nodes is None else body_nodes)
     copies = [copy_of(node) for node in nodes]
     del graph.node[:]
@@ -182,7 +183,7 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     full = infer_shapes(model)
-    dims = _all_dims(full.graph)
+    tensors = _known(full.graph)
     opset = [onnx.helper.make_opsetid("", standard_opset(full) or _OPSET)]
     bodies: dict[tuple[str, str], dict[bytes, str]] = {}
     for node in full.graph.node:
@@ -192,7 +193,7 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         inputs = [f"x{index}" for index in range(len(node.input))]
         outputs = [f"y{index}" for index in range(len(node.output))]
         template = onnx.helper.make_node(node.op_type, inputs, outputs)
-        body = _decomposed(plugin, template, [dims[name] for name in node.input], node.op_type)
+        body = _decomposed(plugin, template, [tensors[name] for name in node.input], node.op_type)
         if body is None:
             continue
         attributes = sorted(attribute.name for attribute in node.attribute)
@@ -209,15 +210,15 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _decomposed(
-    plugin: Plugin, node: onnx.NodeProto, input_dims: Sequence[Dims], prefix: str, *, required: bool = False
+    plugin: Plugin, node: onnx.NodeProto, inputs: Sequence[_Known], prefix: str, *, required: bool = False
 ) -> list[onnx.NodeProto] | None:
     """The nodes that stand for one plugin node, reading and writing the same tensors; None where dims must be known first."""
-    op = OpBuilder(prefix, repr(plugin))
-    given = [Value(name, dims) for name, dims in zip(node.input, input_dims, strict=True)]
+    op = OpBuilder(prefix, repr(plugin), next((each.dtype for each in inputs if each.dtype in FLOATS), DType.FLOAT32))
+    given = [Value(name, each.dims) for name, each in zip(node.input, inputs, strict=True)]
     try:
         result = plugin.decompose(op, *given)  # type: ignore[attr-defined]
     except DimsError as error:
-        if required or all(is_concrete(dim) for dims in input_dims for dim in dims):
+        if required or all(is_concrete(dim) for each in inputs for dim in each.dims):
             raise
         _log.info("node %s stays a plugin, since its dims are not known yet: %s", prefix, error)
         return None
@@ -338,9 +339,21 @@ def _inner_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
         yield from bodies(node)
 
 
-def _all_dims(graph: onnx.GraphProto) -> dict[str, Dims]:
+class _Known(NamedTuple):
+    """A tensor of a model."""
+
+    dims: Dims
+    dtype: DType | None
+
+
+def _known(graph: onnx.GraphProto) -> dict[str, _Known]:
+    """The tensors whose dims are known."""
     infos = tensors_of(graph)
-    return {name: info_dims(info) for name, info in infos.items() if has_shape(infos, name)}
+    return {
+        name: _Known(info_dims(info), _KINDS.get(info.type.tensor_type.elem_type))
+        for name, info in infos.items()
+        if has_shape(infos, name)
+    }
 
 
 def _drop_unused_functions(model: onnx.ModelProto) -> None:

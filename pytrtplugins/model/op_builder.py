@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DimsError
-from ..tensor import Dims, is_concrete
+from ..tensor import Dims, DType, is_concrete
 from ..utils.optional import require
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["OpBuilder", "Value"]
+__all__ = ["FLOATS", "OpBuilder", "Value"]
 
+FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+"""Types that constants with a fraction may have."""
 _FEATURE = "working on ONNX models"
 
 
@@ -46,15 +48,17 @@ class OpBuilder:
     """Collects the operators of a decomposition.
 
     Any ONNX operator is a method: ``op.Transpose(x, perm=[0, 2, 1])``. Inputs are `Value`s, or arrays, numbers and lists,
-    which become constants (lists of ints: int64). The result is one `Value`; with ``outputs=n`` a list of n.
+    which become constants (lists of ints: int64; Python's floats: the type of the plugin's first input of floats). The result
+    is one `Value`; with ``outputs=n`` a list of n.
 
     Args:
         prefix: Start of all names that are made, so that they are unique in the graph.
         doc: Names the plugin, for messages.
+        floats: Element type of constants that are given as Python's floats, or as arrays of float64.
     """
 
-    def __init__(self, prefix: str, doc: str = "") -> None:
-        self.prefix, self.doc = prefix, doc
+    def __init__(self, prefix: str, doc: str = "", floats: DType = DType.FLOAT32) -> None:
+        self.prefix, self.doc, self.floats = prefix, doc, floats
         self.nodes: list[onnx.NodeProto] = []
         self._count = 0
 
@@ -82,7 +86,9 @@ class OpBuilder:
         array = np.asarray(value, np.int64 if _all_ints(value) else None)
         name = self._name("Constant")
         onnx = require("onnx", extra="onnx", feature=_FEATURE)
-        tensor = onnx.numpy_helper.from_array(array.astype(np.float32) if array.dtype == np.float64 else array, name)
+        tensor = onnx.numpy_helper.from_array(
+            array.astype(self.floats.numpy) if array.dtype == np.float64 else array, name
+        )
         self.nodes.append(onnx.helper.make_node("Constant", [], [name], name=name, value=tensor))
         return name
 

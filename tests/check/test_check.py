@@ -314,6 +314,6 @@ class TwoRules(ptp.Plugin):
 def test_a_rule_of_two_inputs_is_told_in_its_own_words():
     (entry,) = ptp.check_plugin(TwoRules, engines=[]).entries
     assert "TwoRules: weight must have" in entry.detail
-    assert 'Do: check_plugin(..., shapes={"x": (1, 3, 8, 8), "weight": (1, 3, 8, 8)})' in entry.detail
+    assert 'Do: check_plugin(..., shapes={"x": (...), "weight": (...)})' in entry.detail
     assert "supports_format" not in entry.detail
     assert ptp.check_plugin(TwoRules, shapes={"x": (1, 2, 3, 3), "weight": (11, 4)}, engines=[]).ok

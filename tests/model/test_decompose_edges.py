@@ -14,6 +14,7 @@ from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.model.decompose import add_functions, infer_shapes, inline_plugins
 from pytrtplugins.model.op_builder import OpBuilder, Value
 from pytrtplugins.plugin.onnx_node import from_node
+from pytrtplugins.tensor import DType
 
 
 @plugin(namespace="tests.decompose_edges")
@@ -205,6 +206,28 @@ def test_constants_of_a_builder_keep_their_type():
     op.Add(Value("x"), np.ones(2, np.float16))
     kinds = [node.attribute[0].t.data_type for node in op.nodes if node.op_type == "Constant"]
     assert kinds == [TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT64, TensorProto.FLOAT16]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_floats_of_python_become_constants_of_the_inputs_type(dtype):
+    @plugin(namespace=f"floats.{dtype}")
+    class Half(Plugin):
+        def output_dims(self, x):
+            return x
+
+        def compute(self, x):
+            return x * x.dtype.type(0.5)
+
+        def decompose(self, op, x):
+            return op.Mul(x, 0.5)
+
+    kind = helper.np_dtype_to_tensor_dtype(DType(dtype).numpy)
+    infos = [helper.make_tensor_value_info(name, kind, [2]) for name in ("x", "y")]
+    graph = helper.make_graph([Half().as_node(["x"], ["y"])], "g", infos[:1], infos[1:])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(f"floats.{dtype}", 1)]
+    written = inline_plugins(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    onnx.checker.check_model(written, full_check=True)
+    assert [node.op_type for node in written.graph.node] == ["Constant", "Mul"]
 
 
 def test_a_builder_has_operators_only():
