@@ -21,7 +21,6 @@ from .types import OwningEngine
 __all__ = ["Arrays", "ContextMaker", "ExecutionContext", "check_dims", "check_dtype"]
 
 Arrays = dict[str, npt.NDArray[Any]]
-_Fact = tuple[tuple[int, ...], np.dtype[Any]]
 
 
 class ExecutionContext(Exclusive[Arrays]):
@@ -35,10 +34,9 @@ class ExecutionContext(Exclusive[Arrays]):
     def __init__(self, engine: OwningEngine) -> None:
         super().__init__(engine)
         self._fitting: list[tuple[str, tuple[int, ...], np.dtype[Any]]] | None = None  # what the last inputs were like
-        self._fitting_outputs: list[_Fact] | None = None  # what outputs of these were like
+        self._fitting_outputs: list[tuple[int, ...]] | None = None  # dims of the outputs of these; their types stay
         self._output = engine.outputs[0].name
         self._shape: tuple[int, ...] | None = None  # what a single output was like, which is compared at once
-        self._dtype: np.dtype[Any] | None = None
 
     @abstractmethod
     def _run(self, inputs: Arrays) -> Arrays:
@@ -80,7 +78,7 @@ class ExecutionContext(Exclusive[Arrays]):
         with self._running():
             results = self._run_into(arrays, targets)
             first = results[self._output]
-            if first.shape != self._shape or first.dtype is not self._dtype:
+            if first.shape != self._shape:  # element types stay those of the first run
                 self._check_changed(arrays, results)
             return results
 
@@ -164,12 +162,12 @@ class ExecutionContext(Exclusive[Arrays]):
 
     def _check_changed(self, inputs: Arrays, outputs: Arrays) -> None:
         """Check outputs, unless they are like those of the last run on such inputs."""
-        facts = [(array.shape, array.dtype) for array in outputs.values()]
-        if facts != self._fitting_outputs:
+        shapes = [array.shape for array in outputs.values()]
+        if shapes != self._fitting_outputs:
             self._check_outputs(inputs, outputs)
             if self._fitting:
-                self._fitting_outputs = facts
-                self._shape, self._dtype = facts[0] if len(facts) == 1 else (None, None)
+                self._fitting_outputs = shapes
+                self._shape = shapes[0] if len(shapes) == 1 else None
 
     def _check_outputs(self, inputs: Arrays, outputs: Arrays) -> Arrays:
         """Require the dims and dtypes of a run's outputs.
