@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.cuda import CudaKernel, gpu_reason
+from pytrtplugins.cuda import Constant, CudaKernel, gpu_reason
 from tests.broken_kernels import NEEDED, Twice, kernel
 
 pytestmark = [*NEEDED, pytest.mark.gpu, pytest.mark.skipif(bool(gpu_reason()), reason=gpu_reason() or "a GPU")]
 CHECKS = ("enqueue on the GPU", "graph capture on the GPU", "two streams on the GPU")
 ADD_BEFORE = kernel("    if (i < n) y[i] = x[i] + before[i];", "const T* x, const T* before, T* y, int n")
+FIRST = kernel("    if (i < n) y[i] = x[i] + T(by[0]);", "const T* x, const float* by, T* y, int n")
 
 
 def on_gpu(array):
@@ -65,6 +66,23 @@ class WrongInHalf(OnGpu):
             y[...] = 99
 
 
+class Several(OnGpu):
+    """Right: two launches, a workspace, a constant and an event between them."""
+
+    def workspace_size(self, inputs, outputs):
+        return int(np.prod(inputs[0].dims)) * inputs[0].dtype.numpy.itemsize
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        (x,), (y,) = inputs, outputs
+        if not x.size:
+            return
+        scratch = workspace.view(x.dtype).reshape(x.shape)
+        FIRST.launch(x, Constant(np.zeros(1, np.float32)), scratch, x.size, threads=x.size, block=64, stream=stream)
+        if stream is not None:
+            stream.wait_event(stream.record())
+        ADD_BEFORE.launch(x, scratch, y, x.size, threads=x.size, block=64, stream=stream)
+
+
 FAULTS = {
     "waits": ("graph capture on the GPU", "capture: ", lambda self, x, y, stream: stream.synchronize()),
     "reads a number": ("graph capture on the GPU", "capture: ", lambda self, x, y, stream: float(x.reshape(-1)[0])),
@@ -80,13 +98,12 @@ FAULTS = {
 }
 
 
-def test_what_is_right_passes():
-    report = ptp.check_plugin(
-        ptp.plugin(namespace="on_gpu")(type("Right", (OnGpu,), {"__module__": __name__})), engines=[]
-    )
+@pytest.mark.parametrize("base", [OnGpu, Several])
+def test_what_is_right_passes(base):
+    cls = ptp.plugin(namespace="on_gpu")(type(f"Right{base.__name__}", (base,), {"__module__": __name__}))
+    report = ptp.check_plugin(cls, engines=[])
     assert report.ok, str(report)
     assert [report[name].state for name in CHECKS] == ["ok"] * 3
-    assert report["enqueue on the GPU"].tried
 
 
 @pytest.mark.parametrize("fault", FAULTS)
