@@ -13,6 +13,7 @@ import pytrtplugins as ptp
 from pytrtplugins.calibration.table import CalibrationTable
 from pytrtplugins.engines import build
 from pytrtplugins.passes import quantize
+from tests.check.plugins.hard_swish import HardSwish as WithKernel
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("openvino")
@@ -46,7 +47,7 @@ class HardSwish(ptp.Plugin):
             y[...] = self.compute(x)
 
 
-def network(reader=False):
+def network(reader=False, plugin=None):
     """Convolution → plugin → convolution; with ``reader`` the plugin's result is also added behind them, in float."""
     rng = np.random.default_rng(1)
     weights = [
@@ -54,7 +55,7 @@ def network(reader=False):
     ]
     nodes = [
         helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1], name="first"),
-        HardSwish().as_node(["a"], ["b"], "swish"),
+        (plugin or HardSwish()).as_node(["a"], ["b"], "swish"),
         helper.make_node("Conv", ["b", "w1"], ["c"], name="second"),
         helper.make_node("Sum" if reader else "Identity", ["c", "b"] if reader else ["c"], ["d"], name="joined"),
         helper.make_node("Conv", ["d", "w2"], ["y"], name="last"),
@@ -62,7 +63,7 @@ def network(reader=False):
     info = [helper.make_tensor_value_info(n, 1, d) for n, d in (("x", (1, 3, 6, 6)), ("y", (1, 4, 6, 6)))]
     held = [numpy_helper.from_array(w, f"w{index}") for index, w in enumerate(weights)]
     graph = helper.make_graph(nodes, "net", info[:1], info[1:], held)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("requantize", 1)]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(nodes[1].domain, 1)]
     return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=10))
 
 
@@ -130,3 +131,12 @@ def test_what_the_plugin_reads_is_quantized_where_its_result_is_read_as_int8_and
     del model.graph.node[2].input[1]
     model.graph.node[2].op_type = "Sigmoid"  # instead of the second convolution
     assert quantized(model) == ["x"]
+
+
+@pytest.mark.gpu
+def test_a_kernel_of_codes_runs_in_the_graph_of_a_gpu(gpu):
+    model = network(plugin=WithKernel())
+    built = build(model, engine=gpu, precision="int8", calibration=TABLE, settings={"float": "float32"}, progress=False)
+    with built.create_context() as context:
+        for _ in range(2):
+            np.testing.assert_allclose(context.run(X)["y"], expected(model), atol=3 / 127, rtol=0)
