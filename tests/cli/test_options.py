@@ -229,13 +229,15 @@ def test_equalize(pytrt, asked, limit, rounded):
 
 def test_check_plugin(pytrt, asked):
     asked(loading, "import_plugin", Reorg)
+    asked(asked.check, "import_plugin", Reorg)
     checked = asked(asked.check.check, "check_plugin")
     ends(pytrt, "check-plugin", "a:B", "--sanitize", "--time-limit", "2.5", "--set", "stride=3", "--input", "x=0..9")
-    ends(pytrt, "check-plugin", "a:B", "--shapes", "x=1x8x6x6,offset=1x18x6x6")
+    ends(pytrt, "check-plugin", "a:B", "--shapes", "x=1x8x6x6,offset=1x18x6x6", "--skip", "clone", "--reference", "c:D")
     shapes = {"x": (1, 8, 6, 6), "offset": (1, 18, 6, 6)}
+    usual = {"shapes": None, "inputs": None, "sanitize": False, "time_limit": 30.0, "skip": (), "reference": None}
     assert checked == [
-        ((Reorg(stride=3),), {"shapes": None, "inputs": {"x": (0, 9)}, "sanitize": True, "time_limit": 2.5}),
-        ((Reorg,), {"shapes": shapes, "inputs": None, "sanitize": False, "time_limit": 30.0}),
+        ((Reorg(stride=3),), {**usual, "inputs": {"x": (0, 9)}, "sanitize": True, "time_limit": 2.5}),
+        ((Reorg,), {**usual, "shapes": shapes, "skip": ["clone"], "reference": Reorg}),
     ]
 
 
