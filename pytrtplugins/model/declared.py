@@ -1,7 +1,9 @@
-"""Dims that a file declares for its tensors, compared with what its operators give."""
+"""Dims and types that a file declares for its tensors, compared with what its operators give."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
@@ -10,34 +12,37 @@ from ..utils.optional import require
 from ..validation.inference import plainly_inferred
 from ..validation.operators import standard_domain, standard_opset
 from .decompose import add_shapes, inferred_infos
-from .proto import copy_of, has_shape, info_dims, infos_of, without_data
+from .proto import copy_of, has_shape, info_dims, infos_of, numpy_type, weight_info, without_data
 
 if TYPE_CHECKING:
     import onnx
 
     from ..tensor import Dims
 
-__all__ = ["check_declared", "infer_without_declared", "take_output_dims"]
+__all__ = ["check_declared", "infer_without_declared", "take_output_dims", "with_inferred_types"]
+
+_log = logging.getLogger(__name__)
 
 
-def check_declared(model: onnx.ModelProto) -> None:
+def check_declared(model: onnx.ModelProto) -> onnx.ModelProto:
     """Require that declared dims of outputs, and of what lies between, are those that ONNX's rules and plugins infer.
 
     Dims that onnx's own inference gets wrong may stand in a file, since tools write what it finds: they count as not declared.
+    A declared element type does not count where one is inferred: a node gives what it gives, and onnxruntime runs some of these files.
+
+    Args:
+        model: The model; it is not changed.
+
+    Returns:
+        The model, or a copy in which element types are those that are inferred.
 
     Raises:
         ModelError: a tensor has another number of axes, or another size of one.
     """
-    declared_infos = {info.name: info for info in (*model.graph.value_info, *model.graph.output)}
-    if not any(has_shape(declared_infos, name) for name in declared_infos):
-        return
-    light = without_data(model)
-    unruled = _outputs_without_rules(light)
-    needed = [copy_of(info) for info in light.graph.value_info if info.name in unruled]
-    del light.graph.value_info[:]
-    light.graph.value_info.extend(needed)
-    take_output_dims(light)
-    inferred = inferred_infos(light)
+    declared_infos = _declared_infos(model)
+    if not declared_infos:
+        return model
+    light, inferred = _infer_without_claims(model)
     both = [name for name in declared_infos if has_shape(declared_infos, name) and has_shape(inferred, name)]
     pairs = {name: (info_dims(declared_infos[name]), info_dims(inferred[name])) for name in both}
     differing = {name: dims for name, dims in pairs.items() if not _agree(*dims)}
@@ -45,6 +50,65 @@ def check_declared(model: onnx.ModelProto) -> None:
     for name, (declared_dims, inferred_dims) in differing.items():
         if not (has_shape(by_onnx, name) and _agree(declared_dims, info_dims(by_onnx[name]))):
             raise _disagreement(name, declared_dims, inferred_dims)
+    return _with_types(model, inferred)
+
+
+def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with inferred element types where it declares others, whatever dims it declares; the same model where there are none."""
+    return _with_types(model, _infer_without_claims(model)[1]) if _declared_infos(model) else model
+
+
+def _declared_infos(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """What a model declares of outputs, and of what lies between, by name."""
+    infos = (*model.graph.value_info, *model.graph.output)
+    return {info.name: info for info in infos if info.type.WhichOneof("value") == "tensor_type"}
+
+
+def _infer_without_claims(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.ValueInfoProto]]:
+    """A light copy without what a model declares of tensors that have rules, and what is inferred of it."""
+    light = without_data(model)
+    unruled = _outputs_without_rules(light)
+    needed = [copy_of(info) for info in light.graph.value_info if info.name in unruled]
+    del light.graph.value_info[:]
+    light.graph.value_info.extend(needed)
+    take_output_dims(light)
+    given = {info.name: info for info in light.graph.input} | {
+        tensor.name: weight_info(tensor) for tensor in light.graph.initializer
+    }
+    for info in light.graph.output:
+        if info.name in given:
+            info.type.CopyFrom(given[info.name].type)
+        elif info.name not in unruled and _is_typed(info):
+            info.ClearField("type")
+    return light, inferred_infos(light)
+
+
+def _with_types(model: onnx.ModelProto, inferred: Mapping[str, onnx.ValueInfoProto]) -> onnx.ModelProto:
+    """The model with inferred element types where it declares others; the same model where there are none."""
+
+    def has_another(info: onnx.ValueInfoProto) -> bool:
+        if info.name not in inferred or not (_is_typed(info) and _is_typed(inferred[info.name])):
+            return False
+        return bool(info.type.tensor_type.elem_type != inferred[info.name].type.tensor_type.elem_type)
+
+    if not any(has_another(info) for info in (*model.graph.value_info, *model.graph.output)):
+        return model
+    corrected = copy_of(model)
+    for info in filter(has_another, (*corrected.graph.value_info, *corrected.graph.output)):
+        tensor, kind = info.type.tensor_type, inferred[info.name].type.tensor_type.elem_type
+        _log.warning(
+            "tensor %r is declared as %s, and is %s: the file is wrong",
+            info.name,
+            numpy_type(tensor.elem_type),
+            numpy_type(kind),
+        )
+        tensor.elem_type = kind
+    return corrected
+
+
+def _is_typed(info: onnx.ValueInfoProto) -> bool:
+    """Whether it is declared as a tensor of an element type."""
+    return info.type.WhichOneof("value") == "tensor_type" and bool(info.type.tensor_type.elem_type)
 
 
 def infer_without_declared(model: onnx.ModelProto) -> onnx.ModelProto:

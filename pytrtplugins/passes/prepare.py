@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..model import Graph, read_onnx
-from ..model.declared import check_declared
+from ..model.declared import check_declared, with_inferred_types
 from ..model.decompose import add_shapes
 from ..model.ir import to_ir, to_proto
 from ..utils.garbage import no_collection
@@ -65,7 +65,7 @@ def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.Mode
         model: The model; it is not changed.
         native: Leave operators of ``com.microsoft`` as they are, for an engine that runs them, but for forms that onnxruntime gets wrong.
     """
-    check_declared(model)
+    model = check_declared(model)
     ir_model = to_ir(_without_faults(normalized(model)) if native else of_onnx(model), checked=True)
     for step in (TrainingNorms(), FoldBatchNorm(), MergePads(), Eliminate()):
         step(ir_model)
@@ -86,7 +86,11 @@ def of_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     normal = normalized(declared(model))
     opset = needed_opset(normal)
-    return write_functions(converted(normal, opset) if 0 < standard_opset(normal) < opset else normal)
+    newer = converted(normal, opset) if 0 < standard_opset(normal) < opset else normal
+    written = write_functions(newer)
+    return (
+        written if written is newer else with_inferred_types(written)
+    )  # ONNX's operators tell them where those did not
 
 
 def _without_faults(normal: onnx.ModelProto) -> onnx.ModelProto:

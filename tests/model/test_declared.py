@@ -1,4 +1,4 @@
-"""Dims that a file declares are those that its operators give, or the file is refused."""
+"""Dims that a file declares are those that its operators give, or the file is refused; declared types do not count."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pytrtplugins.errors import ModelError
 from pytrtplugins.model.declared import check_declared, infer_without_declared, take_output_dims
 from pytrtplugins.model.proto import info_dims
 from pytrtplugins.passes import prepare
+from tests.engines.cuda.host import run_on_host
 
 
 def parsed(text, between=""):
@@ -95,3 +96,56 @@ def test_dims_that_only_a_run_shows_to_be_wrong_do_not_shape_what_onnxruntime_co
             context.run(inputs)
         inputs["s"] = np.float32([[[1]]])
         np.testing.assert_array_equal(context.run(inputs)["y"], [[0, 0, 0]])
+
+
+X = {"x": np.float32([1.5, -2])}
+WRONG_TYPES = {
+    "a constant": ("() => (float[1] y) { y = Constant <value: tensor = int32[1] {1}> () }", "", np.int32([1])),
+    "truth values": ("(float[2] x) => (bfloat16[2] y) { y = IsNaN (x) }", "", np.array([False, False])),
+    "a Cast to another type than the input's": (
+        "(float[2] x) => (float[2] y) { y = Cast <to = 7> (x) }",
+        "",
+        np.int64([1, -2]),
+    ),
+    "between nodes": (
+        "(float[2] x) => (int64[2] y) { t = Cast <to = 7> (x) y = Neg (t) }",
+        "int32[2] t",
+        np.int64([-1, 2]),
+    ),
+    "an input": ("(float[2] x) => (float16[2] x) { y = Relu (x) }", "", X["x"]),
+    "an initializer": ("() => (float[2] w) { y = Relu (w) }", "int32[2] w = {1, 2}", np.int32([1, 2])),
+}
+
+
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference", "cuda"])
+@pytest.mark.parametrize("where", WRONG_TYPES)
+def test_a_wrongly_declared_element_type_is_corrected_before_engines_see_it(where, engine, caplog):
+    text, between, expected = WRONG_TYPES[where]
+    model = parsed(text, between)
+    before = model.SerializeToString()
+    inputs = X if model.graph.input else {}
+    name = model.graph.output[0].name
+    if engine == "cuda":
+        result = run_on_host(prepare(model), inputs)[0][name]
+    else:
+        with ptp.build(model, engine=engine).create_context() as context:
+            result = context.run(inputs)[name]
+    assert result.dtype == expected.dtype
+    np.testing.assert_array_equal(result, expected)
+    assert "is declared as" in caplog.text
+    assert model.SerializeToString() == before
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+def test_so_is_that_of_an_operator_that_is_written_with_others(engine):
+    text = """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (float[2] x) => (float16[2] y) { y = com.microsoft.QuickGelu (x) }"""
+    with ptp.build(onnx.parser.parse_model(text), engine=engine).create_context() as context:
+        result = context.run(X)["y"]
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, X["x"] / (1 + np.exp(-1.702 * X["x"])), rtol=1e-5)
+
+
+def test_a_model_whose_declared_types_are_right_is_not_copied():
+    model = parsed("(float[2] x) => (bool[2] y) { y = IsNaN (x) }")
+    assert check_declared(model) is model
