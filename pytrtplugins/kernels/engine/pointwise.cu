@@ -193,8 +193,7 @@ template <typename T> __device__ __forceinline__ T selu(T x, T alpha, T gamma) {
     return gamma * (x <= T(0) ? alpha * exponential_less_1(x) : x);
 }
 template <typename T> __device__ __forceinline__ T shrink(T x, T bias, T limit) {
-    const bool is_signed = T(-1) < T(0);
-    return is_signed && x < -limit ? x + bias : x > limit ? x - bias : T(0);
+    return x < -limit ? x + bias : x > limit ? x - bias : T(0);
 }
 template <typename T> __device__ __forceinline__ T gelu(T x) {
     return x * T(0.5) * rest_of_error_function(x * T(-0.70710678118654752));

@@ -250,6 +250,15 @@ def _erf(writer: Writer, node: ir.Node) -> int:
     return writer.emit("Cast", kind, writer.emit("Cast", DType.FLOAT32, wide))  # where that of 4 is 1
 
 
+def _shrink(writer: Writer, node: ir.Node) -> int:
+    """Whole numbers are moved as float32, whose fraction is then cut off: this is what onnxruntime does."""
+    kind, (x,) = _type(node.outputs[0]), _reads(writer, node)
+    wide = kind if kind in _FRACTIONS else DType.FLOAT32
+    numbers = [_number(node, name, default, wide) for name, default in (("bias", 0.0), ("lambd", 0.5))]
+    moved = writer.emit("Shrink", wide, x if wide is kind else writer.emit("Cast", wide, x), *numbers)
+    return moved if wide is kind else writer.emit("Cast", kind, moved)
+
+
 def _softsign(writer: Writer, node: ir.Node) -> int:
     kind, (x,) = _type(node.outputs[0]), _reads(writer, node)
     size = writer.emit("Abs", kind, x)
@@ -294,7 +303,7 @@ _RULES: dict[str, _Rule] = {
     "Reciprocal": _reciprocal,
     "Relu": _zero("Max"),
     "Selu": _with_numbers("Selu", alpha=1.6732632423543772, gamma=1.0507009873554805),
-    "Shrink": _with_numbers("Shrink", bias=0.0, lambd=0.5),
+    "Shrink": _shrink,
     "Softsign": _softsign,
     "Sum": _chain("Add"),
     "Swish": _swish,

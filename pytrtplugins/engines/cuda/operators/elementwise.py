@@ -142,6 +142,7 @@ def _thresholded_relu(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 @op("Shrink")
 def _shrink(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     bias, limit = np.float32(at.get("bias", 0.0)), np.float32(at.get("lambd", 0.5))
+    x = x if x.dtype.kind == "f" else x.astype(np.float32)  # the fraction is cut off where the result is stored
     return xp.where(x < -limit, x + bias, xp.where(x > limit, x - bias, xp.zeros_like(x)))
 
 

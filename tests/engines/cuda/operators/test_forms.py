@@ -155,6 +155,7 @@ def constants_only(op, inputs, attributes, opset):
         ("Clip", [IMAGE.astype(np.float16), np.float16(-0.1), np.float16(0.2)], {}, 13),
         ("Clip", [ints(4, 4), np.int64(-1)], {}, 13),
         ("Clip", [IMAGE], {"max": 0.25}, 6),
+        ("Shrink", [np.arange(-30, 30, dtype=np.int8)], {"bias": 1.5, "lambd": 1.5}, 9),
     ],
 )
 def test_an_operator_of_constants_computes_what_onnxruntime_does(op, inputs, attributes, opset):
@@ -189,3 +190,15 @@ def test_erf_of_whole_numbers_is_rounded_towards_zero(dtype):
         (found,) = run_on_host(prepare(model), {"x0": x}, disable=disable)[0].values()
         assert found.dtype == x.dtype
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize(("bias", "lambd"), [(1.5, 1.5), (-2.5, 0.5), (0.75, -3.0), (2.0, 3.0)])
+def test_shrink_of_whole_numbers_cuts_fractions_off_as_onnxruntime_does(dtype, bias, lambd):
+    x = np.arange(20 if dtype[0] == "u" else -30, 60).astype(dtype)
+    model = model_of("Shrink", [x], {"bias": bias, "lambd": lambd}, opset=9)
+    (wanted,) = literal(model, {"x0": x})
+    for disable in ((), ("pointwise",)):
+        (result,) = run_on_host(prepare(model), {"x0": x}, disable=disable)[0].values()
+        assert result.dtype == x.dtype
+        np.testing.assert_array_equal(result, wanted)
