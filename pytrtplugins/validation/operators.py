@@ -14,7 +14,7 @@ from .tensors import check_sparse_tensor, check_tensor
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_node", "node_text", "standard_domain", "standard_opset"]
+__all__ = ["check_node", "has_schema", "node_text", "standard_domain", "standard_opset"]
 
 _LEAST = {  # numbers that operators divide by, step with, or count with
     **dict.fromkeys(("strides", "dilations", "kernel_shape", "group", "blocksize", "block_size", "num_outputs"), 1),
@@ -31,6 +31,11 @@ def standard_domain(domain: str) -> str:
 def standard_opset(model: onnx.ModelProto | onnx.FunctionProto) -> int:
     """The version of ONNX's own operators that a model or a function imports; 0 where it imports none."""
     return next((item.version for item in model.opset_import if not standard_domain(item.domain)), 0)
+
+
+def has_schema(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether a node is an operator of ONNX's own in an opset; `check_node` looks at the inputs of no other."""
+    return not standard_domain(node.domain) and _schema(node.op_type, opset, "") is not None
 
 
 def node_text(node: onnx.NodeProto) -> str:

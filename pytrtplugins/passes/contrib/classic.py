@@ -76,7 +76,7 @@ def _regressor(node: ContribNode) -> str:
 
 def _imputer(node: ContribNode) -> str:
     """Imputer: values in the place of one number, which may be NaN."""
-    values, replaced = node.attribute("imputed_value_floats"), node.attribute("replaced_value_float", 0.0)
+    values, replaced = node.attribute("imputed_value_floats", None), node.attribute("replaced_value_float", 0.0)
     if not values or node.dtype(0) != "float":
         raise NotWritableError("it replaces whole numbers")
     missing = "IsNaN (x0)" if replaced != replaced else "Equal (x0, replaced)"

@@ -73,13 +73,13 @@ def _nhwc_fused_conv(node: ContribNode) -> str:
 
 def _nhwc_max_pool(node: ContribNode) -> str:
     """MaxPool, but that ``ceil_mode`` holds with ``auto_pad`` VALID, too: without pads it means the same."""
-    padded = () if node.attribute("auto_pad") == "VALID" else ("auto_pad", "pads")
+    padded = () if node.attribute("auto_pad", "") == "VALID" else ("auto_pad", "pads")
     names = (*padded, "ceil_mode", "dilations", "kernel_shape", "strides")
     return _channels_first(node, f"y0_nchw = MaxPool {node.attributes(*names)} (x0_nchw)")
 
 
 def _fused_gemm(node: ContribNode) -> str:
-    numbers = {name: value for name in _ALPHA_BETA if (value := node.attribute(f"activation_{name}")) is not None}
+    numbers = {name: value for name in _ALPHA_BETA if (value := node.attribute(f"activation_{name}", None)) is not None}
     numbers |= {"min": node.attribute("activation_alpha", 0.0), "max": node.attribute("activation_beta", 0.0)}
     return f"""
         product = Gemm {node.attributes("alpha", "beta", "transA", "transB")} ({node.inputs(0, 1, 2)})
@@ -91,7 +91,7 @@ def _fused_matmul(node: ContribNode) -> str:
     alpha = node.attribute("alpha", 1.0)
     statements += [] if alpha == 1.0 else [node.number("alpha", alpha)]
     statements.append("scaled = Identity (product)" if alpha == 1.0 else "scaled = Mul (product, alpha)")
-    numbers = {name: value for name in _ALPHA_BETA if (value := node.attribute(f"activation_{name}")) is not None}
+    numbers = {name: value for name in _ALPHA_BETA if (value := node.attribute(f"activation_{name}", None)) is not None}
     return "\n".join((*statements, _activation(node, "scaled", numbers)))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...model.proto import numpy_type
@@ -11,11 +12,15 @@ from ...plugin.onnx_node import node_attributes
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["ContribNode", "NotWritableError", "UnknownTypeError", "ints", "number"]
+__all__ = ["ContribNode", "MalformedError", "NotWritableError", "UnknownTypeError", "ints", "number"]
 
 
 class NotWritableError(Exception):
     """A form of an operator that no function body here computes."""
+
+
+class MalformedError(Exception):
+    """A node lacks an input or an attribute that its operator needs."""
 
 
 class UnknownTypeError(Exception):
@@ -33,9 +38,15 @@ class ContribNode:
     def __init__(self, node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> None:
         self.node, self._types, self._attributes = node, types, node_attributes(node)
 
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute's value."""
-        return self._attributes.get(name, default)
+    def attribute(self, name: str, *default: Any) -> Any:
+        """An attribute's value, or the default.
+
+        Raises:
+            MalformedError: the node has no such attribute, and there is no default.
+        """
+        if name not in self._attributes and not default:
+            raise MalformedError(f"lacks the attribute {name!r}")
+        return self._attributes.get(name, *default)
 
     def has(self, index: int) -> bool:
         """Whether an input is there."""
@@ -59,6 +70,7 @@ class ContribNode:
         """Dims of an input; 0 where they are free.
 
         Raises:
+            MalformedError: the node has no such input.
             UnknownTypeError: they are not known.
         """
         kind = self._type(index)
@@ -70,6 +82,7 @@ class ContribNode:
         """ONNX's name of an input's element type, such as ``float16``.
 
         Raises:
+            MalformedError: the node has no such input.
             UnknownTypeError: it is not known.
         """
         return _TYPE_NAMES.get(name := numpy_type(self._type(index).elem_type).name, name)
@@ -88,13 +101,28 @@ class ContribNode:
         """A statement ``sN = …``: the scale or zero point that an input is, as a scalar where it has one element."""
         return f"s{index} = {'Squeeze' if self.dims(index) == (1,) else 'Identity'} (x{index})"
 
+    def check_reads(self, names: Iterable[str]) -> None:
+        """Require the inputs of these names, such as ``x2``, among others that are no inputs.
+
+        Raises:
+            MalformedError: the node has no such input.
+        """
+        for index in sorted(int(name[1:]) for name in names if _INPUT.fullmatch(name)):
+            self._check_has(index)
+
+    def _check_has(self, index: int) -> None:
+        if not self.has(index):
+            raise MalformedError(f"lacks its input {index}")
+
     def _type(self, index: int) -> Any:
+        self._check_has(index)
         kind = self._types.get(self.node.input[index])
         if kind is None or not kind.tensor_type.elem_type:
             raise UnknownTypeError(self.node.input[index])
         return kind.tensor_type
 
 
+_INPUT = re.compile(r"x\d+")
 _TYPE_NAMES = {"float32": "float", "float64": "double"}
 
 

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ...errors import ModelError, PytrtpluginsError
 from ...model.proto import copy_of, node_name, tensors_of, without_data
 from ...utils.optional import require
 from ...validation import infer, validated
 from ...validation.dataflow import bodies, walk
-from ...validation.operators import standard_domain, standard_opset
-from .node import ContribNode, NotWritableError, UnknownTypeError
+from ...validation.operators import node_text, standard_domain, standard_opset
+from .node import ContribNode, MalformedError, NotWritableError, UnknownTypeError
 from .table import BODIES, CONTRIB, Table
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ def write_functions(model: onnx.ModelProto, table: Table = BODIES) -> onnx.Model
 
     Returns:
         A new model, or this very one where there is nothing to write.
+
+    Raises:
+        ModelError: a node lacks an input or attribute that its operator needs, or has others than its operator takes.
     """
     if all(_key(node) not in table for node in walk(model.graph.node)) or needed_opset(model) > standard_opset(model):
         return model
@@ -109,27 +113,46 @@ def _written(
     """The nodes that compute what a node does; None where that is not known, or not yet, or where it gives nothing."""
     if not any(node.output):
         return None
+    contrib = ContribNode(node, types)
     try:
-        body = table[_key(node)](ContribNode(node, types))
+        function = _parsed(node, table[_key(node)](contrib), opset)
+        contrib.check_reads(name for item in function.node for name in item.input)
     except UnknownTypeError as error:
         _log.debug("%s stays %s: the type or dims of %s are not known", node_name(node), node.op_type, error)
         return None
     except NotWritableError as error:
         _log.info("%s stays %s: %s", node_name(node), node.op_type, error)
         return None
-    inputs, outputs = (
-        [f"x{index}" for index in range(len(node.input))],
-        [f"y{index}" for index in range(len(node.output))],
-    )
-    head = f'<domain: "{CONTRIB}", opset_import: ["": {opset}]> {node.op_type} ({", ".join(inputs)}) => ({", ".join(outputs)})'
-    function = require("onnx.parser", extra="onnx", package="onnx").parse_function(f"{head} {{ {body} }}")
+    except MalformedError as error:
+        raise ModelError(
+            f"{node_text(node)} {error}, which {node.op_type} needs.\nDo: export the model again", node=node.name
+        ) from None
+    except PytrtpluginsError:
+        raise
+    except Exception as error:  # bodies, and the parser, trust that a node is as its operator says
+        raise ModelError(
+            f"{node_text(node)} cannot be written with ONNX's operators: its inputs, their dims and types, or its attributes are not "
+            f"those that {node.op_type} takes ({type(error).__name__}: {error}).\nDo: export the model again",
+            node=node.name,
+        ) from error
     prefix = node.name or node.output[0]
-    names = {"": ""} | dict(zip((*inputs, *outputs), (*node.input, *node.output), strict=True))
+    names = {"": ""} | dict(zip((*function.input, *function.output), (*node.input, *node.output), strict=True))
     for item in function.node:
         item.name = f"{prefix}/{item.output[0]}"
         item.input[:] = [names.get(name, f"{prefix}/{name}") for name in item.input]
         item.output[:] = [names.get(name, f"{prefix}/{name}") for name in item.output]
     return list(function.node)
+
+
+def _parsed(node: onnx.NodeProto, body: str, opset: int) -> onnx.FunctionProto:
+    """A function of the text of its body, with as many inputs and outputs as a node."""
+    inputs, outputs = (
+        ", ".join(f"{letter}{index}" for index in range(len(names)))
+        for letter, names in (("x", node.input), ("y", node.output))
+    )
+    head = f'<domain: "{CONTRIB}", opset_import: ["": {opset}]> {node.op_type} ({inputs}) => ({outputs})'
+    parser = require("onnx.parser", extra="onnx", package="onnx")
+    return parser.parse_function(f"{head} {{ {body} }}")  # type: ignore[no-any-return]
 
 
 def _key(node: onnx.NodeProto) -> tuple[str, str]:

@@ -96,7 +96,8 @@ def check_operator(node: ir.Node) -> None:
     Raises:
         BuildError: it has not.
     """
-    known = node.domain in ("", DOMAIN) and node.op_type in (*OPS, *CONTROL_FLOW, "Attention", "Constant", "Patches")
+    own = ("Attention", "Patches") if node.domain == DOMAIN else ("Constant",)
+    known = node.domain in ("", DOMAIN) and node.op_type in (*OPS, *CONTROL_FLOW, *own)
     if not known and not is_plugin_node(node):
         raise BuildError(
             f"engine 'cuda' does not have the operator {node.domain or 'ai.onnx'}::{node.op_type} (node {node_name(node)!r}).\n"
