@@ -11,7 +11,17 @@ from .broadcasting import check_slopes
 from .external import load_external_data
 from .inference import infer, infer_node
 from .model import validated
+from .operand_types import check_operand_types
 from .sizes import check_sizes
 from .tensors import check_tensor
 
-__all__ = ["check_sizes", "check_slopes", "check_tensor", "infer", "infer_node", "load_external_data", "validated"]
+__all__ = [
+    "check_operand_types",
+    "check_sizes",
+    "check_slopes",
+    "check_tensor",
+    "infer",
+    "infer_node",
+    "load_external_data",
+    "validated",
+]

@@ -25,6 +25,7 @@ from .attention import FuseAttention
 from .average_pools import AverageCodes
 from .before_moves import ActBeforeMoves
 from .blocks import FuseBlocks
+from .element_types import check_element_types
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .gelu import FuseGelu
 from .hanging import hanging_values
@@ -149,10 +150,12 @@ def lower(
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
 
     Raises:
-        BuildError: weights are in the layout of a CPU, or a node broadcasts as before opset 7.
+        BuildError: weights are in the layout of a CPU, or a node broadcasts as before opset 7, or reads an element type that its
+            operator is not defined for.
     """
     check_layouts(model, "cuda")
     lowered = to_ir(_written_out(model, requested), checked=True)
+    check_element_types(lowered)
     PropagateConstants(expands=lambda op_type: op_type == "Attention" and "attention" not in disable)(lowered)
     _say_defaults(lowered)
     if _REORG in requested:

@@ -1,0 +1,80 @@
+"""Element types of operands that an operator takes in one type alone: ONNX's inference does not compare them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..errors import ModelError
+from ..utils.optional import require
+from .dataflow import bodies
+from .operators import node_text, standard_domain, standard_opset
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["check_operand_types"]
+
+
+def check_operand_types(model: onnx.ModelProto) -> None:
+    """Require that inputs of a node for which its operator has one type have one, as far as the model says their types.
+
+    Raises:
+        ModelError: two differ.
+    """
+    opset = standard_opset(model)
+    if opset:
+        _check(model.graph, {}, opset)
+
+
+def _check(graph: onnx.GraphProto, outer: Mapping[str, int], opset: int) -> None:
+    known = {**outer, **{tensor.name: tensor.data_type for tensor in graph.initializer}}
+    for info in (*graph.value_info, *graph.input, *graph.output):
+        if info.type.WhichOneof("value") == "tensor_type" and info.type.tensor_type.elem_type:
+            known[info.name] = info.type.tensor_type.elem_type
+    for node in graph.node:
+        if not standard_domain(node.domain):
+            _check_node(node, known, opset)
+        for body in bodies(node):
+            _check(body, known, opset)
+
+
+def _check_node(node: onnx.NodeProto, known: Mapping[str, int], opset: int) -> None:
+    variables, last_repeats = _type_variables(node.op_type, opset)
+    if not variables:
+        return
+    first: dict[str, str] = {}
+    for place, name in enumerate(node.input):
+        if place >= len(variables) and not last_repeats:
+            return
+        variable = variables[min(place, len(variables) - 1)]
+        if not (name and variable and name in known):
+            continue
+        other = first.setdefault(variable, name)
+        if known[other] != known[name]:
+            raise ModelError(
+                f"{node_text(node)} reads {other[:200]!r}, which is {_type_name(known[other])}, and {name[:200]!r}, which is "
+                f"{_type_name(known[name])}; {node.op_type} takes one type for both.\nDo: put a Cast before one of them",
+                node=node.name,
+                tensor=name,
+            )
+
+
+@functools.lru_cache(4096)
+def _type_variables(op_type: str, opset: int) -> tuple[tuple[str, ...], bool]:
+    """The name of each input's type, empty where it is like no other input's, and whether the last input may be repeated."""
+    defs = require("onnx.defs", extra="onnx")
+    if not defs.has(op_type, opset, ""):
+        return (), False
+    inputs = defs.get_schema(op_type, opset, "").inputs
+    names = [item.type_str if item.is_homogeneous and "(" not in item.type_str else "" for item in inputs]
+    variadic = bool(inputs) and inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+    alone = {name for name in names if names.count(name) == 1} - ({names[-1]} if variadic else set())
+    variables = tuple("" if name in alone else name for name in names)
+    return (variables if any(variables) else ()), variadic
+
+
+def _type_name(kind: int) -> str:
+    onnx = require("onnx", extra="onnx")
+    return "text" if kind == onnx.TensorProto.STRING else str(onnx.helper.tensor_dtype_to_np_dtype(kind).name)
