@@ -259,7 +259,10 @@ class PropagateConstants(Pass):
         if node.op_type not in _BOUNDED and any(max(given, _MAX_BYTES) < _bytes(value) for value in node.outputs):
             return None
         if node.op_type in _COMPUTED:
-            return [_COMPUTED[node.op_type](node, *arrays)]
+            try:
+                return [_COMPUTED[node.op_type](node, *arrays)]
+            except (ArithmeticError, LookupError, TypeError, ValueError):  # the engine says what is wrong when it runs
+                return None
         onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
         reference = require("onnx.reference", extra="onnx")
         proto = onnx_ir.serde.serialize_node(node)
@@ -279,7 +282,7 @@ class PropagateConstants(Pass):
 
     def _branch(self, node: ir.Node) -> ir.Graph | None:
         condition = array_of(node.inputs[0])
-        if condition is None:
+        if condition is None or condition.size != 1:
             return None
         return node.attributes["then_branch" if condition.reshape(()) else "else_branch"].as_graph()
 

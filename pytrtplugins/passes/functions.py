@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..model.ir import names_in, unused_name
+from ..model.proto import node_name
 from ..utils.optional import require
+from ..validation.dataflow import walk
 from ..validation.operators import standard_opset
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ def definition(node: ir.Node, version: int) -> ir.Graph | None:
     given = {attribute.name: attribute for attribute in (*defaults, *function.attribute_proto, *proto.attribute)}
     present = {name for name, value in zip(function.input, node.inputs, strict=False) if value is not None}
     _bind(function.node, given, set(function.input) - present)
+    for item in walk(function.node):  # errors are to name what the model has
+        item.name = f"{node_name(node)}.{item.name or item.op_type}"
     graph = onnx.helper.make_graph(
         function.node,
         node.op_type,

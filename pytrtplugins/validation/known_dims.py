@@ -56,7 +56,13 @@ def wrong_dims(model: onnx.ModelProto) -> dict[int, dict[str, _Dims]]:
 def _right_dims(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> Iterator[tuple[str, _Dims]]:
     """Outputs for which there is a rule, and their dims."""
     for place, rule in _RULES.get(node.op_type, {}).items() if node.domain in ("", "ai.onnx") else ():
-        if len(node.output) > place and node.output[place] and (right := rule(node, dims, constants)) is not None:
+        if len(node.output) <= place or not node.output[place]:
+            continue
+        try:
+            right = rule(node, dims, constants)
+        except (ArithmeticError, LookupError, TypeError, ValueError):  # another number of axes than the operator takes
+            continue
+        if right is not None:
             yield node.output[place], right
 
 

@@ -27,6 +27,7 @@ from .before_moves import ActBeforeMoves
 from .blocks import FuseBlocks
 from .element_types import check_element_types
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
+from .fits import check_static_dims
 from .gelu import FuseGelu
 from .hanging import hanging_values
 from .horizontal import FuseHorizontally
@@ -150,12 +151,14 @@ def lower(
         A model whose fused nodes are in the domain ``pytrtplugins.cuda``; all tensors have types and dims.
 
     Raises:
+        DimsError: dims of a node's operands do not fit each other.
         BuildError: weights are in the layout of a CPU, or a node broadcasts as before opset 7, or reads an element type that its
             operator is not defined for.
     """
     check_layouts(model, "cuda")
     lowered = to_ir(_written_out(model, requested), checked=True)
     check_element_types(lowered)
+    check_static_dims(lowered)
     PropagateConstants(expands=lambda op_type: op_type == "Attention" and "attention" not in disable)(lowered)
     _say_defaults(lowered)
     if _REORG in requested:

@@ -44,7 +44,7 @@ def row_axes(node: ir.Node) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     kinds = {dtype_of(value) for value in (x, *factors, outputs[0]) if value is not None}
     if not all(isinstance(dim, int) and dim for dim in dims) or not kinds <= set(_FLOATS):
         return None  # case 1
-    axes = _axes(node, len(dims))
+    axes = _axes(node, len(dims)) if dims else ()
     if not axes or not 1 < math.prod(dims[axis] for axis in axes) <= _LONGEST:  # cases 2 and 3
         return None
     if node.op_type == "InstanceNormalization" and any(array_of(value) is None for value in node.inputs[1:]):

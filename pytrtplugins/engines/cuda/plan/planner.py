@@ -21,6 +21,7 @@ from ....utils.garbage import no_collection
 from ..device.expression import Expression
 from ..device.layout import FP8, as_rows, channels_last, linear
 from ..lower.dims import fused_dims
+from ..lower.fits import find_misfit
 from ..lower.groups import PartGroups
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.pointwise import GroupPointwise
@@ -32,7 +33,6 @@ from ..operators.attributes import operator_attributes
 from . import kinds
 from .arena import Block, Layout, place
 from .attention import place_attention
-from .fits import find_misfit
 from .images import image_tensors
 from .moves import is_only_moved, node_moves, plain_source, write_moved
 from .plan import Placed, Plan, Step, step_accesses

@@ -18,11 +18,11 @@ from ....tensor import DType, TensorDesc
 from ....utils.optional import require
 from ..device.device import Device, Tensor
 from ..device.elements import decoded, encoded, stored
+from ..lower.fits import check_dims
 from ..lower.hanging import read_values
 from ..lower.rewrite import DOMAIN
 from ..operators import KNOWN, OPS, RAW
 from ..operators.attributes import operator_attributes
-from ..plan.fits import check_dims
 from ..plan.tail import Tail
 from .inference import OutputDims, infer
 from .values import Value, stacked

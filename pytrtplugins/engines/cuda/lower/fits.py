@@ -1,4 +1,4 @@
-"""Checks that the dims of a run fit each other, once for each set of dims, before anything is planned or launched."""
+"""Checks that dims fit each other: those that a model says before it is lowered, those of a run before anything is planned or launched."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ....model.proto import node_name
 from ....plugin.onnx_node import is_plugin_node
 from ....utils.optional import require
 from ....validation import infer_node
-from ..lower.hanging import CONTROL_FLOW
-from ..lower.rewrite import DOMAIN
 from .dim_rules import RULES
+from .hanging import CONTROL_FLOW
 from .operand_dims import Dims, MisfitError, Operands, UnknownDimsError
+from .rewrite import DOMAIN
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["check_dims", "find_misfit"]
+__all__ = ["check_dims", "check_static_dims", "find_misfit"]
 
 _MAX_ELEMENTS = 1 << 10
 """Elements of a constant that ONNX's shape inference reads."""
@@ -44,16 +44,35 @@ def find_misfit(model: ir.Model) -> DimsError | None:
     return None
 
 
+def check_static_dims(model: ir.Model) -> None:
+    """Require that dims that do not depend on a run fit each other, before passes trust them.
+
+    Args:
+        model: One that is not lowered yet.
+
+    Raises:
+        DimsError: they contradict each other; it names the first such node.
+    """
+    version = model.opset_imports.get("", 1)
+    for node in model.graph:
+        operands = Operands(node, version)
+        try:
+            _ruled(operands)
+        except UnknownDimsError:
+            pass
+        except MisfitError as error:
+            raise _described(operands, error) from error
+
+
 def check_dims(node: ir.Node, version: int, inputs: Sequence[Dims | None]) -> None:
     """Require that the dims that a node's inputs have in a run fit each other.
 
     Raises:
         DimsError: they contradict each other.
     """
-    operands, rule = Operands(node, version, inputs), RULES.get((node.domain, node.op_type))
+    operands = Operands(node, version, inputs)
     try:
-        if rule is not None:
-            rule(operands)
+        _ruled(operands)
     except UnknownDimsError:
         pass
     except MisfitError as error:
@@ -72,11 +91,9 @@ def _described(operands: Operands, error: MisfitError) -> DimsError:
 
 
 def _check(operands: Operands) -> None:
-    node, expected = operands.node, list[Dims | None]()
+    node = operands.node
     try:
-        rule = RULES.get((node.domain, node.op_type))
-        if rule is not None:
-            expected = list(rule(operands))
+        expected = _ruled(operands)
         if not any(expected) and not node.domain:
             expected = _inferred(operands)
     except UnknownDimsError:
@@ -84,6 +101,24 @@ def _check(operands: Operands) -> None:
     for value, wanted, declared in zip(node.outputs, expected, operands.outputs, strict=False):
         if wanted is not None and declared is not None and wanted != declared:
             raise MisfitError(f"output {value.name!r} has the dims {wanted}, the model declares {declared}")
+
+
+def _ruled(operands: Operands) -> list[Dims | None]:
+    """Dims of the outputs by the rule of a node's operator; empty where it has none.
+
+    Raises:
+        MisfitError: the operands' dims contradict each other.
+        UnknownDimsError: the rule needs others than are known.
+    """
+    rule = RULES.get((operands.node.domain, operands.node.op_type))
+    if rule is None:
+        return []
+    try:
+        return list(rule(operands))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # rules trust the number of axes
+        raise MisfitError(
+            f"an operand has another number of axes than {operands.node.op_type} takes ({error})"
+        ) from error
 
 
 def _inferred(operands: Operands) -> list[Dims | None]:

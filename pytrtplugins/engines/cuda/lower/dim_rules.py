@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from ....utils import optional
-from ..lower.dims import fused_dims
-from ..lower.rewrite import DOMAIN, has_rows, weight_dims
+from .dims import fused_dims
 from .operand_dims import (
     Dims,
     MisfitError,
@@ -19,6 +18,7 @@ from .operand_dims import (
     require_inside,
     require_length,
 )
+from .rewrite import DOMAIN, has_rows, weight_dims
 
 __all__ = ["RULES"]
 
@@ -219,15 +219,21 @@ def _convolution(o: Operands) -> Sequence[Dims | None]:
     require(w[0] % group == 0, f"{w[0]} filters in {group} groups")
     place = {"Conv": 2, "QLinearConv": 8, "DeformConv": 3}.get(o.node.op_type)
     if place is not None:
-        require_length(o, (place,), w[0], "the filters")
+        _require_bias(o, place, w[0])
     return [None]
+
+
+def _require_bias(o: Operands, place: int, filters: int) -> None:
+    require_length(o, (place,), filters, "the filters")
+    if o.has(place):
+        require(len(o[place]) == 1, f"a bias of the dims {o[place]}, expected one axis")
 
 
 def _transposed_convolution(o: Operands) -> Sequence[Dims | None]:
     x, w = o[0], o[1]
     require(len(x) == len(w) > 2, f"filters of the dims {w} on an image of the dims {x}")
     require(x[1] == w[0] and w[0] % o.number("group", 1) == 0, f"filters for {w[0]} channels on an image of {x[1]}")
-    require_length(o, (2,), w[1] * o.number("group", 1), "the filters")
+    _require_bias(o, 2, w[1] * o.number("group", 1))
     return [None]
 
 

@@ -1,0 +1,115 @@
+"""Dims that do not fit each other are refused by the node's name before passes trust them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from pytrtplugins.engines.cuda.lower.pipeline import lower
+from pytrtplugins.errors import DimsError, PytrtpluginsError
+from pytrtplugins.passes import prepare
+from tests.engines.cuda.host import run_on_host
+from tests.engines.operators import literal
+
+
+def parsed(text, opset=17):
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}, "com.microsoft" : 1]> g {text}')
+
+
+SCALARS = {
+    "ArgMax": "(float x) => (int64 y) { y = ArgMax <axis = 0> (x) }",
+    "BatchNormalization": "(float x, float s) => (float y) { y = BatchNormalization (x, s, s, s, s) }",
+    "Concat": "(float x) => (float[n] y) { y = Concat <axis = 0> (x, x) }",
+    "Conv": "(float x) => (float[a,b,c,d] y) { y = Conv (x, x) }",
+    "CumSum": "(float x) => (float y) <int64 a = {0}> { y = CumSum (x, a) }",
+    "DepthToSpace": "(float x) => (float[a,b,c,d] y) { y = DepthToSpace <blocksize = 2> (x) }",
+    "Flatten": "(float x) => (float[a,b] y) { y = Flatten <axis = 0> (x) }",
+    "Gather": "(float x) => (float[n] y) <int64[1] i = {0}> { y = Gather <axis = 0> (x, i) }",
+    "GatherElements": "(float x) => (float y) <int64 i = {0}> { y = GatherElements <axis = 0> (x, i) }",
+    "Gemm": "(float x) => (float[a,b] y) { y = Gemm (x, x) }",
+    "GlobalAveragePool": "(float x) => (float y) { y = GlobalAveragePool (x) }",
+    "Hardmax": "(float x) => (float y) { y = Hardmax (x) }",
+    "InstanceNormalization": "(float x) => (float y) { y = InstanceNormalization (x, x, x) }",
+    "LayerNormalization": "(float x) => (float y) { y = LayerNormalization (x, x) }",
+    "LogSoftmax": "(float x) => (float y) { y = LogSoftmax (x) }",
+    "LpNormalization": "(float x) => (float y) { y = LpNormalization (x) }",
+    "MatMul": "(float x) => (float y) { y = MatMul (x, x) }",
+    "MaxPool": "(float x) => (float y) { y = MaxPool <kernel_shape = [1]> (x) }",
+    "OneHot": "(int64 x) => (float[n] y) <int64 d = {3}, float[2] v = {0, 1}> { y = OneHot (x, d, v) }",
+    "Pad": "(float x) => (float[n] y) <int64[2] p = {1, 1}> { y = Pad (x, p) }",
+    "PRelu": "(float x) => (float y) { y = PRelu (x, x) }",
+    "QuantizeLinear": "(float x) => (uint8 y) <float[1] s = {0.5}, uint8[1] z = {3}> { y = QuantizeLinear <axis = 0> (x, s, z) }",
+    "ReduceMax": "(float x) => (float y) { y = ReduceMax <axes = [0]> (x) }",
+    "ReduceSum": "(float x) => (float y) <int64[1] a = {0}> { y = ReduceSum (x, a) }",
+    "ReverseSequence": "(float x) => (float y) <int64[1] l = {1}> { y = ReverseSequence (x, l) }",
+    "ScatterElements": "(float x) => (float y) <int64 i = {0}> { y = ScatterElements (x, i, x) }",
+    "Shape": "(float x) => (int64[n] y) { y = Shape (x) }",
+    "Slice": "(float x) => (float[n] y) <int64[1] b = {0}, int64[1] e = {1}> { y = Slice (x, b, e) }",
+    "Softmax": "(float x) => (float y) { y = Softmax (x) }",
+    "Split": "(float x) => (float y, float z) { y, z = Split <axis = 0> (x) }",
+    "Squeeze": "(float x) => (float y) <int64[1] a = {0}> { y = Squeeze (x, a) }",
+    "Tile": "(float x) => (float[n] y) <int64[1] r = {2}> { y = Tile (x, r) }",
+    "TopK": "(float x) => (float[n] y, int64[n] z) <int64[1] k = {1}> { y, z = TopK <axis = 0> (x, k) }",
+    "Transpose": "(float x) => (float[n] y) { y = Transpose <perm = [0]> (x) }",
+    "Trilu": "(float x) => (float y) { y = Trilu (x) }",
+    "Unsqueeze": "(float x) => (float[n] y) <int64[1] a = {0}> { y = Unsqueeze (x, a) }",
+}
+
+
+COMPUTED = {"Flatten", "PRelu", "QuantizeLinear", "Shape", "Unsqueeze"}
+"""Those that onnxruntime computes."""
+
+
+@pytest.mark.parametrize("operator", SCALARS)
+def test_an_operator_of_a_tensor_without_axes_raises_no_foreign_error(operator):
+    model = parsed(SCALARS[operator])
+    kind = np.int64 if model.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.INT64 else np.float32
+    inputs = {info.name: np.full((), 2, kind) for info in model.graph.input}
+    results, message = None, ""
+    try:
+        results = run_on_host(prepare(model), inputs)[0]
+    except PytrtpluginsError as error:
+        message = str(error)
+    assert results is not None or f"node 'y' ({operator})" in message
+    if operator in COMPUTED:
+        np.testing.assert_array_equal(results["y"], literal(model, inputs)[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("(float[2,3] x, float[4,3] z) => (float[a,b] y) { y = Add (x, z) }", r"\(2, 3\) and \(4, 3\) do not broadcast"),
+        ("(float x) => (float[n] y) { y = Concat <axis = 0> (x, x) }", "an operand has another number of axes than Concat takes"),
+        ("(float[1,2,4,4] x) => (float[1,3,a,b] y) <float[3,2,1,1] w = {1,1,1,1,1,1}, float b = {1}> { y = Conv (x, w, b) }",
+         "1 elements of input 2, expected 3"),
+        ("(float[1,2,4,4] x) => (float[1,1,a,b] y) <float[1,2,1,1] w = {1,1}, float b = {1}> { y = Conv (x, w, b) }",
+         r"a bias of the dims \(\), expected one axis"),
+        ("(float[1,2,4,4] x) => (float[1,3,a,b] y) <float[3,2,1] w = {1,1,1,1,1,1}> { y = Conv (x, w) }",
+         r"filters of the dims \(3, 2, 1\) on an image of the dims \(1, 2, 4, 4\)"),
+    ],
+)  # fmt: skip
+def test_dims_that_the_model_says_are_compared_before_it_is_lowered(text, what):
+    with pytest.raises(
+        DimsError, match=rf"engine 'cuda': node 'y' \(\w+\) cannot run on tensors of the dims .*: {what}"
+    ) as caught:
+        lower(prepare(parsed(text)))
+    assert "\nDo: " in str(caught.value)
+
+
+def test_so_are_those_of_an_operator_that_is_written_with_others():
+    text = """(float[1,2,4] q, float[1,2,4] k, float[1,2,4] v, float[1,4,2,2] b) => (float[1,2,4] y)
+        { y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v, , , b) }"""
+    with pytest.raises(
+        DimsError, match=r"node 'y/biased' \(Add\) cannot run on tensors of the dims \(1, 2, 2, 2\), \(1, 4, 2, 2\)"
+    ):
+        lower(prepare(parsed(text)))
+
+
+def test_a_node_of_an_operators_definition_has_the_operators_name():
+    text = "(float[1,1,2,4] q, float[1,1,3,5] k, float[1,1,3,4] v) => (float[1,1,2,4] y) { y = Attention (q, k, v) }"
+    with pytest.raises(DimsError, match=r"engine 'cuda': node 'y\.\w+' \(\w+\) cannot run on"):
+        run_on_host(
+            prepare(parsed(text, 23)),
+            {"q": np.zeros((1, 1, 2, 4)), "k": np.zeros((1, 1, 3, 5)), "v": np.zeros((1, 1, 3, 4))},
+        )
