@@ -20,7 +20,7 @@ from ...validation import validated
 from ...validation.operators import standard_domain
 from ..base.context import Arrays, ExecutionContext
 from ..base.engine import Engine
-from ..base.failures import explaining
+from ..base.failures import explaining, is_plugins
 from ..base.plugin_codes import write_codes
 from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
@@ -132,17 +132,19 @@ class ReferenceContext(ExecutionContext):
 
     def _outputs(self, step: Step, given: list[Any], tensors: dict[str, Any]) -> list[Any]:
         """What a node of ONNX gives."""
-        if step.control is not None:  # not in the try below: plugins inside raise what they raise
-            return step.control.run(
-                [_dense(value) for value in given],
-                lambda program, values: self._inside(program, values, tensors),
-            )
         try:
+            if step.control is not None:
+                return step.control.run(
+                    [_dense(value) for value in given],
+                    lambda program, values: self._inside(program, values, tensors),
+                )
             with np.errstate(all="ignore"):  # infinities and NaN are results like others
                 return self._computed(step, given)
         except PytrtpluginsError:
             raise
         except Exception as error:
+            if is_plugins(error):  # of one in a branch or a body
+                raise
             raise EngineError(
                 f"engine 'reference': node {node_name(step.node)!r}: {step.node.op_type} cannot be computed of "
                 f"{', '.join(_shown(value) for value in given)}: {error}",
@@ -201,7 +203,24 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _codes(a: dict[str, Any], x: Array, scale: Array, zero: Array | None = None) -> _Codes:
+    if not all(_lies_along(a, value, x) for value in (scale, zero) if value is not None):
+        OPS["DequantizeLinear"](a, x, scale, zero)  # raises what its reader would raise else
     return _Codes(x, scale, np.zeros_like(scale, x.dtype) if zero is None else zero, a)
+
+
+def _lies_along(a: dict[str, Any], value: Array, x: Array) -> bool:
+    """Whether a scale or zero point has one number, one for each index of the axis, or one for each block."""
+    axis, block = a.get("axis", 1), a.get("block_size", 0)
+    if value.size == 1:
+        return True
+    if not -x.ndim <= axis < x.ndim:
+        return False
+    if not block:
+        return bool(value.size == x.shape[axis])
+    return value.ndim == x.ndim and all(
+        size * block >= length if place == axis % x.ndim else size == length
+        for place, (size, length) in enumerate(zip(value.shape, x.shape, strict=True))
+    )
 
 
 def _dense(value: Any) -> Any:
@@ -225,5 +244,5 @@ def _integer_convolution(a: dict[str, Any], x: _Codes, weight: _Codes, bias: Arr
 
 
 def _shown(value: Any) -> str:
-    value = _dense(value)
+    value = value.codes if isinstance(value, _Codes) else value
     return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import BuildError, EngineError
+from ...errors import BuildError
 from ...model.proto import arrays_of, node_name, numpy_type, tensors_of
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node, node_attributes
@@ -223,6 +223,10 @@ def _loop(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
 def _scan(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
     a, body = control.attributes, control.programs["body"]
     count = len(given) - a["num_scan_inputs"]
+    for side, places in (("input", a["num_scan_inputs"]), ("output", len(body.outputs) - count)):
+        for name in (f"scan_{side}_axes", f"scan_{side}_directions"):
+            if len(a.get(name, [0] * places)) != places:
+                raise ValueError(f"{name} has {len(a[name])} numbers, and there are {places} scanned {side}s")
     states, inputs = list(given[:count]), given[count:]
     scanned = [
         _along(x, axis)[:: -1 if backward else 1]
@@ -232,7 +236,7 @@ def _scan(control: Control, given: Sequence[Any], run: Run) -> list[Any]:
     ]
     lengths = {len(x) for x in scanned}
     if len(lengths) != 1:
-        raise EngineError(f"Scan: its inputs have different lengths along their axes: {sorted(lengths)}")
+        raise ValueError(f"its inputs have different lengths along their axes: {sorted(lengths)}")
     results: list[list[Any]] = [[] for _ in body.outputs[count:]]
     for parts in zip(*scanned, strict=True):
         outputs = run(body, [*states, *parts])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -140,8 +141,47 @@ def test_inputs_of_a_scan_have_one_length():
     body = graph(nodes, [info("v", dims=[3]), info("u", dims=[3])], [info("o", dims=[3])])
     node = helper.make_node("Scan", ["x", "z"], ["y"], "scan", body=body, num_scan_inputs=2)
     network = model([node], [info("x", dims=["N", 3]), info("z", dims=["M", 3])], [info("y")])
-    with pytest.raises(EngineError, match=r"Scan: its inputs have different lengths along their axes: \[4, 5\]"):
+    with pytest.raises(
+        EngineError, match=r"node 'scan': Scan cannot .*: its inputs have different lengths along their axes: \[4, 5\]"
+    ):
         run(network, {"x": f(4, 3), "z": f(5, 3)})
+
+
+@pytest.mark.parametrize(
+    ("attributes", "what"),
+    [
+        ({"scan_input_axes": [0, 0]}, "scan_input_axes has 2 numbers, and there are 1 scanned inputs"),
+        ({"scan_input_directions": []}, "scan_input_directions has 0 numbers, and there are 1 scanned inputs"),
+        ({"scan_output_axes": [0, 1]}, "scan_output_axes has 2 numbers, and there are 1 scanned outputs"),
+        ({"scan_output_directions": [0, 1]}, "scan_output_directions has 2 numbers, and there are 1 scanned outputs"),
+        ({"scan_input_axes": [3]}, "axis 3 is out of bounds"),
+        ({"scan_output_axes": [-4]}, "axis -4 is out of bounds"),
+    ],
+)
+def test_what_a_scan_cannot_do_names_its_node(attributes, what):
+    body = graph([helper.make_node("Neg", ["v"], ["o"])], [info("v")], [info("o")])
+    node = helper.make_node("Scan", ["x"], ["y"], "scan", body=body, num_scan_inputs=1)
+    node.attribute.extend(
+        helper.make_attribute(*pair, attr_type=onnx.AttributeProto.INTS) for pair in attributes.items()
+    )
+    network = model([node], [info("x", dims=[2, 3])], [info("y")])
+    with pytest.raises(
+        EngineError, match=rf"node 'scan': Scan cannot be computed of float32\[2, 3\]: .*{what}"
+    ) as caught:
+        run(network, {"x": f(2, 3)})
+    assert caught.value.facts["op_type"] == "Scan"
+
+
+def test_an_exception_of_a_plugin_in_a_branch_is_the_plugins(monkeypatch):
+    def fail(self, x):
+        raise ZeroDivisionError("of the plugin")
+
+    monkeypatch.setattr(Affine, "compute", fail)
+    body = graph([as_node(Affine(3.0), ["x"], ["r"], "plugin")], [], [info("r")])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=branch("Identity", "x", output="s"))
+    network = model([node], [info("x", dims=[2]), info("c", BOOL, [])], [info("y")])
+    with pytest.raises(ZeroDivisionError, match=r"^of the plugin$"):
+        run(network, {"x": f(2), "c": np.bool_(True)})
 
 
 def test_a_plugin_in_a_branch_is_computed_by_its_class():

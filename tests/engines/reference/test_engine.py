@@ -149,3 +149,29 @@ def test_sums_of_integers_are_exact_beyond_what_float64_holds():
     big = ints(2**53 + 1, -(2**53) - 3, 7)
     with ptp.build(model_of("ReduceSum", [big], {"keepdims": 0}), engine="reference").create_context() as context:
         assert context.run({"x0": big})["y0"] == 5
+
+
+@pytest.mark.parametrize(
+    ("dims", "axis", "block"), [((3,), 0, 0), ((2,), 3, 0), ((2, 1), 1, 2), ((1, 3), 0, 2), ((0,), 0, 0)]
+)
+def test_scales_that_do_not_fit_their_codes_are_an_error_of_their_own_node(dims, axis, block):
+    """DequantizeLinear is computed by what reads it."""
+    attributes = {"axis": axis, **({"block_size": block} if block else {})}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s"], ["h"], "codes", **attributes),
+        helper.make_node("Neg", ["h"], ["y"]),
+    ]
+    infos = [
+        helper.make_tensor_value_info("x", TensorProto.INT8, [2, 4]),
+        helper.make_tensor_value_info("s", TensorProto.FLOAT, [None] * len(dims)),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+    ]
+    graph = helper.make_graph(nodes, "g", infos[:2], infos[2:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    with (
+        ptp.build(model, engine="reference").create_context() as context,
+        pytest.raises(
+            ptp.errors.EngineError, match=r"node 'codes': DequantizeLinear cannot be computed of int8\[2, 4\], float32"
+        ),
+    ):
+        context.run({"x": np.ones((2, 4), np.int8), "s": np.ones(dims, np.float32)})
