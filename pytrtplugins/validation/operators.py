@@ -20,6 +20,8 @@ _LEAST = {  # numbers that operators divide by, step with, or count with
     **dict.fromkeys(("strides", "dilations", "kernel_shape", "group", "blocksize", "block_size", "num_outputs"), 1),
     **dict.fromkeys(("hidden_size", "num_groups", "num_heads", "q_num_heads", "kv_num_heads"), 1),
 }
+_ELEMENT_TYPES = frozenset(("dtype", "output_datatype", "output_dtype", "to"))
+"""Attributes that are the number of an element type."""
 _LARGEST = 2**31 - 1  # of those: libraries keep them in 32 bits
 
 
@@ -169,6 +171,8 @@ def _check_attributes(node: onnx.NodeProto, text: str, weights_location: str | N
 
 
 def _check_numbers(attribute: onnx.AttributeProto, text: str, node: onnx.NodeProto) -> None:
+    if attribute.name in _ELEMENT_TYPES and not attribute.ref_attr_name:
+        _check_element_type(attribute, text, node)
     minimum = _LEAST.get(attribute.name)
     if minimum is None or attribute.ref_attr_name:
         return
@@ -180,6 +184,19 @@ def _check_numbers(attribute: onnx.AttributeProto, text: str, node: onnx.NodePro
             node=node.name,
             attribute=attribute.name,
             found=wrong[0],
+        )
+
+
+def _check_element_type(attribute: onnx.AttributeProto, text: str, node: onnx.NodeProto) -> None:
+    """Require the number of an element type of the installed onnx."""
+    kinds = require("onnx", extra="onnx", feature="reading ONNX models").TensorProto
+    says_nothing = attribute.i == kinds.UNDEFINED and attribute.name == "output_dtype"  # its default
+    if attribute.i not in kinds.DataType.values() or (attribute.i == kinds.UNDEFINED and not says_nothing):
+        raise ModelError(
+            f"{text}: attribute {attribute.name!r} has the value {attribute.i}, which is no element type",
+            node=node.name,
+            attribute=attribute.name,
+            found=attribute.i,
         )
 
 

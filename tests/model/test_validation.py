@@ -75,6 +75,14 @@ BROKEN = {
         model(node("MaxPool", "x", "y", kernel_shape=[2, 2], strides=[0, 1])),
         "attribute 'strides' has the value 0; expected 1 to 2147483647",
     ),
+    "an element type of 0": (
+        model(node("Multinomial", "x", "y", "m", dtype=0, sample_size=2)),
+        r"'m' \(Multinomial\): attribute 'dtype' has the value 0, which is no element type",
+    ),
+    "an element type that onnx does not know": (
+        model(node("Cast", "x", "y", to=99)),
+        "attribute 'to' has the value 99, which is no element type",
+    ),
     "no opset": (model(RELU), "opset_import"),
     "an opset of version 0": (model(RELU, opset=0), "version 0"),
     "an input without a type": (model(RELU, inputs=[onnx.ValueInfoProto(name="x")]), "input 'x' has no type"),
