@@ -134,7 +134,8 @@ def run_file(file: File, runner: str) -> Outcome:
             return Outcome(FAILED, f"{type(error).__name__}: {_short(error)}")
         return Outcome(FAILED, f"our reader takes what onnx refuses: {_short(unreadable)}")
     nodes = list(_nodes(model.graph))
-    names = {name for node in nodes for name in (node.name, node.op_type, *node.input, *node.output)}
+    inner = [node for function in model.functions for node in _nodes(function)]
+    names = {name for node in (*nodes, *inner) for name in (node.name, node.op_type, *node.input, *node.output)}
     infos = (*model.graph.input, *model.graph.output, *model.graph.initializer)
     outcome = run_model(model, inputs, runner, [*names, *(info.name for info in infos)])
     if outcome.kind == REFUSED:
@@ -222,7 +223,7 @@ def _random(info: onnx.ValueInfoProto, sizes: tuple[int, int, int], zero: bool, 
     return (rng.random(dims) if zero else rng.uniform(-2, 2, dims)).astype(dtype)
 
 
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def _nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
     for node in graph.node:
         yield node
         for item in node.attribute:

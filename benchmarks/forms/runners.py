@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from .form import Form
 from .int8 import ENGINES, is_quantizable, run_int8
 from .oracles import ENDED, run_literal
 
-__all__ = ["DOCUMENTED", "INT8", "RUNNERS", "run_form", "run_model", "takes"]
+__all__ = ["DOCUMENTED", "INT8", "RUNNERS", "is_named", "run_form", "run_model", "takes"]
 
 _REASON = 400  # characters
 _HALF = ("float16", "bfloat16")
@@ -226,13 +227,29 @@ def _caught(run: Callable[[], Outcome], names: Sequence[str], foreign: str) -> O
             return run()
     except PytrtpluginsError as error:
         text = str(error)
-        named = any(name in text for name in names if name)
+        named = text.startswith(_OF_MODEL) or any(is_named(name, text) for name in names)
         return Outcome(REFUSED, f"{type(error).__name__}: {_short(text)}", None if named else "unnamed")
     except Exception as error:
         library = "onnxruntime: " if foreign == REFUSED else ""
         return Outcome(foreign, f"{library}{type(error).__name__}: {_short(str(error))}")
 
 
+def is_named(name: str, text: str) -> bool:
+    """Whether a text has a name, alone or with what is put behind it: ``y/scaled``, ``y.Expand``, or ``y__2`` of onnx's inliner.
+
+    One or two letters count between quotes or parentheses and behind "node" alone: they are in many words, and ``a`` is one.
+    """
+    if not name or name not in text:
+        return False
+    word = re.escape(name)
+    if len(name) > _SHORT_NAME:
+        return re.search(rf"(?<!\w){word}(?!\w)|(?<!\w){word}__\d", text) is not None
+    return re.search(rf"['\"(]{word}(['\")/.]|__\d)|[Nn]ode {word} ", text) is not None
+
+
+_SHORT_NAME = 2  # characters
+_OF_MODEL = ("the model has no outputs", "the model has opset ")
+"""How errors begin that are about a whole model, in which there is nothing to name."""
 _REWRITES = ("normalize", "prepare", "repair", "passes of cpu")
 
 

@@ -104,7 +104,37 @@ def test_outcomes_are_told_apart(folder, monkeypatch):
     assert outcome(lambda x: ([np.maximum(x, 0.01)], "")) == WRONG
     assert outcome(ModelError("node Relu is not supported")) == REFUSED_ALONE
     assert outcome(ModelError("?")) == UNNAMED
+    assert outcome(ModelError("list index out of range")) == UNNAMED  # which has an x
+    assert outcome(ModelError("the model has no outputs, so there is nothing to compute")) == REFUSED_ALONE
     assert outcome(KeyError("x")) == FAILED
+
+
+def test_a_node_of_a_function_counts_as_a_name(folder):
+    text = """<ir_version: 9, opset_import: ["" : 17, "local" : 1]> g (float[2] x) => (float[2] y) { y = local.Outer (x) }
+        <domain: "local", opset_import: ["" : 17]> Outer (a) => (b) { [inside] b = NoSuchOperator (a) }"""
+    file, _ = asked(folder, nested=onnx.parser.parse_model(text))["nested"]
+    for engine in ("onnxruntime", "cpu", "reference", "cuda"):
+        assert run_file(file, engine).kind == REFUSED, engine
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("x", "input 'x' has no type", True),
+        ("x", "list index out of range", False),
+        ("a", "a tensor of float", False),
+        ("y", "node 'y/scaled' (Mul)", True),
+        ("y", "node (y) failed", True),
+        ("y", "Node y of type Reference", True),
+        ("conv", "node 'conv.Expand' (Expand)", True),
+        ("conv", "node 'conv__2'", True),
+        ("conv", "convolutions", False),
+        ("Mul", "node '' (Mul)", True),
+        ("", "anything", False),
+    ],
+)
+def test_a_name_is_a_word_of_a_text(name, text, named):
+    assert runners.is_named(name, text) is named
 
 
 def test_a_file_that_is_no_model_is_refused_by_our_reader(folder):
