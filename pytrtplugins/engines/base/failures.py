@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...errors import BuildError, EngineError, ExecutionError, PytrtpluginsError
 from ...plugin.base import Plugin
+from ...utils.optional import require
+from ...validation.dataflow import walk
+from ...validation.operators import node_text, standard_domain, standard_opset
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["explained_runs", "explaining", "is_plugins", "names_node", "shortened"]
+__all__ = ["explained_runs", "explaining", "is_plugins", "names_node", "naming_expanded", "shortened"]
 
 _MAX_CHARACTERS = 1500
+_NAMELESS = "Name:'' Status Message"  # of onnxruntime
+_SHOWN = 5  # nodes in a message
 _PLACE = re.compile(r"(Exception from|Check '.*' failed at) \S+\.[ch]pp:\d+:?$")  # of OpenVINO's own sources
 _QUOTED = re.compile(r"(?:'|Node )([^' ]+)(?:'| of type)")  # OpenVINO's, and its CPU plugin's
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -70,6 +75,42 @@ def explaining(what: str, engine: str, kind: type[EngineError] = BuildError) -> 
             raise
         text = str(error) or type(error).__name__
         raise kind(f"{what}: {shortened(text)}", engine=engine, text=text) from error
+
+
+@contextmanager
+def naming_expanded(model: Callable[[], onnx.ModelProto]) -> Iterator[None]:
+    """Where onnxruntime fails in a node without a name, say of which nodes it can be a part: those that it writes with others itself.
+
+    Args:
+        model: Gives the model, whose own nodes have names.
+
+    Raises:
+        ExecutionError: with the names of these nodes.
+    """
+    try:
+        yield
+    except ExecutionError as error:
+        nodes = _expandable(model()) if _NAMELESS in str(error.facts.get("text", "")) else []
+        if not nodes:
+            raise
+        others = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
+        raise ExecutionError(
+            f"{error}\nThis is part of a node that onnxruntime writes with others: {', '.join(nodes[:_SHOWN])}{others}",
+            **error.facts,
+        ) from error.__cause__
+
+
+def _expandable(model: onnx.ModelProto) -> list[str]:
+    """Nodes of operators that ONNX defines by others."""
+    defs, opset = require("onnx.defs", extra="onnx"), standard_opset(model)
+
+    def has_definition(node: onnx.NodeProto) -> bool:
+        if standard_domain(node.domain) or not defs.has(node.op_type, opset, ""):
+            return False
+        schema = defs.get_schema(node.op_type, opset, "")
+        return bool(schema.has_function or schema.has_context_dependent_function)
+
+    return [node_text(node) for node in walk(model.graph.node) if has_definition(node)]
 
 
 def explained_runs(what: str) -> Callable[[_Method], _Method]:

@@ -12,7 +12,7 @@ from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ...utils.override import override
 from ..base.context import Arrays, ExecutionContext
-from ..base.failures import explaining
+from ..base.failures import explaining, naming_expanded
 from ..base.fusion import Part, part_of
 from ..base.types import BuildOptions
 from ..host.cpu_features import default_threads
@@ -158,7 +158,10 @@ class OnnxruntimeContext(ExecutionContext):
             else:
                 session = self.engine._sessions[index]
                 given = {name: tensors[name] for name in step.inputs}
-                with explaining("onnxruntime failed in the run", self.engine.name, ExecutionError):
+                with (
+                    naming_expanded(lambda: self.engine.model_without_weights),
+                    explaining("onnxruntime failed in the run", self.engine.name, ExecutionError),
+                ):
                     results = session.run(list(step.outputs), given)
             tensors.update(zip(step.outputs, results, strict=True))
         kept = {*self.engine._constants, *inputs}  # not the caller's

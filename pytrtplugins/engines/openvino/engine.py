@@ -30,7 +30,7 @@ from ...utils.override import override
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
 from ..base.context import Arrays, ExecutionContext
-from ..base.failures import explaining, names_node, shortened
+from ..base.failures import explaining, names_node, naming_expanded, shortened
 from ..base.fusion import Part, part_of
 from ..base.types import BuildOptions
 from ..host.cpu_features import cpu_features, default_threads, describe_cpu
@@ -376,7 +376,10 @@ class CpuContext(ExecutionContext):
                 refuse_short_floats(inputs)
                 refuse_long({name: inputs[name] for name in long})
         if session is not None:
-            with explaining("onnxruntime failed in the run", self.engine.name, ExecutionError):
+            with (
+                naming_expanded(lambda: self.engine.model_without_weights),
+                explaining("onnxruntime failed in the run", self.engine.name, ExecutionError),
+            ):
                 values = session.run(self.engine._output_names, inputs)
             return dict(zip(self.engine._output_names, values, strict=True))
         for name, size in self.engine._limits.items():

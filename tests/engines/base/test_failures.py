@@ -146,3 +146,18 @@ def test_a_text_is_shortened_to_its_first_useful_lines():
     assert len(found) <= 1500
     assert found.startswith("line 0\nline 1\n")
     assert found.endswith(f"of {len(long):,} characters; the whole text is in .text")
+
+
+def test_a_node_that_onnxruntime_writes_with_others_is_named_where_one_of_these_fails():
+    """Factors of each channel, where opset 18 has one for each group; the product inside has no name."""
+    node = helper.make_node("GroupNormalization", ["x", "w", "w"], ["y"], "groups", num_groups=2)
+    weights = [helper.make_tensor("w", 1, [4], [1.0] * 4)]
+    network = model([node, helper.make_node("Neg", ["y"], ["z"])], ["z"], [info("x", [1, 4, 2])], weights)
+    with (
+        ptp.build(network, engine="onnxruntime").create_context() as context,
+        pytest.raises(
+            ExecutionError, match=r"that onnxruntime writes with others: node 'groups' \(GroupNormalization\)$"
+        ) as caught,
+    ):
+        context.run({"x": np.ones((1, 4, 2), np.float32)})
+    assert "while running Mul node" in caught.value.text
