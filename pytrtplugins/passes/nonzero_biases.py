@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NonzeroBiases"]
 
+_LEAST_AXES = 3
+"""Of a convolution's weights."""
 _BIAS = 1e-30
 """Nothing beside any value, but not 0: OpenVINO removes zeros."""
 
@@ -55,7 +57,7 @@ def _lacks_bias(node: ir.Node) -> bool:
 def _filters(node: ir.Node) -> int:
     """How many channels the result has; 0 where the dims of the weights are not known."""
     weights = node.inputs[1]
-    if weights is None or weights.shape is None or not weights.shape.is_static():
+    if weights is None or weights.shape is None or not weights.shape.is_static() or len(weights.shape) < _LEAST_AXES:
         return 0
     dims = weights.shape.numpy()
     return int(dims[0] if node.op_type == "Conv" else dims[1] * node.attributes.get_int("group", 1))

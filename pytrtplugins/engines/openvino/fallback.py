@@ -132,7 +132,11 @@ def _reason(usage: Usage, rows: Sequence[KnownError] = KNOWN_ERRORS) -> str:
     if usage.node.op_type == "LayerNormalization" and has_other_factors(usage):  # seen with its kernels for AVX2 alone
         return "OpenVINO does not compare the factors of a LayerNormalization with free axes"
     for row in rows:
-        if (not row.operators or usage.node.op_type in row.operators) and row.applies(usage):
+        try:
+            applies = (not row.operators or usage.node.op_type in row.operators) and row.applies(usage)
+        except (ArithmeticError, LookupError, TypeError, ValueError):  # conditions trust the number of axes
+            return f"operands of {usage.node.op_type} have another number of axes than it takes"
+        if applies:
             return " ".join(filter(None, (f"OpenVINO is wrong for {usage.node.op_type}", row.where))) + f": {row.what}"
     return ""
 
