@@ -88,9 +88,16 @@ class ContribNode:
         return _TYPE_NAMES.get(name := numpy_type(self._type(index).elem_type).name, name)
 
     def number(self, name: str, value: float, like: int = 0) -> str:
-        """A statement that makes a number of the type of an input."""
-        if self.dtype(like) == "float":
+        """A statement that makes a number of the type of an input.
+
+        Raises:
+            NotWritableError: it is a fraction, and the input has whole numbers.
+        """
+        dtype = self.dtype(like)
+        if dtype == "float":
             return number(name, value)
+        if not dtype.endswith(("float16", "double")) and not float(value).is_integer():
+            raise NotWritableError(f"it reads {dtype}, and computes with {value}")
         return f"{number(f'{name}_float', value)}\n{name} = {self.cast(f'{name}_float', like)}"
 
     def cast(self, name: str, like: int = 0) -> str:

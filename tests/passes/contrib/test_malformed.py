@@ -143,3 +143,10 @@ def test_an_operator_of_a_later_opset_that_lacks_inputs_is_no_foreign_error():
     text = """<ir_version: 9, opset_import: ["" : 19]> g (float[2,4,4] x, float[4,12] w) => (float[2,4,4] y)
         { y = Attention <num_heads = 2> (x, w) }"""
     assert [node.op_type for node in prepare(onnx.parser.parse_model(text)).graph.node] == ["Attention"]
+
+
+@pytest.mark.parametrize("operator", ["FastGelu", "Gelu", "QuickGelu"])
+def test_an_operator_that_computes_with_fractions_is_not_written_for_whole_numbers(operator):
+    text = f"""<ir_version: 9, opset_import: ["" : 17, "com.microsoft" : 1]> g (int32[2] x) => (int32[2] y)
+        {{ y = com.microsoft.{operator} (x) }}"""
+    assert [node.op_type for node in prepare(onnx.parser.parse_model(text)).graph.node] == [operator]

@@ -152,8 +152,8 @@ def lower(
 
     Raises:
         DimsError: dims of a node's operands do not fit each other.
-        BuildError: weights are in the layout of a CPU, or a node broadcasts as before opset 7, or reads an element type that its
-            operator is not defined for.
+        BuildError: weights are in the layout of a CPU, or a node broadcasts as before opset 7, or reads whole numbers where its
+            operator computes with fractions.
     """
     check_layouts(model, "cuda")
     lowered = to_ir(_written_out(model, requested), checked=True)
