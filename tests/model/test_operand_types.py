@@ -59,7 +59,7 @@ def test_operands_may_differ_where_the_operator_says_so(text):
     prepare(parsed(text))
 
 
-@pytest.mark.parametrize("operator", ["Exp", "LogSoftmax", "Softmax", "ThresholdedRelu"])
+@pytest.mark.parametrize("operator", ["Exp", "Gelu", "LogSoftmax", "Softmax", "ThresholdedRelu"])
 def test_engine_cuda_refuses_whole_numbers_where_an_operator_computes_with_fractions(operator):
     message = rf"node 'y' \({operator}\): its input 'x' is int32, and {operator} computes with fractions"
     with pytest.raises(BuildError, match=message) as caught:

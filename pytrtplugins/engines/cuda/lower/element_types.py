@@ -45,13 +45,16 @@ def check_element_types(model: ir.Model) -> None:
 def _fractions(op_type: str, opset: int) -> tuple[int, ...]:
     """The inputs that have the type of an operator's first result, where this is a fraction in every opset."""
     defs = require("onnx.defs", extra="onnx")
-    if op_type in _SUMS or not defs.has(op_type, opset, ""):
+    newest = defs.onnx_opset_version()
+    if op_type in _SUMS or not defs.has(op_type, newest, ""):
         return ()
-    own = defs.get_schema(op_type, opset, "")
+    own = defs.get_schema(
+        op_type, opset if defs.has(op_type, opset, "") else newest, ""
+    )  # the engine takes later ones, too
     if not own.outputs or "(" in own.outputs[0].type_str or not own.outputs[0].is_homogeneous:
         return ()
     variable = own.outputs[0].type_str
-    versions = (version for version in range(1, defs.onnx_opset_version() + 1) if defs.has(op_type, version, ""))
+    versions = (version for version in range(1, newest + 1) if defs.has(op_type, version, ""))
     schemas = (defs.get_schema(op_type, version, "") for version in versions)
     constraints = [item for schema in schemas for item in schema.type_constraints if item.type_param_str == variable]
     types = {name for item in constraints for name in item.allowed_type_strs}
