@@ -12,6 +12,7 @@ from pytrtplugins.errors import RequestError
 from pytrtplugins.serving import Limits
 from pytrtplugins.serving.http.body import UnreadError, read_body
 from tests.randomness import generator
+from tests.serving.http.bombs import gzip_of_zeros
 from tests.serving.http.waiting import no_thread_to_decompress
 
 LIMITS = Limits(body_bytes=3 << 20)
@@ -78,18 +79,22 @@ def test_what_comes_in_parts_is_decompressed():
 @pytest.mark.parametrize(
     ("data", "status"),
     [
-        (gzip.compress(bytes(1 << 30), 1), 413),
+        (gzip_of_zeros, 413),
         (gzip.compress(b"x") + bytes(2 << 20), 400),
         (bytes(2 << 20), 400),
     ],
     ids=["bomb", "behind the end", "damaged"],
 )
 def test_a_compressed_body_is_not_read_on_once_it_is_refused(data, status):
-    body = Arriving(data)
+    body = Arriving(data() if callable(data) else data)
     with pytest.raises(UnreadError) as caught:
         body.read()
     assert caught.value.status == status
     assert body.parts - len(body.left) <= 2
+
+
+def test_a_bomb_is_one_member_of_zeros():
+    assert gzip.decompress(gzip_of_zeros(3)) == bytes(3 << 20)
 
 
 def test_a_form_that_is_unknown_is_refused_before_anything_is_read():

@@ -96,9 +96,10 @@ def halo_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: int 
 def _with_stages(tactic: Tactic, steps: int, shape: ConvShape) -> list[Tactic]:
     """The deepest rings that let four, three or two blocks share a multiprocessor, and the deepest that fits at all."""
     found, beside = list[Tactic](), shape.filter_bytes * tactic.tile_n + 32
+    rings = [replace(tactic, stages=stages) for stages in _STAGES if stages <= max(2, steps)]
+    sizes = [ring.shared_bytes(shape) + 16 * ring.stages + beside for ring in rings]
     for room in (56 * 1024, 75 * 1024, 113 * 1024, 227 * 1024):
-        rings = [replace(tactic, stages=stages) for stages in _STAGES if stages <= max(2, steps)]
-        fitting = [ring for ring in rings if ring.shared_bytes(shape) + 16 * ring.stages + beside <= room]
+        fitting = [ring for ring, size in zip(rings, sizes, strict=True) if size <= room]
         found += [ring for ring in fitting[-1:] if ring not in found]
     return found
 
