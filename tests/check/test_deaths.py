@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -32,7 +33,12 @@ def raises(error):
     raise error
 
 
-def forever():
+def wait_forever():
+    while True:
+        time.sleep(60)
+
+
+def compute_forever():
     while True:
         pass
 
@@ -44,7 +50,8 @@ DEATHS = {
     "SIGKILL": (lambda: os.kill(os.getpid(), signal.SIGKILL), "crash: the process ends with SIGKILL"),
     "SystemExit": (lambda: raises(SystemExit(0)), "crash: SystemExit(0) is raised ("),
     "KeyboardInterrupt": (lambda: raises(KeyboardInterrupt()), "crash: KeyboardInterrupt() is raised ("),
-    "hang": (forever, "hang: still running after 1 s"),
+    "hang": (wait_forever, "hang: still running after 1 s"),
+    "busy hang": (compute_forever, "hang: still running after 1 s"),
     "memory": (lambda: np.ones(1 << 31), "memory: compute takes all that it may take, 4 GiB"),
 }
 """What a method does, and what the report says of it."""
@@ -70,6 +77,8 @@ made: list[type] = []
 def test_a_death_is_a_failed_check_with_its_reason(death, where, given):
     if death == "memory" and where != "compute":
         pytest.skip("another method that raises MemoryError refuses the dims or the type, as with any other error")
+    if death == "busy hang" and (where, given) != ("compute", None):
+        pytest.skip("one busy loop is enough; the others wait")
     dies, wanted = DEATHS[death]
     made.append(cls := dying(where, dies))
     report = ptp.check_plugin(cls, engines=[], shapes=given, time_limit=1.0)

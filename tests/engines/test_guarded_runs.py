@@ -13,7 +13,7 @@ from tests.engines.run_dims import CASES
 from tests.guard_pages import guarded
 
 # engine, threads, and of how many networks each one runs
-RUNS = [("cpu", 1, 1), ("cpu", 2, 3), ("cpu", 4, 4), ("onnxruntime", 2, 3), ("reference", 1, 3)]
+RUNS = [("cpu", 1, 1), ("cpu", 2, 5), ("cpu", 4, 6), ("onnxruntime", 2, 3), ("reference", 1, 3)]
 
 
 @pytest.mark.parametrize(("engine_name", "threads", "step"), RUNS)
