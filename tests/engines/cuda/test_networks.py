@@ -56,31 +56,34 @@ def table_of(name):
     return calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
 
 
-def in_int8(model, table):
-    return prepare(quantize(model, table))
+@functools.cache
+def quantized(name, precision):
+    """A network with Q/DQ, prepared; tests share it."""
+    model, _ = darknet_model(name, size=32)
+    return in_fp8(model, table_of(name)) if precision == "fp8" else prepare(quantize(model, table_of(name)))
 
 
-def check_quantized(quantized, inputs, precision, codes, bound):
+def check_quantized(model, inputs, precision, codes, bound):
     """Run it where all convolutions but the last, and in FP8 the first, take codes, and compare it with the reference engine."""
-    found, execution = run_on_host(quantized, inputs)
+    found, execution = run_on_host(model, inputs)
     kinds = [
         execution.plan.tensors[step.inputs[0]].format.dtype for step in execution.plan.steps if step.kind == "conv"
     ]
     assert kinds.count(codes) >= len(kinds) - (2 if codes is FP8 else 1)
-    for output, wanted in by_reference(quantized, inputs, precision).items():
+    for output, wanted in by_reference(model, inputs, precision).items():
         assert relative(found[output], wanted) < bound
 
 
 @pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
 def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name):
-    model, inputs = darknet_model(name, size=32)
-    check_quantized(in_int8(model, table_of(name)), inputs, "int8", DType.INT8, 3e-3)
+    _, inputs = darknet_model(name, size=32)
+    check_quantized(quantized(name, "int8"), inputs, "int8", DType.INT8, 3e-3)
 
 
 @pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
 def test_in_fp8_it_is_the_reference_engines_but_for_codes_at_their_edges(name):
-    model, inputs = darknet_model(name, size=32)
-    check_quantized(in_fp8(model, table_of(name)), inputs, "fp8", FP8, 5e-3)
+    _, inputs = darknet_model(name, size=32)
+    check_quantized(quantized(name, "fp8"), inputs, "fp8", FP8, 5e-3)
 
 
 def test_in_fp8_a_first_layer_in_float_takes_no_kernel_more():
@@ -89,7 +92,7 @@ def test_in_fp8_a_first_layer_in_float_takes_no_kernel_more():
     whole = prepare(quantize(ready_for(model, "fp8"), table_of(name), precision="fp8", float_first=False))
     kinds = [
         [step.kind for step in host_execution(each, inputs, DType.FLOAT16).plan.steps]
-        for each in (whole, in_fp8(model, table_of(name)))
+        for each in (whole, quantized(name, "fp8"))
     ]
     assert kinds[0] == kinds[1]
 
@@ -99,7 +102,7 @@ def with_all_steps():
     """A network in float32, INT8 and FP8, its inputs, and what it gives."""
     name = "yolov2-animals.cfg"
     model, inputs = darknet_model(name, size=32)
-    nets = (model, in_int8(model, table_of(name)), in_fp8(model, table_of(name)))
+    nets = (model, quantized(name, "int8"), quantized(name, "fp8"))
     return [(net, inputs, run_on_host(net, inputs)[0]) for net in nets]
 
 
@@ -154,7 +157,7 @@ def test_the_direct_kernel_computes_every_layer_by_its_definition(precision):
     name = "yolov2-tiny-voc.cfg"
     model, inputs = darknet_model(name, size=32)
     if precision in CODES:
-        model = (in_fp8 if precision == "fp8" else in_int8)(model, table_of(name))
+        model = quantized(name, precision)
     float_type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
     _, execution = run_on_host(model, inputs, float_type, disable=("reuse",), direct=True)
     layers = list(layers_of(execution, weights=execution.weights))
