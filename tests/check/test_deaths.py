@@ -71,14 +71,20 @@ def dying(where, death):
 made: list[type] = []
 
 
-@pytest.mark.parametrize("given", [None, [(2, 3)]], ids=["found", "given"])
-@pytest.mark.parametrize("where", IN)
-@pytest.mark.parametrize("death", DEATHS)
-def test_a_death_is_a_failed_check_with_its_reason(death, where, given):
-    if death == "memory" and where != "compute":
-        pytest.skip("another method that raises MemoryError refuses the dims or the type, as with any other error")
-    if death == "busy hang" and (where, given) != ("compute", None):
-        pytest.skip("one busy loop is enough; the others wait")
+def cases():
+    """Each death in each method, by turns with shapes that are found and that are given; a death for want of memory with both."""
+    for row, death in enumerate(DEATHS):
+        for column, where in enumerate(IN):
+            shapes = "found" if (row + column) % 2 else "given"
+            if death == "memory":  # in another method MemoryError refuses the dims or the type, as any other error does
+                yield from ((death, where, shapes) for shapes in ("found", "given") if where == "compute")
+            elif death != "busy hang" or where == "compute":  # one busy loop is enough; the others wait
+                yield death, where, shapes
+
+
+@pytest.mark.parametrize(("death", "where", "shapes"), list(cases()))
+def test_a_death_is_a_failed_check_with_its_reason(death, where, shapes):
+    given = [(2, 3)] if shapes == "given" else None
     dies, wanted = DEATHS[death]
     made.append(cls := dying(where, dies))
     report = ptp.check_plugin(cls, engines=[], shapes=given, time_limit=1.0)

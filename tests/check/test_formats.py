@@ -79,8 +79,16 @@ def test_what_is_right_in_all_types_passes_and_the_report_counts_them():
     assert tried.startswith(f"{len(PLUGIN_DTYPES) - 1} sets of types x 1 layout x 2 shapes: float16 -> float16")
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
-@pytest.mark.parametrize("dtype", PLUGIN_DTYPES, ids=str)
+def defects_by_type():
+    """A wrong value in each type, and one of the other defects by turns; all of them are slow."""
+    first, *others = DEFECTS
+    for number, dtype in enumerate(PLUGIN_DTYPES):
+        for defect in DEFECTS:
+            usual = defect in (first, others[number % len(others)])
+            yield pytest.param(dtype, defect, id=f"{dtype}-{defect}", marks=() if usual else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("dtype", "defect"), list(defects_by_type()))
 def test_a_defect_in_one_type_is_found_there_and_named(dtype, defect):
     body, name = DEFECTS[defect]
     found, report = failed(broken(wrong=kernel(body), of=dtype))

@@ -33,10 +33,18 @@ def network(op, direction, dims, lengths_are_constant):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.mark.parametrize("op", GATES)
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("dims", [(LENGTH, BATCH, SIZE), ("S", BATCH, SIZE), (LENGTH, "N", SIZE), ("S", "N", SIZE)])
-@pytest.mark.parametrize("constant", [False, True])
+DIRECTIONS = ("forward", "reverse", "bidirectional")
+DIMS = ((LENGTH, BATCH, SIZE), ("S", BATCH, SIZE), (LENGTH, "N", SIZE), ("S", "N", SIZE))
+FORMS = [
+    pytest.param(op, direction, dims, bool((i + j + k) % 2), id=f"{op}-{direction}-{dims[0]}-{dims[1]}")
+    for i, op in enumerate(GATES)
+    for j, direction in enumerate(DIRECTIONS)
+    for k, dims in enumerate(DIMS)
+]
+"""Lengths are constants and inputs by turns: both with each operator, direction and dims."""
+
+
+@pytest.mark.parametrize(("op", "direction", "dims", "constant"), FORMS)
 def test_lengths_are_honoured(op, direction, dims, constant):
     model = network(op, direction, dims, constant)
     x = np.random.default_rng(1).standard_normal((LENGTH, BATCH, SIZE)).astype(np.float32)

@@ -101,8 +101,7 @@ def map50_of_pytrt(shared, name, mode, folder, limit):
     return json.loads(out.getvalue())["result"]["figures"]["map50"]
 
 
-@pytest.mark.parametrize("mode", ["letterbox", "stretch"])
-@pytest.mark.parametrize("name", [SMALL, LARGE])
+@pytest.mark.parametrize(("name", "mode"), [(SMALL, "letterbox"), (LARGE, "stretch")])
 def test_every_box_and_score_is_opencvs(cv2, shared, images, name, mode):
     theirs = OpencvEngine(cv2, *darknet_files(shared, name))
     # OpenCV's sqrt(v + 1e-6) is nearer to darknet's CPU code than to its fork's sqrt(v + 1e-5)
