@@ -151,3 +151,40 @@ def test_weights_of_ir_3_that_are_no_inputs_are_converted_too():
     made = converted(model)
     assert made.opset_import[0].version == 13
     np.testing.assert_array_equal(literal(made, {"x": X})[0], 2 * X)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "opset", "newer", "calls"),
+    [
+        ("c = Conv (x, w) y = Sigmoid (c)", 13, 21, 0),
+        ("c = Conv (x, w) y = Sigmoid (c)", 11, 13, 1),
+        ("c = Conv (x, w) y = Relu (c)", 13, 14, 1),
+        ("c = Conv (x, w) y = Relu (c)", 14, 21, 0),
+    ],
+)
+def test_where_every_operator_stays_onnxs_converter_is_not_asked(monkeypatch, nodes, opset, newer, calls):
+    model = parsed(f"(float[1,2,3,4] x) => (float[a,b,d,e] y) <float[1,2,1,1] w = {{1, -2}}> {{ {nodes} }}", opset)
+    converters, convert = [], onnx.version_converter.convert_version
+
+    def counting(*arguments):
+        converters.append(arguments)
+        return convert(*arguments)
+
+    monkeypatch.setattr(onnx.version_converter, "convert_version", counting)
+    made = converted(model, newer)
+    assert len(converters) == calls
+    assert made.opset_import == convert(model, newer).opset_import
+    assert made.graph.node == model.graph.node
+    assert model.opset_import[0].version == opset
+    np.testing.assert_array_equal(literal(made, {"x": X})[0], literal(model, {"x": X})[0])
+
+
+def test_functions_stay_where_every_operator_does():
+    model = parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 14, "acme": 1]> g (float[2] x) => (float[2] y) { r = Relu (x) y = acme.F (r) }
+        <domain: "acme", opset_import: ["": 14]> F (a) => (b) { b = Neg (a) }"""
+    )
+    made = converted(model, 18)
+    assert {(item.domain, item.version) for item in made.opset_import} == {("", 18), ("acme", 1)}
+    assert made.functions == model.functions
+    assert made.graph.node == model.graph.node
