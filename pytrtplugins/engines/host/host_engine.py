@@ -102,10 +102,14 @@ class HostEngine(Engine):
             return int8
         if "int8" in int8.choices or options.settings.get("int8") == ALWAYS:
             return int8
+        inputs = sample_inputs(int8)
+        if inputs is None:
+            int8.choices["int8"] = "int8, not timed: dims of its inputs are free"
+            return int8
         float32 = cls.build(model, options, progress)
-        times = _times(int8, float32)
+        times = _times(int8, float32, inputs)
         if isinstance(times, str):
-            failure = _only_failure(int8, float32)
+            failure = "" if _failure(float32, inputs) else _failure(int8, inputs)
             if failure:
                 float32.choices["int8"] = f"float32: a run in INT8 failed: {failure}"
                 _log.warning("engine %r falls back from INT8 to float32: a run in INT8 failed: %s", cls.name, failure)
@@ -155,24 +159,13 @@ class HostEngine(Engine):
         return write_codes(written, self.name, self.options.plugins)
 
 
-def _times(int8: Engine, float32: Engine) -> dict[str, float] | str:
+def _times(int8: Engine, float32: Engine, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, float] | str:
     """Seconds of a run of both forms; or why they cannot be timed."""
-    inputs = sample_inputs(int8)
-    if inputs is None:
-        return "dims of its inputs are free"
     try:
         with int8.create_context() as first, float32.create_context() as second:
             return run_seconds({"int8": lambda: first.run(inputs), "float32": lambda: second.run(inputs)})
     except Exception as error:  # a plugin, or a network that does not take made-up inputs
         return f"a run on made-up inputs failed: {error}"
-
-
-def _only_failure(int8: Engine, float32: Engine) -> str:
-    """Why a run on made-up inputs fails in INT8; empty where it does not, or where one in float32 fails, too."""
-    inputs = sample_inputs(int8)
-    if inputs is None or _failure(float32, inputs):
-        return ""
-    return _failure(int8, inputs)
 
 
 def _failure(engine: Engine, inputs: Mapping[str, npt.NDArray[Any]]) -> str:

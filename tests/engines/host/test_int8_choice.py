@@ -13,11 +13,18 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines.base.context import ExecutionContext
 from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.engines.host import host_engine, timing
+from pytrtplugins.engines.host.host_engine import HostEngine
 from pytrtplugins.errors import ExecutionError, UsageError
 from pytrtplugins.passes import Precisions, layer_names, prepare, quantize
 from tests.engines.networks import conv_net, image
 
 ENGINES = ("cpu", "onnxruntime")
+
+
+@pytest.fixture(autouse=True)
+def inputs_to_time(monkeypatch):
+    """As elsewhere than in tests: tests/conftest.py takes them away."""
+    monkeypatch.setattr(host_engine, "sample_inputs", timing.sample_inputs)
 
 
 @pytest.fixture
@@ -169,6 +176,30 @@ def test_a_free_batch_is_one_and_other_free_dims_are_not_timed():
     for info in model.graph.output:
         info.type.tensor_type.ClearField("shape")
     assert timing.sample_inputs(ptp.build(model, engine="cpu")) is None
+
+
+@pytest.mark.usefixtures("no_clock")
+@pytest.mark.parametrize("name", ENGINES)
+def test_with_free_dims_besides_the_batch_no_float_form_is_built(name, monkeypatch):
+    model, calibrator = conv_net(), MinMaxCalibrator([{"data": image()}])
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
+    for info in model.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    table = ptp.engines.calibrate(model, calibrator, progress=False)
+    builds = []
+    monkeypatch.setattr(HostEngine, "build", classmethod(_counting(HostEngine.build.__func__, builds)))
+    engine = ptp.build(model, engine=name, precision="int8", calibration=table)
+    assert has_int8(engine)
+    assert engine.choices["int8"] == "int8, not timed: dims of its inputs are free"
+    assert len(builds) == 1
+
+
+def _counting(build_engine, builds):
+    def build_(cls, *arguments, **options):
+        builds.append(cls)
+        return build_engine(cls, *arguments, **options)
+
+    return build_
 
 
 @pytest.mark.usefixtures("no_clock")
