@@ -10,7 +10,7 @@
 # make docs    the site of docs/ in build/site, which needs no server; ends with an error where a link leads nowhere, or a notebook fails
 # make constraints      .ci/constraints.txt: the versions that .venv has, which .ci/run installs
 # make test-tensorrt    plugins in the plugin registries of TensorRT 10 and 11; with TENSORRT_INCLUDE=/path/to/10:/path/to/11,
-#                       the headers that NVIDIA publishes, driven from C++ too
+#                       the headers that NVIDIA publishes, driven from C++ too; networks in the parser and builder of TensorRT for RTX
 # make test-triton      exported models in a real Triton server, on the CPU, and its answers beside ours
 # make test-protocol    KServe's client and schemathesis against the server; OPEN_INFERENCE_REST=/path/to/open_inference_rest.yaml
 SHELL := /bin/bash
@@ -30,6 +30,7 @@ SECONDS ?= 60
 # NVIDIA's plugin registry as it is on PyPI: packages that run engines, about 100 MB each, one environment per version
 TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
+RTX ?= 1.7.1.116
 
 .PHONY: demo test docs native wheels test-minimal test-tensorrt test-triton test-protocol tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation constraints
 .DELETE_ON_ERROR:
@@ -60,13 +61,15 @@ test-minimal:
 	build/minimal/bin/python -m pip install --quiet --disable-pip-version-check .
 	cd build && minimal/bin/python -W error ../tests/minimal_install.py
 
-test-tensorrt: $(TENSORRT_READY)
+test-tensorrt: $(TENSORRT_READY) $(VENV)-rtx/.ready
 	@for version in $(TENSORRT); do for substrate in lean stubs; do \
 	  echo "TensorRT $$version, $$substrate:"; \
 	  TENSORRT_SUBSTRATE=$$substrate $(VENV)-tensorrt-$$version/bin/python -m pytest -q tests/engines/tensorrt || exit 1; \
 	done; \
 	  $(VENV)-tensorrt-$$version/bin/python -m pytest -q tests/driver || exit 1; \
 	done
+	@echo "TensorRT for RTX $(RTX):"
+	TENSORRT_SUBSTRATE=rtx $(VENV)-rtx/bin/python -m pytest -q tests/engines/tensorrt/test_rtx.py
 
 test-triton: $(READY) $(VENV)-triton/.ready
 	TRITON_VENV=$(VENV)-triton $(BIN)/python -m pytest -q tests/export/test_triton_server.py tests/serving/protocol/test_triton.py
@@ -75,7 +78,7 @@ test-protocol: $(READY) $(VENV)-kserve/.ready $(VENV)-schemathesis/.ready
 	KSERVE_VENV=$(VENV)-kserve SCHEMATHESIS=$(abspath $(VENV)-schemathesis/bin/schemathesis) \
 		$(BIN)/python -m pytest -q tests/serving/protocol/test_kserve.py tests/serving/protocol/test_schemas.py
 
-tensorrt: $(TENSORRT_READY)
+tensorrt: $(TENSORRT_READY) $(VENV)-rtx/.ready
 
 test-slow: $(READY)
 	HYPOTHESIS_PROFILE=randomized $(PYTEST) -m "slow or hypothesis" $(OPTIONS)
@@ -118,6 +121,12 @@ $(VENV)-tensorrt-%/.ready:
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps tensorrt-cu13-bindings==$*
 	@touch $@
 
+# a real parser and builder, which need no GPU (110 MB)
+$(VENV)-rtx/.ready:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check numpy onnx onnx-ir pyyaml typer rich pytest pytest-timeout hypothesis tensorrt-rtx-cu13-libs==$(RTX) tensorrt-rtx-cu13-bindings==$(RTX)
+	@touch $@
+
 # Triton's core is in the wheel of PyTriton (55 MB); its Python backend wants NumPy 1
 $(VENV)-triton/.ready:
 	$(PYTHON) -m venv $(@D)
@@ -131,4 +140,4 @@ $(VENV)-kserve/.ready $(VENV)-schemathesis/.ready: $(VENV)-%/.ready:
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-tensorrt-* $(VENV)-triton $(VENV)-kserve $(VENV)-schemathesis build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) $(VENV)-tensorrt-* $(VENV)-rtx $(VENV)-triton $(VENV)-kserve $(VENV)-schemathesis build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

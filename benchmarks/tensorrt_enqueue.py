@@ -289,7 +289,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=Real(1e-6, 1e9), metavar="US", help="fail if a median takes more microseconds")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     arguments = parser.parse_args(words)
-    api = load()
+    api = load("tensorrt")
     place = Arrays() if gpu_reason() else DeviceArrays()
     print(
         f"{api.name} {api.version}, Python {sys.version.split()[0]}, arrays on {place.device}, {arguments.calls} calls"

@@ -42,6 +42,7 @@ PURPOSES = {
     "cublaslt": "cuBLASLt's kernels in engine cuda",
     "nvrtc": "compiling CUDA kernels without nvcc",
     "tensorrt": "engine tensorrt",
+    "rtx": "engine tensorrt_rtx",
     "pycuda": "arrays of PyCUDA",
     "vision": "reading and writing images",
     "track": "following objects in videos",

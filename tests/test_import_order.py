@@ -69,7 +69,7 @@ BY_NAME = {  # modules whose names are made at run time
 IMPORTERS = ("import_module", "__import__")
 NATIVE = {"pytrtplugins.engines.openvino.plugin_op"}  # subclasses a heavy package's class; imported when first used
 HEAVY = ["onnx", "onnx_ir", "onnxruntime", "openvino", "cv2", "PIL", "rich", "typer", "matplotlib", "pycocotools", "torch",
-         "tqdm", "google.protobuf", "skimage", "cupy", "tensorrt", "tensorrt_lean", "tensorrt_dispatch", "pycuda",
+         "tqdm", "google.protobuf", "skimage", "cupy", "tensorrt", "tensorrt_rtx_bindings", "tensorrt_lean", "tensorrt_dispatch", "pycuda",
          "drawsvg", "cuda.bindings", "starlette", "uvicorn", "httptools", "uvloop", "grpc"]  # fmt: skip
 
 

@@ -123,6 +123,7 @@ def print_devices(found: Devices) -> None:
     for engine in found.engines:
         can = "[green]yes[/]" if not engine.reason else "[red]no[/]"
         can = "[green]yes, auto[/]" if engine.name == found.auto else can
+        can = "builds only" if engine.builds and not engine.available else can
         rows.append((engine.name, can, escape(engine.reason or engine.details)))
     print_table(("engine", "available", "details"), rows)
 

@@ -20,11 +20,12 @@ _CLASSES = {  # in the order in which "auto" prefers them
     "cpu": ("openvino", "CpuEngine"),
     "onnxruntime": ("onnxruntime", "OnnxruntimeEngine"),
     "tensorrt": ("tensorrt", "TensorrtEngine"),
+    "tensorrt_rtx": ("tensorrt", "TensorrtRtxEngine"),
     "reference": ("reference", "ReferenceEngine"),
     "null": ("null", "NullEngine"),
 }
 _SLOW = "reference"  # only where there is no other
-NEVER_AUTO = frozenset({"null", "tensorrt"})
+NEVER_AUTO = frozenset({"null", "tensorrt", "tensorrt_rtx"})
 
 
 def names() -> tuple[str, ...]:
@@ -57,11 +58,14 @@ def auto_engine(precision: str = "fp32") -> str:
     return available_class("auto", precision).name
 
 
-def available_class(name: str, precision: str = "fp32", never: Collection[str] = NEVER_AUTO) -> type[Engine]:
-    """An engine that can be used here; for ``"auto"`` the first, of those that have the precision if one does."""
+def available_class(
+    name: str, precision: str = "fp32", never: Collection[str] = NEVER_AUTO, *, to_build: bool = False
+) -> type[Engine]:
+    """An engine that can be used here, or ``to_build`` files at least; for ``"auto"`` the first, if possible one with the precision."""
     if name != "auto":
         cls = engine_class(name)
-        if reason := cls.availability().reason:
+        here = cls.availability()
+        if (reason := here.reason) and not (to_build and here.builds):
             why = reason.removeprefix(f"engine {name!r}").removeprefix(":").lstrip()
             it = "it " if reason == f"engine {name!r} {why}" else ""
             raise UnavailableError(f"engine {name!r} cannot be used here: {it}{why}", engine=name)

@@ -90,7 +90,7 @@ def build(
     given, table = precision, _precisions(precision)
     precision = str(precision) if table is None else table.precision
     options = BuildOptions(precision, threads, device, settings or {}, plugins or {})
-    cls = available_class(engine, precision)
+    cls = available_class(engine, precision, to_build=True)
     cls.check_precision(precision)
     cls.check_settings(options.settings)
     loaded = load_model(model)
@@ -144,7 +144,7 @@ def load_engine(path: str | Path, *, device: str | None = None) -> Engine:
     try:
         options = BuildOptions(**{**metadata["options"], **({} if device is None else {"device": device})})
         engine_class(metadata["engine"])  # a file names one engine, never "auto"
-        cls = available_class(metadata["engine"])
+        cls = available_class(metadata["engine"], to_build=True)
         cls.check_precision(options.precision)
         again = f"\nDo: pytrt build MODEL.onnx --engine {cls.name} --precision {options.precision} -o {path}"
         reason = cls.check_requirements(dict(metadata["requirements"]), device)

@@ -42,6 +42,7 @@ POLICY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "cuda": ("enqueue", "decomposition", "compute"),
         "tensorrt": ("enqueue", "decomposition", "compute"),
+        "tensorrt_rtx": ("enqueue", "decomposition", "compute"),
         "cpu": ("decomposition", _HOST_ENQUEUE, "compute"),
         "onnxruntime": ("decomposition", _HOST_ENQUEUE, "compute"),
         "reference": (_HOST_ENQUEUE, "compute"),

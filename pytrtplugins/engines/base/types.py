@@ -58,11 +58,13 @@ class Availability:
         name: The engine's name.
         reason: Why it cannot be used, with the next command; empty when it can.
         details: Versions and devices.
+        builds: Whether engine files can be made here all the same, for other machines.
     """
 
     name: str
     reason: str
     details: str
+    builds: bool = False
 
     @property
     def available(self) -> bool:

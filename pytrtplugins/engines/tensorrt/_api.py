@@ -1,4 +1,4 @@
-"""TensorRT's Python packages, and every difference between 10 and 11 and between the full, lean and dispatch ones."""
+"""TensorRT's Python packages, and every difference between 10, 11 and TensorRT for RTX, and between the full, lean and dispatch ones."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 from ...errors import MissingExtraError, UnavailableError
 from ...tensor import DType
 from ...utils.optional import require
+from .rtx import load_module
 
-__all__ = ["MODULES", "Api", "load"]
+__all__ = ["MODULES", "RTX", "Api", "load"]
 
 MODULES = ("tensorrt", "tensorrt_lean", "tensorrt_dispatch")
+RTX = "tensorrt_rtx"
+"""Name of TensorRT for RTX's package, and of its engine."""
 _MAJORS = (10, 11)
 _DTYPES = {
     "FLOAT": DType.FLOAT32,
@@ -34,7 +37,7 @@ _CALIBRATORS = {
 
 
 class Api:
-    """One of TensorRT's Python packages, which is ``trt``.
+    """One of TensorRT's Python packages, which is ``trt``; TensorRT for RTX has the interface of TensorRT 11, and other version numbers.
 
     Raises:
         UnavailableError: its major version is neither 10 nor 11.
@@ -43,7 +46,8 @@ class Api:
     def __init__(self, module: ModuleType) -> None:
         self.trt: Any = module
         self.version = str(module.__version__)
-        self.major = int(self.version.partition(".")[0])
+        self.is_rtx = str(module.__name__).partition("_bindings")[0] == RTX
+        self.major = _MAJORS[-1] if self.is_rtx else int(self.version.partition(".")[0])
         if self.major not in _MAJORS:
             raise UnavailableError(
                 f"{module.__name__} {self.version}: plugins written in Python need TensorRT 10 or 11.\n"
@@ -60,6 +64,11 @@ class Api:
         return str(self.trt.__name__).partition("_bindings")[0]
 
     @property
+    def title(self) -> str:
+        """Product and version, for messages."""
+        return f"{'TensorRT for RTX' if self.is_rtx else 'TensorRT'} {self.version}"
+
+    @property
     def builds(self) -> bool:
         """Whether it can build engines; the lean and dispatch packages only run them."""
         return hasattr(self.trt, "Builder")
@@ -70,6 +79,11 @@ class Api:
         return ".".join(self.version.split(".")[:3])
 
     # -- plugins -----------------------------------------------------------------------------------------------------
+
+    def creators(self) -> list[Any]:
+        """The creators in the plugin registry; asking it for one that is not there would log an error."""
+        registry = self.trt.get_plugin_registry()
+        return list(registry.all_creators if hasattr(registry, "all_creators") else registry.plugin_creator_list)
 
     @property
     def has_v2(self) -> bool:
@@ -128,7 +142,7 @@ class Api:
             return (1 << int(self.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)) if typed else 0
         if not typed:
             raise UnavailableError(
-                f"TensorRT {self.version} has no implicit quantization.\n"
+                f"{self.title} has no implicit quantization.\n"
                 'Do: leave out quantization="implicit": the scales then become Q/DQ nodes'
             )
         return 0
@@ -155,16 +169,18 @@ class Api:
 
 
 @functools.cache
-def load() -> Api:
-    """The first of `MODULES` that is installed.
+def load(package: str) -> Api:
+    """The first of `MODULES` that is installed, or TensorRT for RTX where that is asked for.
 
     Raises:
         MissingExtraError: none is.
         UnavailableError: it cannot be loaded, or is neither 10 nor 11.
     """
     errors = []
-    for module in MODULES:
+    for module in (RTX,) if package == RTX else MODULES:
         try:
+            if module == RTX:
+                return Api(load_module())
             return Api(require(module, extra="tensorrt", feature="engine 'tensorrt'"))
         except MissingExtraError as error:
             errors.append(error)

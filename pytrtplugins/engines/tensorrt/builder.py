@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -33,18 +34,22 @@ def build_plan(
     options: BuildOptions,
     settings: Settings,
     ranges: dict[str, Range],
-    device: Device,
+    device: Device | None,
     calibrator: Callable[[], Any] | None = None,
 ) -> bytes:
     """Build a model that is in the parser's form and in the types to compute in, and whose plugins are registered.
 
-    ``ranges`` are those of inputs with free dims; ``calibrator`` makes TensorRT's own, for implicit quantization.
+    ``ranges`` are those of inputs with free dims; ``calibrator`` makes TensorRT's own, for implicit quantization. TensorRT for RTX
+    needs no ``device``.
 
     Raises:
         BuildError: TensorRT cannot parse or build the model; the message holds what it logged.
         Exception: what a plugin raised, as it raised it.
     """
-    with device.cupy.cuda.Device(device.index), collecting(ErrorLog()) as errors:
+    with contextlib.ExitStack() as stack:
+        if device is not None:
+            stack.enter_context(device.cupy.cuda.Device(device.index))
+        errors = stack.enter_context(collecting(ErrorLog()))
         messages = Messages(api)
         builder = make(api, "Builder")
         network = builder.create_network(api.network_flags(typed=calibrator is None))
@@ -53,13 +58,13 @@ def build_plan(
         _configure(api, config, options, settings)
         profile = _add_profile(api, builder, config, ranges)
         bridge = None if calibrator is None else _calibrate(api, config, profile, calibrator)
-        cache = _load_timing_cache(api, config, settings, device)
+        cache = None if device is None else _load_timing_cache(api, config, settings, device)
         plan = builder.build_serialized_network(network, config)
         errors.check()
         if bridge is not None:
             bridge.check()
         if plan is None:
-            raise BuildError(f"TensorRT {api.version} cannot build the model:\n{messages.text()}", engine="tensorrt")
+            raise BuildError(f"{api.title} cannot build the model:\n{messages.text()}", engine=api.name)
         _keep_timing_cache(config, cache)
         return bytes(plan)
 
@@ -72,7 +77,7 @@ def _parse(api: Api, model: onnx.ModelProto, network: Any, messages: Messages, e
         errors.check()
         found = [parser.get_error(index) for index in range(parser.num_errors)]
         text = "\n".join(map(_said, found)) or messages.text()
-        raise BuildError(f"TensorRT's parser cannot read the model:\n{shortened(text)}", engine="tensorrt", text=text)
+        raise BuildError(f"TensorRT's parser cannot read the model:\n{shortened(text)}", engine=api.name, text=text)
 
 
 def _said(error: Any) -> str:
@@ -91,6 +96,10 @@ def _configure(api: Api, config: Any, options: BuildOptions, settings: Settings)
         config.clear_flag(trt.BuilderFlag.TF32)  # it is on by default, and rounds to 10 bits
     if settings.version_compatible:
         config.set_flag(trt.BuilderFlag.VERSION_COMPATIBLE)
+    if settings.target:
+        config.num_compute_capabilities = len(settings.target)
+        for index, name in enumerate(settings.target):
+            config.set_compute_capability(getattr(trt.ComputeCapability, name.upper()), index)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED  # layers keep their names
 
 

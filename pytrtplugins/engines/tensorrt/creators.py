@@ -19,16 +19,17 @@ from .plugin_v3 import v3_class
 
 __all__ = ["creator", "register", "unregister"]
 
-_registered: dict[PluginKey, Any] = {}  # TensorRT does not keep creators alive
+_registered: dict[tuple[str, PluginKey], Any] = {}  # package and key → creator: TensorRT does not keep creators alive
 _lock = ForkLock()
 
 
-def creator(cls: type[Plugin], *, interface: str = "v3") -> Any:
+def creator(cls: type[Plugin], *, interface: str = "v3", package: str = "tensorrt") -> Any:
     """Make TensorRT's creator of a plugin class, without registering it.
 
     Args:
         cls: The plugin.
         interface: ``"v3"``, or ``"v2"`` for IPluginV2DynamicExt in TensorRT 10.
+        package: ``"tensorrt"``, or ``"tensorrt_rtx"`` for TensorRT for RTX.
 
     Returns:
         An ``IPluginCreatorV3One`` or ``IPluginCreator``.
@@ -38,7 +39,7 @@ def creator(cls: type[Plugin], *, interface: str = "v3") -> Any:
         UnavailableError: this TensorRT does not have the interface.
         UsageError: there is no such interface.
     """
-    api = load()
+    api = load(package)
     if interface not in ("v3", "v2"):
         raise UsageError(f"interface: expected 'v3' or 'v2', found {interface!r}", interface=interface)
     if interface == "v2" and not api.has_v2:
@@ -49,7 +50,7 @@ def creator(cls: type[Plugin], *, interface: str = "v3") -> Any:
     return _creator_class(api, interface)(cls)
 
 
-def register(cls: type[Plugin], *, interface: str = "v3") -> Any:
+def register(cls: type[Plugin], *, interface: str = "v3", package: str = "tensorrt") -> Any:
     """Make a plugin class known to TensorRT: to its ONNX parser, and to engines that are loaded.
 
     Registering a class again changes nothing; a class that was defined anew takes its predecessor's place.
@@ -57,6 +58,7 @@ def register(cls: type[Plugin], *, interface: str = "v3") -> Any:
     Args:
         cls: The plugin.
         interface: ``"v3"``, or ``"v2"`` for IPluginV2DynamicExt in TensorRT 10.
+        package: ``"tensorrt"``, or ``"tensorrt_rtx"`` for the registry of TensorRT for RTX.
 
     Returns:
         The creator in TensorRT's registry.
@@ -68,41 +70,40 @@ def register(cls: type[Plugin], *, interface: str = "v3") -> Any:
     """
     key = cls.plugin_key()
     with _lock:
-        known = _registered.get(key)
+        known = _registered.get((package, key))
         if known is not None and known.cls is cls and known.interface == interface:
             return known
-        made = creator(cls, interface=interface)
-        plugins = load().trt.get_plugin_registry()
+        made, api = creator(cls, interface=interface, package=package), load(package)
+        plugins = api.trt.get_plugin_registry()
         if known is not None:
             plugins.deregister_creator(known)
-            del _registered[key]
-        if plugins.get_creator(key.name, key.version, key.namespace) is not None or not plugins.register_creator(
-            made, key.namespace
-        ):
+            del _registered[package, key]
+        taken = any((each.plugin_namespace, each.name, each.plugin_version) == tuple(key) for each in api.creators())
+        if taken or not plugins.register_creator(made, key.namespace):
             raise RegistryError(
                 f"plugin {key}: TensorRT's registry has a creator of this key that another library registered.\n"
                 f'Do: give the class another version, @plugin(namespace="{key.namespace}", version="2"), or another namespace',
                 key=key,
             )
-        _registered[key] = made
+        _registered[package, key] = made
         return made
 
 
-def unregister(cls: type[Plugin]) -> None:
+def unregister(cls: type[Plugin], *, package: str = "tensorrt") -> None:
     """Take a plugin class out of TensorRT's registry; nothing happens if it is not there."""
     with _lock:
-        known = _registered.pop(cls.plugin_key(), None)
+        known = _registered.pop((package, cls.plugin_key()), None)
         if known is not None:
-            load().trt.get_plugin_registry().deregister_creator(known)
+            load(package).trt.get_plugin_registry().deregister_creator(known)
 
 
-def register_key(key: PluginKey) -> Any:
+def register_key(key: PluginKey, package: str = "tensorrt") -> Any:
     """Register the class of a key.
 
     Raises:
         RegistryError: no class has the key.
     """
-    return register(registry.lookup(*key))
+    return register(registry.lookup(*key), package=package)
 
 
 @functools.cache

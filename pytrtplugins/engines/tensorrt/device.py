@@ -25,14 +25,17 @@ class Device:
         return f"{self.name}, compute capability {self.capability}"
 
 
-def find_device(name: str | None = None) -> Device:
-    """The GPU of a name such as ``"cuda:1"``; None is the first.
+def find_device(name: str | None = None, engine: str = "tensorrt") -> Device:
+    """The GPU of a name such as ``"cuda:1"``, for an engine; None is the first.
 
     Raises:
         MissingExtraError: CuPy is not installed.
         UnavailableError: there is no such GPU.
     """
-    cupy = require("cupy", extra="tensorrt", feature="engine 'tensorrt'")
+    extra = "tensorrt" if engine == "tensorrt" else "cuda"
+    cupy = require(
+        "cupy", extra=extra, feature=f"running engine {engine!r}" if extra == "cuda" else f"engine {engine!r}"
+    )
     try:
         count = int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError as error:

@@ -45,8 +45,10 @@ class TensorrtEngine(Engine):
     """
 
     name: ClassVar[str] = "tensorrt"
+    package: ClassVar[str] = "tensorrt"
+    """As `_api.load` takes it."""
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8", "fp8")
-    settings: ClassVar[tuple[str, ...]] = NAMES
+    settings: ClassVar[tuple[str, ...]] = tuple(name for name in NAMES if name != "target")
     survives_fork: ClassVar[bool] = False
     foreign_operators: ClassVar[bool] = True
     asks_fast: ClassVar[bool] = False
@@ -60,15 +62,15 @@ class TensorrtEngine(Engine):
         plan: bytes | None = None,
     ) -> None:
         super().__init__(model, options)
-        self.api = _api.load()
+        self.api = _api.load(self.package)
         self._settings = Settings.read(options.settings)
-        self.device = find_device(options.device)
+        self.device = self._find_device(options)
         self.errors = ErrorLog()
         self._form = written_out(model, options.plugins)
         self.choices.update(forms_run(model, self._form, self.name, options.plugins))
         self._keys = plugin_keys(self._form)
         for key in self._keys:
-            register_key(key)
+            register_key(key, self.package)
         self.plan = self._build(calibration) if plan is None else plan
         self._runtime, self.cuda_engine = self._deserialize()
 
@@ -76,7 +78,7 @@ class TensorrtEngine(Engine):
     def availability(cls) -> Availability:
         """Whether TensorRT and a GPU are here."""
         try:
-            api, device = _api.load(), find_device()
+            api, device = _api.load(cls.package), find_device()
         except (EngineError, UnavailableError) as error:
             return Availability(cls.name, str(error), "")
         runs_only = "" if api.builds else ", which runs engines and cannot build them"
@@ -125,7 +127,7 @@ class TensorrtEngine(Engine):
     @classmethod
     @override
     def check_requirements(cls, requirements: Mapping[str, Any], device: str | None = None) -> str:
-        api = _api.load()
+        api = _api.load(cls.package)
         compatible = requirements.get("version_compatible") is True
         reason = _version_problem(api, str(requirements.get("tensorrt")), compatible)
         if reason:
@@ -136,12 +138,19 @@ class TensorrtEngine(Engine):
                 f"it was built for {requirements.get('device')} (compute capability "
                 f"{requirements.get('compute_capability')}); here is {gpu}"
             )
-        plugins = requirements.get("plugins")
+        return cls._register_plugins(requirements.get("plugins"))
+
+    @classmethod
+    def _register_plugins(cls, plugins: Any) -> str:
+        """Register the plugins that an engine file lists; why that cannot be, or an empty text."""
         if not (isinstance(plugins, list) and all(_is_key(key) for key in plugins)):
             return f"its list of plugins is damaged: {plugins!r}"
         for key in plugins:
-            register_key(PluginKey(*key))
+            register_key(PluginKey(*key), cls.package)
         return ""
+
+    def _find_device(self, options: BuildOptions) -> Any:
+        return find_device(options.device)
 
     def _create_context(self) -> ExecutionContext:
         return TensorrtContext(self)
@@ -168,7 +177,7 @@ class TensorrtEngine(Engine):
                 runtime.engine_host_code_allowed = True
             engine = runtime.deserialize_cuda_engine(self.plan)
         if engine is None:
-            raise BuildError(f"TensorRT {self.api.version} cannot load the engine: {messages.text()}", engine=self.name)
+            raise BuildError(f"{self.api.title} cannot load the engine: {messages.text()}", engine=self.name)
         self._check_bindings(engine)
         return runtime, engine
 

@@ -14,7 +14,7 @@ from ...plugin.policy import NO_REQUESTS, RUNNING, chosen_form, has_enqueue
 from ...plugin.registry import PluginKey
 from ..base.plugin_codes import on_codes
 from ..base.plugins import write_decompositions
-from .plugin_fields import Extras, extra_values, needs_bytes
+from .plugin_fields import Extras, attribute_values, left_out
 
 if TYPE_CHECKING:
     import onnx
@@ -57,9 +57,9 @@ def written_out(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
 
 
 def _complete(node: ir.Node, plugin: Plugin, scales: list[float], requested: Mapping[str, str]) -> None:
-    if needs_bytes(plugin):
-        for spec in plugin.field_specs():
-            node.attributes.pop(spec.name, None)
+    for name in left_out(plugin):  # the bytes have them
+        node.attributes.pop(name, None)
     form = chosen_form(type(plugin), "tensorrt", requested, RUNNING)
     told = form if form == "compute" and has_enqueue(type(plugin)) else ""
-    set_attributes(node, extra_values(plugin, Extras(len(node.outputs), tuple(scales), told)))
+    extras = Extras(len(node.outputs), tuple(scales), told)
+    set_attributes(node, attribute_values(plugin, extras, len(node.inputs) + len(node.outputs)))

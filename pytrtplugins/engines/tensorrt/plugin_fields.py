@@ -28,10 +28,12 @@ from ._api import Api
 __all__ = [
     "EXTRAS",
     "Extras",
+    "attribute_values",
     "declared_fields",
     "extra_values",
     "field_collection",
     "from_fields",
+    "left_out",
     "needs_bytes",
     "to_fields",
 ]
@@ -121,6 +123,42 @@ def to_fields(api: Api, plugin: Plugin, extras: Extras) -> Any:
     return field_collection(api, items)
 
 
+def attribute_values(plugin: Plugin, extras: Extras, tensors: int) -> dict[str, Any]:
+    """Attributes of a node that TensorRT's parser makes a plugin of: all that the creator declares, since it warns of each that is missing.
+
+    Fields that `PluginField` objects cannot hold are 0, or empty: the serialized bytes have them. Tuples of text and arrays are left out.
+
+    Args:
+        plugin: The plugin.
+        extras: What it needs besides.
+        tensors: How many inputs and outputs the node has; a scale of 0 says nothing.
+    """
+    pairs = zip(plugin.field_specs(), plugin.fields().values(), strict=True)
+    unfit = {
+        spec.name: _placeholder(spec)
+        for spec, value in pairs
+        if not _is_left_out(spec, value) and not _fits(spec, value)
+    }
+    return {**unfit, _SERIALIZED: "", SCALES: (0.0,) * tensors, _FORM: "", **extra_values(plugin, extras)}
+
+
+def left_out(plugin: Plugin) -> list[str]:
+    """Names of fields that no attribute of a node brings to TensorRT."""
+    pairs = zip(plugin.field_specs(), plugin.fields().values(), strict=True)
+    return [spec.name for spec, value in pairs if _is_left_out(spec, value)]
+
+
+def _is_left_out(spec: FieldSpec, value: Any) -> bool:
+    return not _is_declared(spec) or (spec.kind is np.ndarray and not _fits(spec, value))
+
+
+def _placeholder(spec: FieldSpec) -> Any:
+    if spec.kind is str:
+        return ""
+    value = 0.0 if spec.kind is float else 0
+    return (value,) if spec.is_tuple else value
+
+
 def extra_values(plugin: Plugin, extras: Extras) -> dict[str, Any]:
     """What goes into the fields of `EXTRAS`, by their names; those that a plugin does not need are left out."""
     data = base64.b64encode(plugin.serialize()).decode() if needs_bytes(plugin) else ""
@@ -139,7 +177,7 @@ def from_fields(cls: type[Plugin], collection: Iterable[Any]) -> tuple[Plugin, E
     outputs, scales, data, form = (values.pop(name, None) for name in (_OUTPUTS, SCALES, _SERIALIZED, _FORM))
     extras = Extras(
         int(np.reshape(outputs, -1)[0]) if outputs is not None and np.size(outputs) else 0,
-        tuple(float(scale) for scale in np.reshape(scales, -1)) if scales is not None else (),
+        tuple(float(scale) for scale in np.reshape(scales, -1)) if scales is not None and np.any(scales) else (),
         form.decode() if isinstance(form, bytes) else "",
     )
     if data:

@@ -85,7 +85,7 @@ def to_qdp(
 
 
 def _load() -> tuple[Api, ModuleType]:
-    api = load()
+    api = load("tensorrt")
     api.require_builder()
     if tuple(map(int, api.version.split(".")[:2])) < _OLDEST:
         raise UnavailableError(

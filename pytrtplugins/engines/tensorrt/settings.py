@@ -10,10 +10,12 @@ from typing import Any
 from ...errors import UsageError
 from ...tensor import SymbolicDim, TensorDesc
 
-__all__ = ["NAMES", "Settings"]
+__all__ = ["NAMES", "TARGETS", "Settings"]
 
 _QUANTIZATION = ("explicit", "implicit")
 _MAX_LEVEL = 5
+TARGETS = ("sm75", "sm80", "sm86", "sm89", "sm120", "sm121")
+"""GPUs that TensorRT for RTX builds for: compute capabilities 7.5 to 8.9, and 12; 9.0 and 10.0 are TensorRT's."""
 
 Range = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
@@ -32,6 +34,8 @@ class Settings:
             TensorRT 10 has, and 11 has not.
         version_compatible: Whether newer versions of the same major version may load the engine; a little slower.
         level: How long TensorRT searches for fast kernels, 0 to 5; None: its default.
+        target: For TensorRT for RTX: the GPUs that are to run the engine, such as ``("sm86", "sm120")``; empty: all that it knows, from
+            8.0 on.
     """
 
     batch: tuple[int, int, int] = (1, 1, 8)
@@ -41,6 +45,7 @@ class Settings:
     quantization: str = "explicit"
     version_compatible: bool = False
     level: int | None = None
+    target: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Settings:
@@ -59,6 +64,8 @@ class Settings:
         _check(values, "timing_cache", lambda value: isinstance(value, (str, Path)), "a path")
         _check(values, "quantization", lambda value: value in _QUANTIZATION, " or ".join(_QUANTIZATION))
         _check(values, "version_compatible", lambda value: isinstance(value, bool), "true or false")
+        if "target" in values:
+            values["target"] = _targets(values["target"])
         if values.get("timing_cache") is not None:
             values["timing_cache"] = str(values["timing_cache"])
         return cls(**values)
@@ -109,6 +116,19 @@ def _sizes(name: str, value: Any) -> tuple[int, int, int]:
             f"setting {name}: expected smallest, optimal and largest size, such as 1,8,16; found {value!r}"
         )
     return sizes[0], sizes[1], sizes[2]
+
+
+def _targets(value: Any) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    known = (
+        isinstance(names, (list, tuple)) and names and all(isinstance(n, str) and n.strip() in TARGETS for n in names)
+    )
+    if not known:
+        raise UsageError(
+            f"setting target: expected compute capabilities out of {', '.join(TARGETS)}; found {value!r}",
+            setting="target",
+        )
+    return tuple(dict.fromkeys(name.strip() for name in names))
 
 
 def _shapes(value: Any) -> tuple[tuple[str, Range], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -186,7 +186,7 @@ def test_with_free_dims_besides_the_batch_no_float_form_is_built(name, monkeypat
     for info in model.graph.output:
         info.type.tensor_type.ClearField("shape")
     table = ptp.engines.calibrate(model, calibrator, progress=False)
-    builds = []
+    builds: list[Any] = []
     monkeypatch.setattr(HostEngine, "build", classmethod(_counting(HostEngine.build.__func__, builds)))
     engine = ptp.build(model, engine=name, precision="int8", calibration=table)
     assert has_int8(engine)

@@ -2,7 +2,8 @@
 
 The lean package holds TensorRT's real plugin registry and creators, but no builder. ``TENSORRT_SUBSTRATE=stubs`` takes
 the bindings of the full package instead, with libraries beneath that do nothing but lead to the lean one: every class of
-the real bindings is there then, and a builder that cannot be made. `make test-tensorrt` runs both, for 10 and for 11.
+the real bindings is there then, and a builder that cannot be made. ``TENSORRT_SUBSTRATE=rtx`` is for test_rtx.py: TensorRT for RTX,
+whose parser and builder work without a GPU. `make test-tensorrt` runs all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _load() -> tuple[_api.Api | None, str]:
         if SUBSTRATE == "stubs":
             load_stubs()
             _api.load.cache_clear()  # other tests may have asked already which engines are here
-        return _api.load(), ""
+        return _api.load("tensorrt"), ""
     except EngineError as error:
         return None, f"{str(error).splitlines()[0]} Do: make test-tensorrt"
 
@@ -77,7 +78,7 @@ def runtime(api: _api.Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> A
     }
     checked: Any = _api.Api(CheckedModule(api.trt, answers))
     checked.answers, checked.calls, checked.made = answers, checked.trt.calls, checked.trt.made
-    monkeypatch.setattr(_api, "load", lambda: checked)
+    monkeypatch.setattr(_api, "load", lambda package: checked)
     monkeypatch.setattr(engine, "find_device", lambda name=None: fake_device())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return checked

@@ -23,6 +23,7 @@ from pytrtplugins.engines.base.types import BuildOptions
 from pytrtplugins.engines.reference import ReferenceEngine
 from pytrtplugins.engines.tensorrt._api import Api
 from pytrtplugins.engines.tensorrt.plugin_fields import EXTRAS, field_collection
+from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.plugin.onnx_node import is_plugin_node
 from pytrtplugins.tensor import DType, SymbolicDim, evaluate_dims
 
@@ -168,7 +169,7 @@ class Player:
         with mock.patch(
             "pytrtplugins.engines.base.engine.check_claims", lambda model, location: model
         ):  # TensorRT has no such door
-            return ReferenceEngine(_opened(self.model), BuildOptions(precision))
+            return ReferenceEngine(opened(self.model), BuildOptions(precision))
 
     def _run_network(self, inputs: dict[str, np.ndarray], life: Callable[..., list[np.ndarray]]) -> dict[str, Any]:
         quantized = any(node.op_type == "QuantizeLinear" for node in self.model.graph.node)
@@ -202,7 +203,7 @@ def _field(attribute: AttributeProto) -> tuple[str, str, Any]:
     if kind in (AttributeProto.INT, AttributeProto.INTS):
         return attribute.name, "INT32", np.array(value, np.int64).astype(np.int32)
     if kind == AttributeProto.STRING:
-        return attribute.name, "CHAR", np.frombuffer(value, np.int8)
+        return attribute.name, "CHAR", np.array(list(value), np.uint8).view(np.int8)
     assert kind == AttributeProto.TENSOR, f"the parser does not pass on {attribute.name}"
     array = numpy_helper.to_array(value)
     kinds = {"float32": "FLOAT32", "float64": "FLOAT64", "int32": "INT32", "int8": "INT8"}
@@ -217,15 +218,18 @@ def _saved(fields: Any) -> list[list[Any]]:
     return [[f.name, f.type.name, np.array(f.data).tolist(), str(np.array(f.data).dtype)] for f in fields]
 
 
-def _opened(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without what only creators read."""
-    opened = onnx.ModelProto()
-    opened.CopyFrom(model)
-    for node in opened.graph.node:
+def opened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without what only creators read: a plugin that travels as bytes has its attributes again."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for node in copy.graph.node:
         kept = [attribute for attribute in node.attribute if attribute.name not in EXTRAS]
+        data = next((item.s for item in node.attribute if item.name == EXTRAS[0]), b"")
+        if data:
+            kept = list(Plugin.deserialize(base64.b64decode(data)).as_node(node.input, node.output).attribute)
         del node.attribute[:]
         node.attribute.extend(kept)
-    return opened
+    return copy
 
 
 def _random(info: onnx.ValueInfoProto) -> np.ndarray:

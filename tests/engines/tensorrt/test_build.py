@@ -56,6 +56,9 @@ def test_the_parser_sees_plugins_with_all_they_need_and_decompositions_of_the_ot
         "plugin_namespace": b"test.engines",
         "plugin_version": b"1",
         "pytrtplugins_outputs": 1,
+        "pytrtplugins_scales": [0.0, 0.0],
+        "pytrtplugins_serialized": b"",
+        "pytrtplugins_form": b"",
     }
 
 

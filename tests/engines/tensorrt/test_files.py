@@ -91,7 +91,7 @@ def test_an_engine_for_another_gpu_or_version_is_refused_with_the_command(tensor
         ("9.9", True, False),
     ):
         requirements |= {"tensorrt": version, "version_compatible": compatible}
-        monkeypatch.setattr(_api, "load", lambda: tensorrt)
+        monkeypatch.setattr(_api, "load", lambda package: tensorrt)
         monkeypatch.setattr(engine, "find_device", lambda name=None: fake_device())
         reason = engine.TensorrtEngine.check_requirements(requirements)
         assert (reason == "") == ok

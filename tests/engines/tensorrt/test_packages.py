@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -12,7 +13,7 @@ from pytrtplugins.engines.tensorrt.device import find_device
 from pytrtplugins.errors import MissingExtraError, UnavailableError
 from pytrtplugins.utils import forks
 
-find = _api.load.__wrapped__  # without its cache
+find = functools.partial(_api.load.__wrapped__, "tensorrt")  # without its cache
 
 
 def package(name, version):

@@ -22,7 +22,8 @@ from .checked import Proxy
 
 TEXT = read("docs/tensorrt.md")
 PROGRAMS = texts("docs/tensorrt.md", "python")
-COMMANDS = re.findall(r"^    pytrt build (.*)$", TEXT, re.MULTILINE)
+ALL_COMMANDS = re.findall(r"^    pytrt build (.*)$", TEXT, re.MULTILINE)
+COMMANDS = [command for command in ALL_COMMANDS if "tensorrt_rtx" not in command]
 
 
 @pytest.fixture

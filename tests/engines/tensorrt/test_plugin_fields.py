@@ -73,7 +73,7 @@ class Weights(ptp.Plugin):
 @given(
     plugin=PLUGINS,
     outputs=st.integers(0, 5),
-    scales=st.lists(st.floats(0, 1, width=32), max_size=3),
+    scales=st.lists(st.floats(0.0078125, 1, width=32), max_size=3),
     form=st.sampled_from(["", "compute"]),
 )
 def test_every_value_survives(api, plugin, outputs, scales, form):

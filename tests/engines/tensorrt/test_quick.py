@@ -359,7 +359,7 @@ def test_older_and_lean_packages_are_refused_with_the_command(monkeypatch):
         def require_builder(self):
             """It builds."""
 
-    monkeypatch.setattr(quick, "load", Old)
+    monkeypatch.setattr(quick, "load", lambda package: Old())
     with pytest.raises(
         UnavailableError, match=r'TensorRT 10.6.0: .* 10.7 or newer.\nDo: pip install "tensorrt>=10.7,<12"'
     ):
