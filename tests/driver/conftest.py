@@ -48,7 +48,7 @@ def find_headers(major: int) -> tuple[Path | None, str]:
 def find_api() -> tuple[_api.Api | None, str]:
     """TensorRT's package, and why there is none."""
     try:
-        return _api.load(), ""
+        return _api.load("tensorrt"), ""
     except EngineError as error:
         return None, f"{str(error).splitlines()[0]} Do: make test-tensorrt"
 
