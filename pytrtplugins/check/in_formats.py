@@ -27,6 +27,8 @@ def in_formats(case: Case) -> str:
     if wrong := enqueue.in_formats(case):
         return wrong
     for rule in _RULES:
+        if rule is capture.graph_capture and not enqueue.has_kernels(case.plugin):
+            continue
         with contextlib.suppress(MissingExtraError, UnavailableError):
             if wrong := rule(case):
                 return wrong

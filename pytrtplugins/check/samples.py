@@ -64,7 +64,8 @@ def input_names(plugin: Plugin) -> list[str]:
     """Names of the inputs: those of the parameters of `compute`, or x0, x1 and so on where it takes any number."""
     parameters = [*inspect.signature(plugin.compute).parameters.values()]
     count = plugin.num_inputs
-    return [f"x{index}" for index in range(64)] if count is None else [one.name for one in parameters[:count]]
+    named = count is not None and not any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    return [one.name for one in parameters[:count]] if named else [f"x{index}" for index in range(count or 64)]
 
 
 def own_inputs(plugin: Plugin, inputs: Mapping[str, Any] | Sequence[Any] | None) -> tuple[Samples | None, ...]:

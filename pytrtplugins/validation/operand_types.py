@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
@@ -33,14 +33,17 @@ def _check(graph: onnx.GraphProto, outer: Mapping[str, int], opset: int) -> None
     for info in (*graph.value_info, *graph.input, *graph.output):
         if info.type.WhichOneof("value") == "tensor_type" and info.type.tensor_type.elem_type:
             known[info.name] = info.type.tensor_type.elem_type
+    plugins = {name: node for node in graph.node if standard_domain(node.domain) for name in node.output}
     for node in graph.node:
         if not standard_domain(node.domain):
-            _check_node(node, known, opset)
+            _check_node(node, known, opset, plugins)
         for body in bodies(node):
             _check(body, known, opset)
 
 
-def _check_node(node: onnx.NodeProto, known: Mapping[str, int], opset: int) -> None:
+def _check_node(
+    node: onnx.NodeProto, known: Mapping[str, int], opset: int, plugins: Mapping[str, onnx.NodeProto]
+) -> None:
     variables, last_repeats = _type_variables(node.op_type, opset)
     if not variables:
         return
@@ -53,12 +56,24 @@ def _check_node(node: onnx.NodeProto, known: Mapping[str, int], opset: int) -> N
             continue
         other = first.setdefault(variable, name)
         if known[other] != known[name]:
+            makers = [plugins[each] for each in (other, name) if each in plugins]
+            do = (
+                f"write output_dtypes and supports_format in {makers[0].op_type}"
+                if makers
+                else "put a Cast before one of them"
+            )
             raise ModelError(
                 f"{node_text(node)} reads {other[:200]!r}, which is {_type_name(known[other])}, and {name[:200]!r}, which is "
-                f"{_type_name(known[name])}; {node.op_type} takes one type for both.\nDo: put a Cast before one of them",
+                f"{_type_name(known[name])}; {node.op_type} takes one type for both.\n{_cause(makers)}Do: {do}",
                 node=node.name,
                 tensor=name,
             )
+
+
+def _cause(plugins: Sequence[onnx.NodeProto]) -> str:
+    if not plugins:
+        return ""
+    return f"Causes: {node_text(plugins[0])} is a plugin's, whose outputs have the type of its first input where it has no output_dtypes.\n"
 
 
 @functools.lru_cache(4096)

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.base.lacking import lacked_nodes
-from pytrtplugins.errors import BuildError
+from pytrtplugins.errors import BuildError, ModelError
 from pytrtplugins.model.decompose import infer_shapes
 from pytrtplugins.model.proto import tensors_of
 from pytrtplugins.model.skeleton import Signatures, nodes_beyond_onnx, skeleton, unknown_nodes
@@ -119,10 +119,10 @@ def test_a_plugin_with_inputs_of_two_types_that_does_not_say_what_it_gives_is_na
         def compute(self, ids, table):
             return table[ids]
 
-    with pytest.raises(BuildError) as caught:
+    with pytest.raises(ModelError) as caught:
         ptp.build(rows("acme.skeletons.untyped"), engine=engine)
     assert str(caught.value).endswith(
-        "\nCauses: the plugin of node 'rows' reads int64 and float32, and its outputs are int64, as its first input is.\n"
+        "\nCauses: node 'rows' (Rows) is a plugin's, whose outputs have the type of its first input where it has no output_dtypes.\n"
         "Do: write output_dtypes and supports_format in Rows"
     )
 
