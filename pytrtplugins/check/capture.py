@@ -30,7 +30,9 @@ def graph_capture(case: Case) -> str:
         inputs, results = ([StandInArray(array, stream) for array in arrays] for arrays in (given, outputs))
         scratch = None if workspace is None else StandInArray(workspace, stream)
         try:
-            runner.enqueue(inputs, results, stream, workspace=scratch)
+            for capturing in (False, True):
+                stream.capturing = capturing
+                runner.enqueue(inputs, results, stream, workspace=scratch)
         except PluginError as error:
             if "defect" not in error.facts:
                 raise

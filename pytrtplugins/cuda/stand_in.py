@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import PluginError
+from .record import Constant
 
 __all__ = ["StandInArray", "StandInStream", "check_stream"]
 
@@ -47,10 +48,13 @@ class StandInStream:
     Attributes:
         ptr: The number.
         current: Whether the block runs in which it is CuPy's current stream.
+        capturing: Whether its work goes into a graph; before, as engines do, `enqueue` runs once without one.
+        constants: The `Constant`s that kernels were given on it, which are on the GPU then.
     """
 
     def __init__(self, number: int = 0x5EA0) -> None:
-        self.ptr, self.current = number, False
+        self.ptr, self.current, self.capturing = number, False, False
+        self.constants: list[Constant] = []
 
     def synchronize(self) -> None:
         """Refused: the host would wait."""
@@ -200,7 +204,7 @@ for _name in _ARITHMETIC:
 
 
 def check_stream(kernel: str, arguments: list[Any], stream: Any) -> None:
-    """Refuse a launch on arrays that stand for a GPU's, on another stream than that of `enqueue`.
+    """Refuse a launch on arrays that stand for a GPU's on another stream than `enqueue`'s, or with numbers that are not on the GPU yet.
 
     Args:
         kernel: Its name.
@@ -208,12 +212,23 @@ def check_stream(kernel: str, arguments: list[Any], stream: Any) -> None:
         stream: Of the launch; None is CuPy's current one.
     """
     wanted = next((value.stream for value in arguments if isinstance(value, StandInArray)), None)
-    if wanted is None or stream is wanted or (stream is None and wanted.current) or stream == wanted.ptr:
+    if wanted is None:
         return
-    raise refused(
-        "uses the default stream",
-        f"kernel {kernel} is not launched on the stream of enqueue.\nDo: launch(..., stream=stream)",
-    )
+    if not (stream is wanted or (stream is None and wanted.current) or stream == wanted.ptr):
+        raise refused(
+            "uses the default stream",
+            f"kernel {kernel} is not launched on the stream of enqueue.\nDo: launch(..., stream=stream)",
+        )
+    new = [
+        each for each in arguments if isinstance(each, Constant) and not any(each is old for old in wanted.constants)
+    ]
+    if new and wanted.capturing:
+        raise refused(
+            "copies pageable memory",
+            f"kernel {kernel} is given a Constant that enqueue makes, which is copied to the GPU in each run.\n"
+            "Do: make it in configure or initialize",
+        )
+    wanted.constants += new
 
 
 def refused(defect: str, what: str) -> PluginError:

@@ -22,6 +22,7 @@ SHIFTED = CudaKernel.from_source(
     }""",
     "shifted",
 )
+ZERO = Constant(np.zeros(1, np.float32))
 
 
 class Besides(Twice):
@@ -69,6 +70,10 @@ FAULTS = {
     "a NumPy array assigned": (
         "copies pageable memory",
         lambda x, y, w, s: isinstance(x, np.ndarray) or y.__setitem__(..., np.ones(y.shape, y.dtype)),
+    ),
+    "a Constant made in each run": (
+        "copies pageable memory",
+        lambda x, y, w, s: SHIFTED.launch(x, Constant(np.zeros(1, np.float32)), y, x.size, threads=x.size, stream=s),
     ),
 }  # fmt: skip
 """What enqueue does besides, and what the check calls it; on arrays of NumPy's own it does no harm."""
@@ -132,12 +137,11 @@ def test_workspace_constants_events_and_several_launches_pass():
             (x,), (y,) = inputs, outputs
             if not x.size:
                 return
-            zero = Constant(np.zeros(1, np.float32))
             scratch = workspace.view(x.dtype).reshape(x.shape)
-            SHIFTED.launch(x, zero, scratch, x.size, threads=x.size, stream=stream)
+            SHIFTED.launch(x, ZERO, scratch, x.size, threads=x.size, stream=stream)
             if stream is not None:
                 stream.wait_event(stream.record())
-            SHIFTED.launch(x, zero, y, x.size, threads=x.size, stream=stream)
+            SHIFTED.launch(x, ZERO, y, x.size, threads=x.size, stream=stream)
 
     report = ptp.check_plugin(ptp.plugin(namespace="capture")(Several), engines=[])
     assert report.ok, str(report)

@@ -14,6 +14,7 @@ from tests.broken_kernels import NEEDED, Twice, kernel
 pytestmark = [*NEEDED, pytest.mark.gpu, pytest.mark.skipif(bool(gpu_reason()), reason=gpu_reason() or "a GPU")]
 CHECKS = ("enqueue on the GPU", "graph capture on the GPU", "two streams on the GPU")
 ADD_BEFORE = kernel("    if (i < n) y[i] = x[i] + before[i];", "const T* x, const T* before, T* y, int n")
+ZERO = Constant(np.zeros(1, np.float32))
 FIRST = kernel("    if (i < n) y[i] = x[i] + T(by[0]);", "const T* x, const float* by, T* y, int n")
 
 
@@ -77,7 +78,7 @@ class Several(OnGpu):
         if not x.size:
             return
         scratch = workspace.view(x.dtype).reshape(x.shape)
-        FIRST.launch(x, Constant(np.zeros(1, np.float32)), scratch, x.size, threads=x.size, block=64, stream=stream)
+        FIRST.launch(x, ZERO, scratch, x.size, threads=x.size, block=64, stream=stream)
         if stream is not None:
             stream.wait_event(stream.record())
         ADD_BEFORE.launch(x, scratch, y, x.size, threads=x.size, block=64, stream=stream)
