@@ -23,12 +23,14 @@ __all__ = ["declared", "needed_opset", "write_functions"]
 _log = logging.getLogger(__name__)
 _OPSET = 13
 """The first in which all function bodies mean what they say, but for those of `_LATER`."""
-_NORMS_OPSET, _PAIRS_OPSET = 17, 21
+_NORMS_OPSET, _HALF_SCALES_OPSET, _PAIRS_OPSET = 17, 19, 21
 _LATER = dict.fromkeys(
     ("EmbedLayerNormalization", "LayerNormalization", "QEmbedLayerNormalization", "SkipLayerNormalization"),
     _NORMS_OPSET,
 )
 _WRITTEN = {domain for domain, _ in BODIES} - {""}
+_FLOATS_OF_CODES = ("DequantizeLinear", "MatMulIntegerToFloat", "QAttention", "QuantizeLinear")
+"""Operators whose scales, and then floats, may be float16, which ONNX's DequantizeLinear takes later."""
 _BLOCKS_AND_PAIRS = ("DequantizeLinear", "GatherBlockQuantized", "QuantizeLinear")
 """Operators that are written with pairs of Q/DQ, whose codes may have other than 8 bits."""
 _UNDECLARED = {"LayerNormalization": _NORMS_OPSET, "SimplifiedLayerNormalization": 1 << 31}
@@ -57,7 +59,9 @@ def needed_opset(model: onnx.ModelProto) -> int:
     if not types:
         return 0
     pairs = CONTRIB in {node.domain for node in walk(model.graph.node) if node.op_type in _BLOCKS_AND_PAIRS}
-    return max(_PAIRS_OPSET if pairs and _has_wide_codes(model) else _OPSET, *(_LATER.get(name, 0) for name in types))
+    half = _HALF_SCALES_OPSET if types.intersection(_FLOATS_OF_CODES) and _has_half(model) else 0
+    wide = _PAIRS_OPSET if pairs and _has_wide_codes(model) else 0
+    return max(_OPSET, half, wide, *(_LATER.get(name, 0) for name in types))
 
 
 def write_functions(model: onnx.ModelProto, table: Table = BODIES) -> onnx.ModelProto:
@@ -164,6 +168,15 @@ def _has_wide_codes(model: onnx.ModelProto) -> bool:
     kinds = require("onnx", extra="onnx").TensorProto
     wide = {kinds.UINT16, kinds.INT16, kinds.UINT4, kinds.INT4}
     return any(tensor.data_type in wide for tensor in model.graph.initializer)
+
+
+def _has_half(model: onnx.ModelProto) -> bool:
+    """Whether an initializer, an input or an output is float16."""
+    half = require("onnx", extra="onnx").TensorProto.FLOAT16
+    infos = (*model.graph.input, *model.graph.output, *model.graph.value_info)
+    return any(tensor.data_type == half for tensor in model.graph.initializer) or any(
+        info.type.tensor_type.elem_type == half for info in infos
+    )
 
 
 def _import(model: onnx.ModelProto) -> None:
