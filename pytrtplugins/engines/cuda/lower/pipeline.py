@@ -25,6 +25,7 @@ from .attention import FuseAttention
 from .average_pools import AverageCodes
 from .before_moves import ActBeforeMoves
 from .blocks import FuseBlocks
+from .clip_bounds import WriteClipBounds
 from .element_types import check_element_types
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .fits import check_static_dims
@@ -82,6 +83,7 @@ OptionalStep = Literal[
 OPTIONAL_STEPS: tuple[OptionalStep, ...] = get_args(OptionalStep)
 
 _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
+    (None, WriteClipBounds),
     ("dead-layers", Eliminate),
     (None, FoldCasts),
     (None, FoldCodes),
