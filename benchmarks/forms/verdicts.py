@@ -234,6 +234,12 @@ VERDICTS: tuple[Verdict, ...] = (
     ),
     Verdict(
         ("MaxPool",),
+        "without an oracle: under auto_pad VALID with ceil_mode onnxruntime may count more windows, and onnx.reference gives other indices",
+        "",
+        lambda form: _rounds_up_without_pads(form) and len(_node(form).output) > 1,
+    ),
+    Verdict(
+        ("MaxPool",),
         "onnx.reference",
         "with auto_pad VALID the windows are as many as the formula for VALID says, whatever ceil_mode is; onnxruntime may count more",
         _rounds_up_without_pads,
@@ -261,6 +267,28 @@ VERDICTS: tuple[Verdict, ...] = (
         "without an oracle: onnx.reference counts the padding, and takes dilated windows for others under VALID",
         "",
         lambda form: form.version < 7 or _attribute(form, "auto_pad", "") == "VALID",
+    ),
+    Verdict(
+        ("LpPool",),
+        "without an oracle: onnx.reference takes other rows for dilated windows, and onnxruntime does not run it",
+        "",
+        _dilated,
+    ),
+    Verdict(
+        ("ConvTranspose",),
+        "without an oracle: onnx.reference computes groups otherwise where auto_pad is SAME, and onnxruntime does not run it",
+        "",
+        lambda form: (
+            _same(form) and _attribute(form, "group", 1) > 1 and getattr(_operand(form, 0), "dtype", None) == np.float64
+        ),
+    ),
+    Verdict(
+        ("GridSample",),
+        "undefined: the text does not say in which type places are computed",
+        "",
+        lambda form: (
+            _attribute(form, "mode", "") == "nearest" and getattr(_operand(form, 1), "dtype", None) == np.float16
+        ),
     ),
     Verdict(
         ("QLinearConv",),
