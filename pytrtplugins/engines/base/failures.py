@@ -21,6 +21,7 @@ __all__ = ["explained_runs", "explaining", "is_plugins", "names_node", "naming_e
 
 _MAX_CHARACTERS = 1500
 _NAMELESS = "Name:'' Status Message"  # of onnxruntime
+_BLOCKED = re.compile(r"(Name:'[^']+)_nchwc'")  # what onnxruntime calls a node of the model in its own layout
 _SHOWN = 5  # nodes in a message
 _PLACE = re.compile(r"(Exception from|Check '.*' failed at) \S+\.[ch]pp:\d+:?$")  # of OpenVINO's own sources
 _QUOTED = re.compile(r"(?:'|Node )([^' ]+)(?:'| of type)")  # OpenVINO's, and its CPU plugin's
@@ -32,7 +33,7 @@ def shortened(text: object, max_characters: int = _MAX_CHARACTERS) -> str:
 
     Where something is left out, the last line says how many characters there are.
     """
-    whole = str(text)
+    whole = _BLOCKED.sub(r"\1'", str(text))
     lines = dict.fromkeys(line.strip() for line in whole.splitlines())
     found = "\n".join(line for line in lines if line and not _PLACE.fullmatch(line)) or whole.strip()
     if len(found) <= max_characters:

@@ -161,3 +161,7 @@ def test_a_node_that_onnxruntime_writes_with_others_is_named_where_one_of_these_
     ):
         context.run({"x": np.ones((1, 4, 2), np.float32)})
     assert "while running Mul node" in caught.value.text
+
+
+def test_a_node_in_onnxruntimes_own_layout_has_the_models_name():
+    assert shortened("running Conv node. Name:'a_nchwc' Status") == "running Conv node. Name:'a' Status"

@@ -175,3 +175,19 @@ def test_scales_that_do_not_fit_their_codes_are_an_error_of_their_own_node(dims,
         ),
     ):
         context.run({"x": np.ones((2, 4), np.int8), "s": np.ones(dims, np.float32)})
+
+
+@pytest.mark.parametrize("broadcast", [0, 1])
+def test_gemm_of_opset_6_with_free_dims(broadcast):
+    """ONNX's converter does not take free dims, and onnx.reference leaves beta out."""
+    names, kinds = ("x", "w", "b"), np.float64
+    node = helper.make_node("Gemm", names, ["y"], alpha=0.5, beta=2.0, broadcast=broadcast)
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.DOUBLE, [f"{name}0", f"{name}1"]) for name in (*names, "y")
+    ]
+    graph = helper.make_graph([node], "gemm", infos[:3], infos[3:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=8)
+    x, w, b = (np.arange(n * m, dtype=kinds).reshape(n, m) for n, m in ((2, 3), (3, 4), (1 if broadcast else 2, 4)))
+    with ptp.build(model, engine="reference").create_context() as context:
+        found = context.run({"x": x, "w": w, "b": b})["y"]
+    np.testing.assert_allclose(found, 0.5 * x @ w + 2 * b)

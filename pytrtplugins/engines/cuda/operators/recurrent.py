@@ -135,10 +135,15 @@ def _order(xp: Any, steps: int, batch: int, lengths: Any, backward: bool) -> Any
 
 
 def _functions(xp: Any, at: Attributes, usual: list[str], directions: int) -> list[list[Activation]]:
-    """The activations of each direction; alphas and betas go to those that have them, in order."""
+    """The activations of each direction; alphas and betas go to those that have them, in order.
+
+    ``clip`` bounds what the gates read. An LSTM's last activation reads the state, which onnxruntime and OpenVINO leave alone.
+    """
     names = [str(name).lower() for name in at.get("activations", usual * directions)]
     numbers = [iter(at.get(name, ())) for name in ("activation_alpha", "activation_beta")]
-    made = [_activation(xp, name, numbers, at.get("clip")) for name in names]
+    of_states = len(usual) - 1 if len(usual) > 2 else None
+    limits = [None if place % len(usual) == of_states else at.get("clip") for place in range(len(names))]
+    made = [_activation(xp, name, numbers, limit) for name, limit in zip(names, limits, strict=True)]
     return [made[place : place + len(usual)] for place in range(0, len(made), len(usual))]
 
 

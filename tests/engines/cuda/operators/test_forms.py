@@ -111,6 +111,17 @@ def test_the_size_of_a_state_may_be_left_out(op, gates):
     np.testing.assert_allclose(computed(model_of(op, inputs, {}), {"x0": inputs[0]})[0], wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_clip_bounds_what_gates_read_and_not_the_state(direction):
+    count = 2 if direction == "bidirectional" else 1
+    inputs = [f(3, 2, 3), f(count, 16, 3), f(count, 16, 4), f(count, 32), None]
+    inputs += [2 * f(count, 2, 4), 2 * f(count, 2, 4)]
+    given = [np.zeros(2, np.int32) + 3 if each is None else each for each in inputs]
+    model = model_of("LSTM", given, {"hidden_size": 4, "clip": 0.3, "direction": direction})
+    found, wanted = computed(model, {"x0": given[0]})[0], literal(model, {"x0": given[0]})[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_a_zero_point_of_each_row():
     """onnxruntime refuses it."""
     zeros = np.array([1, 2, 3, 4], np.uint8)
