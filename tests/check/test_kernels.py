@@ -175,3 +175,42 @@ def test_large_tensors_are_tried_up_to_the_bound_that_a_plugin_declares(most, ok
     assert entry.ok is ok
     assert not entry.skipped
     assert ok or f"integer overflow within max_elements = {most}" in entry.detail
+
+
+LAUNCHES_IN_THREADS = '''
+import threading
+import numpy as np
+from pytrtplugins.check.guard import Memory
+from pytrtplugins.cuda import CudaKernel
+from pytrtplugins.cuda.watch import Watch, watching
+
+SOURCE = """template <typename T> __global__ void scale(const T* x, T* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = FACTOR * x[i];
+}"""
+
+
+def work(n, factor):
+    for _ in range(60):
+        kernel = CudaKernel.from_source(SOURCE.replace("FACTOR", factor), "scale")
+        with Memory(at_end=True) as memory:
+            x, y = memory.array("x", (n,), np.float32), memory.array("y", (n,), np.float32)
+            x[...] = np.arange(n)
+            with watching(Watch(memory.regions)):
+                kernel.launch(x, y, n, threads=n, block=64)
+            assert (y == x * int(factor)).all()
+    print("right", n)
+
+
+for case in ((1000, "2"), (3000, "2"), (70, "3")):
+    threading.Thread(target=work, args=case).start()
+'''
+
+
+def test_watched_launches_in_threads_do_not_disturb_each_other():
+    """In a process of its own: threads that share a plan or the handlers of signals end it."""
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCHES_IN_THREADS], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")) == ["", "right 1000", "right 3000", "right 70"], done.stdout + done.stderr

@@ -28,6 +28,7 @@ _FLAGS = (
 _PLAIN = ("-x", "c++", "-std=c++17", "-O2", "-fPIC", "-w", "-U_FORTIFY_SOURCE", "-fvisibility=hidden")
 _NONE, _OUTSIDE, _READ_ONLY, _RACE, _OVERFLOW, _BOUNDS, _MISALIGNED, _DIVISION, _SIGNAL, _TIME = range(10)
 _SHARED = -2
+_TURN = ForkLock()  # one launch at a time: handlers of signals belong to the process, a plan to its library
 
 
 def load(unit: CompileUnit) -> host.Launch:
@@ -53,11 +54,11 @@ def load(unit: CompileUnit) -> host.Launch:
 
         return unwatched
     library, run = host.open_library(path, unit)
-    plan, turn = Plan.in_dll(library, "pytrt_watch_plan"), ForkLock()
+    plan = Plan.in_dll(library, "pytrt_watch_plan")
 
     def launch(grid: tuple[int, int, int], block: tuple[int, int, int], values: Sequence[Any]) -> None:
         watch = current() or Watch()
-        with turn:
+        with _TURN:
             kept = watch.fill(plan)
             run(grid, block, values)
             del kept
