@@ -33,6 +33,7 @@ __all__ = [
     "may_have_other_sizes",
     "only_ends_slices",
     "passes_infinities_on",
+    "reads_no_elements_of_constants",
     "resizes_otherwise",
     "strides_over_the_padding",
 ]
@@ -226,6 +227,14 @@ ATTENTION = {
     "softcap",
     "softmax_precision",
 }
+
+
+def reads_no_elements_of_constants(usage: Usage) -> bool:
+    """Whether an input that is known when the model is built has no elements; Resize takes one for what it does not use."""
+    places = range(len(usage.node.input))
+    return usage.node.op_type != "Resize" and any(
+        usage.is_constant(index) and 0 in (usage.dims(index) or ()) for index in places
+    )
 
 
 def may_be_out_of_range(usage: Usage) -> bool:

@@ -25,6 +25,7 @@ from .conditions import (
     may_have_other_sizes,
     only_ends_slices,
     passes_infinities_on,
+    reads_no_elements_of_constants,
     resizes_otherwise,
     strides_over_the_padding,
 )
@@ -216,6 +217,18 @@ KNOWN_ERRORS = (
         "it is read as a scalar",
         lambda usage: usage.node.op_type != "Resize" and usage.reads(EMPTY),
         example="Erf-13/2",
+    ),
+    KnownError(
+        (),
+        "that reads a tensor without elements, which constants give",
+        "folding it writes outside of memory",
+        reads_no_elements_of_constants,
+        example=(
+            "14 (float[1] q = {1}) => (float[0, 2, 8] y, float[1] z) "
+            "<float[1, 2, 8] a = {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8}, float[1, 1, 1] b = {1}, "
+            "int64[1] from = {0}> "
+            "{ u = Slice(b, from, from) y = Sub(a, u) z = Neg(q) }"
+        ),
     ),
     KnownError(
         ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"),

@@ -377,6 +377,26 @@ def test_every_row_of_the_table_says_what_is_wrong():
     assert all((row.operators or row.where) and row.what for row in KNOWN_ERRORS)
 
 
+@pytest.mark.parametrize("cut", [0, 1])
+def test_constants_from_which_no_element_is_left(cut):
+    """OpenVINO folds sums of such tensors and of others, and wrote outside of its memory."""
+    nodes = [
+        node("Slice", ["b", "start", "end"], ["u"]),
+        node("Sub", ["a", "u"], ["t"]),
+        node("Mul", ["t", "b"], ["m"]),
+        node("Transpose", ["m"], ["y"], perm=[2, 1, 0]),
+        node("Neg", ["x"], ["z"]),
+    ]
+    constants = {
+        "a": np.arange(16, dtype=np.float32).reshape(1, 2, 8),
+        "b": np.full((1, 1, 1), 3, np.float32),
+        "start": np.array([0]),
+        "end": np.array([cut]),
+    }
+    made = model(nodes, [X], [info("y", F, [8, 2, cut]), info("z", F, ["n", 6])], constants)
+    same(made, {"x": ONES})
+
+
 @pytest.mark.parametrize("scale", [1, 10])
 def test_indices_of_sizes_that_were_quantized_are_held_against_the_axis(scale):
     """Quantizers round what relative positions are computed from (MPNet, T5); 6 becomes 10, which the table does not have."""
