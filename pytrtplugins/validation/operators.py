@@ -20,6 +20,7 @@ _LEAST = {  # numbers that operators divide by, step with, or count with
     **dict.fromkeys(("strides", "dilations", "kernel_shape", "group", "blocksize", "block_size", "num_outputs"), 1),
     **dict.fromkeys(("hidden_size", "num_groups", "num_heads", "q_num_heads", "kv_num_heads"), 1),
 }
+_CONTRIB = "com.microsoft"
 _ELEMENT_TYPES = frozenset(("dtype", "output_datatype", "output_dtype", "to"))
 """Attributes that are the number of an element type."""
 _LARGEST = 2**31 - 1  # of those: libraries keep them in 32 bits
@@ -67,6 +68,9 @@ def check_node(
     _check_attributes(node, text, weights_location)
     if (domain, node.op_type) in functions:
         return
+    if domain == _CONTRIB:  # no schema says the types of its attributes
+        for attribute in node.attribute:
+            _check_numbers(attribute, text, node)
     version = opsets.get(domain)
     if version is None:
         if domain:

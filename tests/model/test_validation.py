@@ -83,6 +83,10 @@ BROKEN = {
         model(node("Cast", "x", "y", to=99)),
         "attribute 'to' has the value 99, which is no element type",
     ),
+    "a group of 0 of onnxruntime's own operator, which it divides by": (
+        model(helper.make_node("FusedConv", ["x", "x"], ["y"], "f", domain="com.microsoft", group=0)),
+        r"'f'.*attribute 'group' has the value 0; expected 1 to 2147483647",
+    ),
     "no opset": (model(RELU), "opset_import"),
     "an opset of version 0": (model(RELU, opset=0), "version 0"),
     "an input without a type": (model(RELU, inputs=[onnx.ValueInfoProto(name="x")]), "input 'x' has no type"),
