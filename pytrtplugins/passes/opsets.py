@@ -54,11 +54,11 @@ def converted(model: onnx.ModelProto, opset: int = OLDEST, needed: bool = False)
     names = {name for graph in (model.graph, *walk_graphs(model.graph.node)) for name in tensors_of(graph)}
     names.update(name for node in walk(model.graph.node) for name in (*node.input, *node.output))
     try:
-        made = _converted(model, opset, names)
+        newer_model = _converted(model, opset, names)
     except _UnconvertibleError as error:
         return _as_it_is(model, error.node, error.reason, opset, needed)
     _log.info("the model has opset %d; it was converted to opset %d", standard_opset(model), opset)
-    return made
+    return newer_model
 
 
 def _converted(model: onnx.ModelProto, opset: int, taken: set[str]) -> onnx.ModelProto:
@@ -81,20 +81,24 @@ def _converted(model: onnx.ModelProto, opset: int, taken: set[str]) -> onnx.Mode
     before = copy_of(light)
     hide_from_converter(light)
     try:
-        made = _newer_import(light, opset) if _is_unchanged(light, opset) else converter.convert_version(light, opset)
+        newer_model = (
+            _newer_import(light, opset) if _is_unchanged(light, opset) else converter.convert_version(light, opset)
+        )
     except Exception as error:  # the C++ side raises types of its own
         raise _UnconvertibleError(_unconvertible(light, opset), " ".join(str(error).split())[:300]) from error
-    restore_meanings(made, before)
-    _restore_bodies(made, outer)
+    restore_meanings(newer_model, before)
+    _restore_bodies(newer_model, outer)
     _rename_new(
-        made.graph, {*tensors_of(before.graph), *(name for node in before.graph.node for name in node.output)}, taken
+        newer_model.graph,
+        {*tensors_of(before.graph), *(name for node in before.graph.node for name in node.output)},
+        taken,
     )
-    made.functions.extend(model.functions)
-    del made.graph.output[:], made.graph.value_info[:]  # the converter gives free dims names of its own
-    made.graph.output.extend(model.graph.output)
-    made = with_data(made, model)
-    _reshape_slopes(made, ranks)
-    return validated(made, large=False)
+    newer_model.functions.extend(model.functions)
+    del newer_model.graph.output[:], newer_model.graph.value_info[:]  # the converter gives free dims names of its own
+    newer_model.graph.output.extend(model.graph.output)
+    newer_model = with_data(newer_model, model)
+    _reshape_slopes(newer_model, ranks)
+    return validated(newer_model, large=False)
 
 
 def _is_unchanged(model: onnx.ModelProto, opset: int) -> bool:
@@ -110,12 +114,12 @@ def _is_unchanged(model: onnx.ModelProto, opset: int) -> bool:
 
 def _newer_import(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     """A copy of a model that imports a newer version of ONNX's operators; without functions, as ONNX's converter gives it."""
-    made = copy_of(model)
-    del made.functions[:]
-    for item in made.opset_import:
+    newer_model = copy_of(model)
+    del newer_model.functions[:]
+    for item in newer_model.opset_import:
         if not standard_domain(item.domain):
             item.version = opset
-    return made
+    return newer_model
 
 
 def _reshape_slopes(model: onnx.ModelProto, ranks: dict[str, int]) -> None:
@@ -176,16 +180,16 @@ def _converted_body(
     part = type(model)(ir_version=max(model.ir_version, _FIRST_IR), opset_import=model.opset_import, graph=body)
     part.graph.input.extend(infos.get(name, onnx.ValueInfoProto(name=name)) for name in outside if name not in weights)
     part.graph.initializer.extend(weights[name] for name in outside if name in weights)
-    made = _converted(part, opset, taken).graph
-    changed = [item.name for item in made.initializer if item.name in weights and item != weights[item.name]]
+    newer_graph = _converted(part, opset, taken).graph
+    changed = [item.name for item in newer_graph.initializer if item.name in weights and item != weights[item.name]]
     if changed:
         raise ModelError(f"it would need other values of {changed[0]!r}, which lies around it")
-    for field in (made.input, made.initializer):
+    for field in (newer_graph.input, newer_graph.initializer):
         kept = [copy_of(item) for item in field if item.name not in outside]
         del field[:]
         field.extend(kept)
-    made.value_info.extend(body.value_info)
-    return made
+    newer_graph.value_info.extend(body.value_info)
+    return newer_graph
 
 
 def _all_reads(node: onnx.NodeProto) -> list[str]:
@@ -193,10 +197,10 @@ def _all_reads(node: onnx.NodeProto) -> list[str]:
     return [*node.input, *sorted(reads(node) - {*node.input})]
 
 
-def _restore_bodies(made: onnx.ModelProto, outer: list[onnx.NodeProto]) -> None:
+def _restore_bodies(newer_model: onnx.ModelProto, outer: list[onnx.NodeProto]) -> None:
     """Put nodes back in whose place others stood, which come in the same order."""
     waiting = iter(outer)
-    for node in made.graph.node:
+    for node in newer_model.graph.node:
         if node.domain == _BODIES:
             original = next(waiting)
             for old, new in zip(_all_reads(original), node.input, strict=True):
@@ -205,9 +209,9 @@ def _restore_bodies(made: onnx.ModelProto, outer: list[onnx.NodeProto]) -> None:
             del original.output[:]
             original.output.extend(node.output)
             node.CopyFrom(original)
-    imports = [item for item in made.opset_import if item.domain != _BODIES]
-    del made.opset_import[:]
-    made.opset_import.extend(imports)
+    imports = [item for item in newer_model.opset_import if item.domain != _BODIES]
+    del newer_model.opset_import[:]
+    newer_model.opset_import.extend(imports)
 
 
 def _rename_new(graph: onnx.GraphProto, old: Collection[str], taken: set[str]) -> None:

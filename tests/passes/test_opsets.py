@@ -104,8 +104,8 @@ def test_branches_and_bodies_compute_what_they_did(name, opset):
 
 def test_new_names_are_taken_by_no_graph_around():
     model = NETWORKS["a node that is converted beside it"]
-    made = normalize(model)
-    names = [name for node in used(made.graph) for name in node.output]
+    newer_model = normalize(model)
+    names = [name for node in used(newer_model.graph) for name in node.output]
     assert len(names) == len(set(names))
     assert len(names) > len([name for node in used(model.graph) for name in node.output])
 
@@ -148,9 +148,9 @@ def test_weights_of_ir_3_that_are_no_inputs_are_converted_too():
     model = parsed(text, 11)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32([2]), "w"))
     model.ir_version = 3
-    made = converted(model)
-    assert made.opset_import[0].version == 13
-    np.testing.assert_array_equal(literal(made, {"x": X})[0], 2 * X)
+    newer_model = converted(model)
+    assert newer_model.opset_import[0].version == 13
+    np.testing.assert_array_equal(literal(newer_model, {"x": X})[0], 2 * X)
 
 
 @pytest.mark.parametrize(
@@ -171,12 +171,12 @@ def test_where_every_operator_stays_onnxs_converter_is_not_asked(monkeypatch, no
         return convert(*arguments)
 
     monkeypatch.setattr(onnx.version_converter, "convert_version", counting)
-    made = converted(model, newer)
+    newer_model = converted(model, newer)
     assert len(converters) == calls
-    assert made.opset_import == convert(model, newer).opset_import
-    assert made.graph.node == model.graph.node
+    assert newer_model.opset_import == convert(model, newer).opset_import
+    assert newer_model.graph.node == model.graph.node
     assert model.opset_import[0].version == opset
-    np.testing.assert_array_equal(literal(made, {"x": X})[0], literal(model, {"x": X})[0])
+    np.testing.assert_array_equal(literal(newer_model, {"x": X})[0], literal(model, {"x": X})[0])
 
 
 def test_functions_stay_where_every_operator_does():
@@ -184,7 +184,7 @@ def test_functions_stay_where_every_operator_does():
         """<ir_version: 8, opset_import: ["": 14, "acme": 1]> g (float[2] x) => (float[2] y) { r = Relu (x) y = acme.F (r) }
         <domain: "acme", opset_import: ["": 14]> F (a) => (b) { b = Neg (a) }"""
     )
-    made = converted(model, 18)
-    assert {(item.domain, item.version) for item in made.opset_import} == {("", 18), ("acme", 1)}
-    assert made.functions == model.functions
-    assert made.graph.node == model.graph.node
+    newer_model = converted(model, 18)
+    assert {(item.domain, item.version) for item in newer_model.opset_import} == {("", 18), ("acme", 1)}
+    assert newer_model.functions == model.functions
+    assert newer_model.graph.node == model.graph.node

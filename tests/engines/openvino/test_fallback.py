@@ -393,8 +393,8 @@ def test_constants_from_which_no_element_is_left(cut):
         "start": np.array([0]),
         "end": np.array([cut]),
     }
-    made = model(nodes, [X], [info("y", F, [8, 2, cut]), info("z", F, ["n", 6])], constants)
-    same(made, {"x": ONES})
+    network = model(nodes, [X], [info("y", F, [8, 2, cut]), info("z", F, ["n", 6])], constants)
+    same(network, {"x": ONES})
 
 
 @pytest.mark.parametrize("scale", [1, 10])

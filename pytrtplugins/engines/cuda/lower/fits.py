@@ -55,13 +55,7 @@ def check_static_dims(model: ir.Model) -> None:
     """
     version = model.opset_imports.get("", 1)
     for node in model.graph:
-        operands = Operands(node, version)
-        try:
-            _ruled(operands)
-        except UnknownDimsError:
-            pass
-        except MisfitError as error:
-            raise _described(operands, error) from error
+        _require_fit(Operands(node, version))
 
 
 def check_dims(node: ir.Node, version: int, inputs: Sequence[Dims | None]) -> None:
@@ -70,7 +64,10 @@ def check_dims(node: ir.Node, version: int, inputs: Sequence[Dims | None]) -> No
     Raises:
         DimsError: they contradict each other.
     """
-    operands = Operands(node, version, inputs)
+    _require_fit(Operands(node, version, inputs))
+
+
+def _require_fit(operands: Operands) -> None:
     try:
         _ruled(operands)
     except UnknownDimsError:
