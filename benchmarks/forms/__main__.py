@@ -4,6 +4,7 @@ python -m benchmarks.forms                          all forms on all engines: so
 python -m benchmarks.forms Resize Upsample --show wrong
 python -m benchmarks.forms --runner cpu --every 14
 python -m benchmarks.forms com.microsoft --runner cpu reference cuda
+python -m benchmarks.forms com.microsoft --damaged --every 9 --runner onnxruntime --show crashed failed unnamed
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import sys
 import time
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from pytrtplugins.utils.numbers import Whole
@@ -20,6 +22,8 @@ from pytrtplugins.utils.numbers import Whole
 from ..accuracy import write
 from ..networks import ROOT
 from ..node_tests import CRASHED, FAILED, HUNG, PASSED, REFUSED, WRONG, Outcome, run_cases
+from .damage import damaged
+from .form import draw_forms
 from .kept import load_forms
 from .report import coverage_table, dispute_table, operator_table, packages, summary
 from .runners import DOCUMENTED, INT8, RUNNERS, run_form, takes
@@ -28,7 +32,11 @@ from .runners import DOCUMENTED, INT8, RUNNERS, run_form, takes
 def main() -> int:
     """Parse arguments, run, print or write."""
     arguments = _arguments()
-    forms = load_forms(arguments.seed, arguments.operators, arguments.every, arguments.processes)
+    if arguments.damaged:
+        drawn = islice(draw_forms(arguments.seed, arguments.operators), 0, None, arguments.every)
+        forms = [each for form in drawn for each in damaged(form)]
+    else:
+        forms = load_forms(arguments.seed, arguments.operators, arguments.every, arguments.processes)
     print(f"{len(forms)} forms, {sum(form.expected is not None for form in forms)} with an oracle", flush=True)
     outcomes: dict[str, dict[str, Outcome]] = {}
     for runner in arguments.runner:
@@ -72,6 +80,7 @@ def _arguments() -> argparse.Namespace:
     )
     add("--seed", type=Whole(0, 2**31), default=0, help="draws other forms (default: %(default)s)")
     add("--every", type=Whole(1, 10**6), default=1, metavar="N", help="only every N-th form (default: all)")
+    add("--damaged", action="store_true", help="run each form's damaged kin: inputs and attributes left out or changed")
     add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="forms at a time (default: %(default)s)")
     kinds = [WRONG, DOCUMENTED, FAILED, CRASHED, HUNG, REFUSED, PASSED, "unnamed", "disputed"]
     add("--show", nargs="*", default=[], choices=kinds, help="print forms that ended so, with the reason")

@@ -237,17 +237,18 @@ def _caught(run: Callable[[], Outcome], names: Sequence[str], foreign: str) -> O
 def is_named(name: str, text: str) -> bool:
     """Whether a text has a name, alone or with what is put behind it: ``y/scaled``, ``y.Expand``, or ``y__2`` of onnx's inliner.
 
-    One or two letters count between quotes or parentheses and behind "node" alone: they are in many words, and ``a`` is one.
+    One or two letters count between quotes or parentheses, behind "node", and at the end behind "name:" alone: they are in many words.
     """
     if not name or name not in text:
         return False
-    word = re.escape(name)
+    word, text = re.escape(name), text.replace(_CAST_OF, "")
     if len(name) > _SHORT_NAME:
         return re.search(rf"(?<!\w){word}(?!\w)|(?<!\w){word}__\d", text) is not None
-    return re.search(rf"['\"(]{word}(['\")/.]|__\d)|[Nn]ode {word} ", text) is not None
+    return re.search(rf"['\"(]{word}(['\")/.]|__\d)|[Nn]ode {word} |name: {word}$", text) is not None
 
 
 _SHORT_NAME = 2  # characters
+_CAST_OF = "InsertedPrecisionFreeCast_"  # what onnxruntime puts in front of a float16 tensor's name
 _OF_MODEL = ("the model has no outputs", "the model has opset ")
 """How errors begin that are about a whole model, in which there is nothing to name."""
 _REWRITES = ("normalize", "prepare", "repair", "passes of cpu")

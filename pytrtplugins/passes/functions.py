@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ModelError
 from ..model.ir import names_in, unused_name
 from ..model.proto import node_name
 from ..utils.optional import require
@@ -61,6 +62,12 @@ def splice(graph: ir.Graph, node: ir.Node, inner: ir.Graph, inputs: Sequence[ir.
         inner: Is empty afterwards.
         inputs: What stands for the inner graph's inputs.
     """
+    if any(value.name for value in node.outputs[len(inner.outputs) :]):
+        raise ModelError(
+            f"node {node.name or node.outputs[0].name!r} ({node.op_type}): ONNX defines it with others, which for these attributes give "
+            f"{len(inner.outputs)} outputs of {len(node.outputs)}.\nDo: export the model again",
+            node=node.name or "",
+        )
     taken = names_in(graph)
     for value, given in zip(inner.inputs, inputs, strict=False):
         if given is not None:

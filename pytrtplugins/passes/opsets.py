@@ -88,6 +88,7 @@ def _converted(model: onnx.ModelProto, opset: int, taken: set[str]) -> onnx.Mode
         raise _UnconvertibleError(_unconvertible(light, opset), " ".join(str(error).split())[:300]) from error
     restore_meanings(newer_model, before)
     _restore_bodies(newer_model, outer)
+    _name_new(newer_model.graph, before.graph)
     _rename_new(
         newer_model.graph,
         {*tensors_of(before.graph), *(name for node in before.graph.node for name in node.output)},
@@ -229,6 +230,20 @@ def _rename_new(graph: onnx.GraphProto, old: Collection[str], taken: set[str]) -
             node.output[:] = [new if item == name else item for item in node.output]
         for item in (*graph.initializer, *graph.output):
             item.name = new if item.name == name else item.name
+
+
+def _name_new(graph: onnx.GraphProto, before: onnx.GraphProto) -> None:
+    """Name nodes that a conversion added after the node whose output they lead to: ``name/Flatten``."""
+    old = {node.name for node in before.node}
+    of_outputs = {name: node_name(node) for node in before.node for name in node.output if name}
+    leads_to = dict[str, str]()
+    for node in reversed(graph.node):
+        names = [found for name in node.output if (found := of_outputs.get(name) or leads_to.get(name))]
+        if not names:
+            continue
+        leads_to.update(dict.fromkeys(filter(None, node.input), names[0]))
+        if node.name not in old or (not node.name and of_outputs.keys().isdisjoint(node.output)):
+            node.name = f"{names[0]}/{node.op_type}"
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -11,10 +11,9 @@ from ..model.decompose import add_shapes
 from ..model.ir import to_ir, to_proto
 from ..utils.garbage import no_collection
 from ..validation import check_operand_types, check_slopes, validated
-from ..validation.dataflow import walk
 from ..validation.operators import standard_opset
 from .codes import CODES
-from .contrib import FAULTS, declared, needed_opset, write_functions
+from .contrib import declared, has_faults, needed_opset, without_faults, write_functions
 from .dim_names import add_dims, name_inputs
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
@@ -96,11 +95,11 @@ def of_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _without_faults(normal: onnx.ModelProto) -> onnx.ModelProto:
     """A normalized model whose forms that onnxruntime gets wrong are written with ONNX's operators; itself where it has none."""
-    if all((node.domain, node.op_type) not in FAULTS for node in walk(normal.graph.node)):
+    if not has_faults(normal):
         return normal
     opset = needed_opset(normal)
     newer = converted(normal, opset) if standard_opset(normal) < opset else normal
-    written = write_functions(newer, FAULTS)
+    written = without_faults(newer)
     return normal if written is newer or len(written.graph.node) == len(newer.graph.node) else written
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_operand_types"]
 
+_OF_BITS = frozenset(("BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"))
+
 
 def check_operand_types(model: onnx.ModelProto) -> None:
     """Require that inputs of a node for which its operator has one type have one, as far as the model says their types.
@@ -44,6 +46,8 @@ def _check(graph: onnx.GraphProto, outer: Mapping[str, int], opset: int) -> None
 def _check_node(
     node: onnx.NodeProto, known: Mapping[str, int], opset: int, plugins: Mapping[str, onnx.NodeProto]
 ) -> None:
+    if node.op_type in _OF_BITS:
+        _check_bits(node, known)
     variables, last_repeats = _type_variables(node.op_type, opset)
     if not variables:
         return
@@ -65,6 +69,17 @@ def _check_node(
             raise ModelError(
                 f"{node_text(node)} reads {other[:200]!r}, which is {_type_name(known[other])}, and {name[:200]!r}, which is "
                 f"{_type_name(known[name])}; {node.op_type} takes one type for both.\n{_cause(makers)}Do: {do}",
+                node=node.name,
+                tensor=name,
+            )
+
+
+def _check_bits(node: onnx.NodeProto, known: Mapping[str, int]) -> None:
+    for name in node.input:
+        if name in known and not _type_name(known[name]).startswith(("int", "uint")):
+            raise ModelError(
+                f"{node_text(node)} reads {name[:200]!r}, which is {_type_name(known[name])}; {node.op_type} takes whole numbers.\n"
+                "Do: put a Cast before it",
                 node=node.name,
                 tensor=name,
             )

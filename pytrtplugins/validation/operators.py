@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from ..utils.optional import require
+from .dataflow import bodies, given_inputs
 from .tensors import check_sparse_tensor, check_tensor
+from .words import known_words
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_node", "has_schema", "node_text", "standard_domain", "standard_opset"]
+__all__ = ["CONTRIB", "check_node", "has_schema", "node_text", "standard_domain", "standard_opset"]
 
 _LEAST = {  # numbers that operators divide by, step with, or count with
     **dict.fromkeys(("strides", "dilations", "kernel_shape", "group", "blocksize", "block_size", "num_outputs"), 1),
     **dict.fromkeys(("hidden_size", "num_groups", "num_heads", "q_num_heads", "kv_num_heads"), 1),
+    **dict.fromkeys(("output_height", "output_width", "pooled_shape"), 1),
 }
-_CONTRIB = "com.microsoft"
-_ELEMENT_TYPES = frozenset(("dtype", "output_datatype", "output_dtype", "to"))
+CONTRIB = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
+_ELEMENT_TYPES = frozenset(("dtype", "output_datatype", "output_dtype", "stash_type", "to"))
 """Attributes that are the number of an element type."""
+_SCAN_AXES = 9  # the opset from which on Scan has no input of lengths
 _LARGEST = 2**31 - 1  # of those: libraries keep them in 32 bits
 
 
@@ -68,9 +73,9 @@ def check_node(
     _check_attributes(node, text, weights_location)
     if (domain, node.op_type) in functions:
         return
-    if domain == _CONTRIB:  # no schema says the types of its attributes
+    if domain == CONTRIB:  # no schema says the types of its attributes
         for attribute in node.attribute:
-            _check_numbers(attribute, text, node)
+            _check_value(attribute, text, node)
     version = opsets.get(domain)
     if version is None:
         if domain:
@@ -94,10 +99,10 @@ def check_node(
                 found=count,
             )
     for index, name in enumerate(node.input):
-        if not name and index < len(schema.needed) and schema.needed[index]:
+        needed = schema.needed[min(index, len(schema.needed) - 1)] if schema.needed else ""
+        if not name and needed:
             raise ModelError(
-                f"{text} leaves out its input {index}, {schema.needed[index]}, which {node.op_type} needs",
-                node=node.name,
+                f"{text} leaves out its input {index}, {needed}, which {node.op_type} needs", node=node.name
             )
     found = {attribute.name: attribute for attribute in node.attribute}
     for name, attribute in found.items():
@@ -113,7 +118,7 @@ def check_node(
                 node=node.name,
                 attribute=name,
             )
-        _check_numbers(attribute, text, node)
+        _check_value(attribute, text, node)
         if name == "equation":
             _check_equation(attribute, text, node)
     missing = [name for name in schema.required if name not in found]
@@ -122,6 +127,26 @@ def check_node(
             f"{text} lacks the attribute {missing[0]!r}, which {node.op_type} needs",
             node=node.name,
             attribute=missing[0],
+        )
+    if node.op_type == "Constant" and len(node.attribute) != 1:
+        raise ModelError(
+            f"{text} has {len(node.attribute)} attributes; a Constant has one, which is its value", node=node.name
+        )
+    if node.op_type in ("Loop", "Scan") and not domain:
+        _check_body(node, text, version)
+
+
+def _check_body(node: onnx.NodeProto, text: str, version: int) -> None:
+    """Require as many inputs of a Loop or Scan as its body reads."""
+    body = next(bodies(node))
+    read, given = len(given_inputs(body)), len(node.input)
+    wanted = max(given, 2) if node.op_type == "Loop" else given - 1 if version < _SCAN_AXES else given
+    if read != wanted:
+        raise ModelError(
+            f"{text} has {given} inputs, and its body has {read}; {node.op_type} of opset {version} gives its body {wanted}",
+            node=node.name,
+            expected=wanted,
+            found=read,
         )
 
 
@@ -142,11 +167,11 @@ def _schema(op_type: str, version: int, domain: str) -> _Schema | None:
     if not defs.has(op_type, version, domain):
         return None
     schema = defs.get_schema(op_type, version, domain)
-    single = defs.OpSchema.FormalParameterOption.Single
+    optional = defs.OpSchema.FormalParameterOption.Optional
     return _Schema(
         (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),
-        tuple(item.name if item.option == single else "" for item in schema.inputs),
+        tuple("" if item.option == optional else item.name for item in schema.inputs),
         {name: int(attribute.type.value) for name, attribute in schema.attributes.items()},
         tuple(name for name, attribute in schema.attributes.items() if attribute.required),
     )
@@ -172,6 +197,19 @@ def _check_attributes(node: onnx.NodeProto, text: str, weights_location: str | N
             attribute.sparse_tensors
         ):
             check_sparse_tensor(sparse, where)
+
+
+def _check_value(attribute: onnx.AttributeProto, text: str, node: onnx.NodeProto) -> None:
+    """Require numbers and words that mean something; an empty word is left to engines."""
+    words = known_words(node.op_type, standard_domain(node.domain), attribute.name)
+    word = attribute.s.decode(errors="replace")
+    if word and words and word not in words:
+        raise ModelError(
+            f"{text}: {node.op_type} with {attribute.name}={word[:80]!r} is not known to ONNX; it knows {', '.join(words)}",
+            node=node.name,
+            attribute=attribute.name,
+        )
+    _check_numbers(attribute, text, node)
 
 
 def _check_numbers(attribute: onnx.AttributeProto, text: str, node: onnx.NodeProto) -> None:

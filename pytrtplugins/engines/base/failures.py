@@ -12,12 +12,12 @@ from ...errors import BuildError, EngineError, ExecutionError, PytrtpluginsError
 from ...plugin.base import Plugin
 from ...utils.optional import require
 from ...validation.dataflow import walk
-from ...validation.operators import node_text, standard_domain, standard_opset
+from ...validation.operators import CONTRIB, node_text, standard_domain, standard_opset
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["explained_runs", "explaining", "is_plugins", "names_node", "naming_expanded", "shortened"]
+__all__ = ["explained_runs", "explaining", "is_plugins", "names_node", "naming_expanded", "shortened", "with_suspects"]
 
 _MAX_CHARACTERS = 1500
 _NAMELESS = "Name:'' Status Message"  # of onnxruntime
@@ -94,18 +94,37 @@ def naming_expanded(model: Callable[[], onnx.ModelProto]) -> Iterator[None]:
         nodes = _expandable(model()) if _NAMELESS in str(error.facts.get("text", "")) else []
         if not nodes:
             raise
-        others = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
         raise ExecutionError(
-            f"{error}\nThis is part of a node that onnxruntime writes with others: {', '.join(nodes[:_SHOWN])}{others}",
+            f"{error}\nThis is part of a node that onnxruntime writes with others: {_listed(nodes)}",
             **error.facts,
         ) from error.__cause__
 
 
+def with_suspects(error: ExecutionError, model: onnx.ModelProto) -> ExecutionError:
+    """An error of a library that names operators of its own, with nodes of the model that they can be of.
+
+    Args:
+        error: The error; its fact ``text`` is the library's text.
+        model: The model. Its nodes whose operator the text has, as in "GRUSequence", come first.
+    """
+    text = str(error.facts.get("text", ""))
+    nodes = list(walk(model.graph.node))
+    suspects = [node_text(node) for node in [node for node in nodes if node.op_type in text] or nodes]
+    return ExecutionError(f"{error}\nThat can be a part of {_listed(suspects)}", **error.facts)
+
+
+def _listed(names: list[str]) -> str:
+    others = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{others}"
+
+
 def _expandable(model: onnx.ModelProto) -> list[str]:
-    """Nodes of operators that ONNX defines by others."""
+    """Nodes of operators that ONNX or onnxruntime defines by others."""
     defs, opset = require("onnx.defs", extra="onnx"), standard_opset(model)
 
     def has_definition(node: onnx.NodeProto) -> bool:
+        if node.domain == CONTRIB:
+            return True
         if standard_domain(node.domain) or not defs.has(node.op_type, opset, ""):
             return False
         schema = defs.get_schema(node.op_type, opset, "")

@@ -18,11 +18,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...model.proto import copy_fields, copy_of, infos_of, node_name, numpy_type
+from ...errors import ExecutionError
+from ...model.proto import copy_fields, copy_of, infos_of, node_name, numpy_type, without_data
+from ...passes import of_onnx
+from ...passes.contrib import ends_without_elements
 from ...utils.forks import ForkLock, in_children, never_free
 from ...utils.optional import require
+from ...utils.override import override
+from ...validation import infer
 from ...validation.dataflow import reads, walk
-from ...validation.operators import standard_domain, standard_opset
+from ...validation.operators import node_text, standard_domain, standard_opset
 from ..base.failures import shortened
 
 if TYPE_CHECKING:
@@ -35,6 +40,12 @@ _SAFE_IR = 10  # known to onnxruntime since 1.18
 _ERRORS = 3  # and nothing less is logged
 _ENTRIES = {"session.qdq_matmulnbits_accuracy_level": "1"}
 """What int8 and int4 weights are multiplied by stays float32, as the model says; onnxruntime rounds it to int8 by default."""
+
+
+_FUSED = frozenset(
+    ("Add", "DequantizeLinear", "DynamicQuantizeLinear", "LayerNormalization", "MatMulInteger", "Mul", "QuantizeLinear")
+)
+"""Of which onnxruntime's optimizer makes kernels that end the process without elements."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +78,15 @@ class Submodels:
         self._readers = Counter(name for node in graph.node for name in reads(node))
         self._readers.update(info.name for info in graph.output)
 
-    def extract(self, nodes: Sequence[onnx.NodeProto]) -> Submodel:
+    def extract(self, nodes: Sequence[onnx.NodeProto], *, typed: bool = True) -> Submodel:
         """Some of the nodes, in order, as a model of their own.
 
+        Args:
+            nodes: The nodes.
+            typed: Whether the types of what they give are to be known.
+
         Raises:
-            KeyError: the type of a tensor that they read or give is not known.
+            KeyError: the type of a tensor is not known.
         """
         made = [name for node in nodes for name in node.output]
         read = list(dict.fromkeys(name for node in nodes for name in (*node.input, *sorted(reads(node))) if name))
@@ -85,7 +100,11 @@ class Submodels:
         submodel.graph.node.extend(nodes)
         submodel.graph.initializer.extend(self._constants[name] for name in read if name in self._constants)
         submodel.graph.input.extend(self._infos[name] for name in inputs)
-        submodel.graph.output.extend(self._infos[name] for name in outputs)
+        if typed:
+            submodel.graph.output.extend(self._infos[name] for name in outputs)
+        else:
+            for name in outputs:
+                submodel.graph.output.add(name=name)
         return Submodel(submodel, tuple(inputs), tuple(outputs))
 
 
@@ -128,6 +147,92 @@ class Session:
         if self._made is not None:
             never_free(self._made)
             self._made = None
+
+
+class GuardedSession(Session):
+    """A session of a model with kernels that can end the process where they get no elements; without them, other kernels run.
+
+    Args:
+        make: Makes the session.
+        model: Its model.
+        make_plain: Makes a session of another model, without optimizers, which would make those kernels again.
+    """
+
+    def __init__(
+        self, make: Callable[[], Any], model: onnx.ModelProto, make_plain: Callable[[onnx.ModelProto], Any]
+    ) -> None:
+        super().__init__(make)
+        self._model, self._make_plain = model, make_plain
+        self._anywhere = any(map(_ends_without_elements, walk(model.graph.node)))
+        self._direct = _read_by_codes(model)
+        known = _known_empty(model)
+        self._always = any(_ends_without_elements(node) and known & {*node.input} for node in walk(model.graph.node))
+        self._plain: Session | None = None
+
+    @override
+    def run(self, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
+        empty = [name for name, array in inputs.items() if not array.size]
+        if not self._always and not (empty and (self._anywhere or self._direct.intersection(empty))):
+            return super().run(outputs, inputs)
+        _check_elements(self._model, {name: array.shape for name, array in inputs.items()})
+        with self._making:
+            self._plain = self._plain or Session(partial(self._make_plain, self._written()))
+        return self._plain.run(outputs, inputs)
+
+    def _written(self) -> onnx.ModelProto:
+        written = of_onnx(self._model)
+        node = next(filter(ends_without_elements, walk(written.graph.node)), None)
+        if node is not None:
+            raise ExecutionError(
+                f"{node_text(node)}: onnxruntime's kernel can end the process where an input has no elements, and this form of the "
+                'operator is not written with others.\nDo: give inputs with elements, or build with engine="reference"',
+                node=node.name,
+            )
+        return written
+
+
+def _ends_without_elements(node: onnx.NodeProto) -> bool:
+    return ends_without_elements(node) or _needs_elements(node)
+
+
+def _read_by_codes(model: onnx.ModelProto) -> set[str]:
+    """What is read by operators of which onnxruntime's optimizer makes such kernels."""
+    return {name for node in walk(model.graph.node) if node.op_type in _FUSED for name in node.input if name}
+
+
+def _known_empty(model: onnx.ModelProto) -> set[str]:
+    """Tensors of which it is known that they have no elements."""
+    empty = {tensor.name for tensor in model.graph.initializer if 0 in tensor.dims}
+    for name, info in infos_of(model.graph).items():
+        dims = info.type.tensor_type.shape.dim
+        if any(dim.HasField("dim_value") and not dim.dim_value for dim in dims):
+            empty.add(name)
+    return empty
+
+
+def _needs_elements(node: onnx.NodeProto) -> bool:
+    """Whether a kernel of ONNX's own operators ends the process without elements, as seen with onnxruntime 1.32."""
+    return node.op_type in ("Einsum", "GRU", "Scan") and not standard_domain(node.domain)
+
+
+def _check_elements(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Require elements in what such a kernel reads, as far as the dims of the inputs tell them."""
+    if not any(map(_needs_elements, walk(model.graph.node))):
+        return
+    given = without_data(model)
+    for info in given.graph.input:
+        info.type.tensor_type.ClearField("shape")
+        for size in shapes[info.name]:
+            info.type.tensor_type.shape.dim.add(dim_value=size)
+    inferred = infer(given)
+    empty = _known_empty(inferred)
+    for node in filter(_needs_elements, inferred.graph.node):
+        if not empty.isdisjoint(node.input):
+            raise ExecutionError(
+                f"{node_text(node)} is given a tensor without elements, which onnxruntime's kernel cannot read.\n"
+                'Do: give elements, or build with engine="reference"',
+                node=node.name,
+            )
 
 
 def _run_values(session: Any, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
@@ -181,28 +286,37 @@ def make_session(
         Exception: of onnxruntime's own types, where it cannot run the model.
     """
     ort = require("onnxruntime", extra="cpu", feature="engines 'onnxruntime' and 'cpu'")
-    options = ort.SessionOptions()
-    options.log_severity_level = _ERRORS
-    options.intra_op_num_threads = threads
-    for name, value in (_ENTRIES | dict(entries or {})).items():
-        options.add_session_config_entry(name, value)
 
-    def session(model: onnx.ModelProto) -> Any:
+    def session(model: onnx.ModelProto, *, optimized: bool = True) -> Any:
+        options = ort.SessionOptions()
+        options.log_severity_level = _ERRORS
+        options.intra_op_num_threads = threads
+        for name, value in (_ENTRIES | dict(entries or {})).items():
+            options.add_session_config_entry(name, value)
+        if not optimized:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         with _named_nodes(model):
             data, providers = model.SerializeToString(), ["CPUExecutionProvider"]
         return ort.InferenceSession(data, options, providers=providers, disabled_optimizers=disabled)
 
+    def guarded(model: onnx.ModelProto, *, optimized: bool = True) -> Session:
+        make = partial(session, model, optimized=optimized)
+        ends = any(map(_ends_without_elements, walk(model.graph.node)))
+        if ends or not _read_by_codes(model).isdisjoint(info.name for info in model.graph.input):
+            return GuardedSession(make, model, partial(session, optimized=False))
+        return Session(make)
+
+    empty = _known_empty(model)
     try:
-        return Session(partial(session, model))
+        return guarded(model, optimized=not (empty and _read_by_codes(model).intersection(empty)))
     except Exception as error:  # onnxruntime raises types of its own
         first = error
     older = in_oldest_opset(model)
     if older is not None:
         with suppress(Exception):
-            return Session(partial(session, older))
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+            return guarded(older)
     try:
-        plain = Session(partial(session, model if older is None else older))
+        plain = guarded(model if older is None else older, optimized=False)
     except Exception:  # it is not the optimizers
         raise first from None
     _log.warning("onnxruntime runs the model without its optimizers, which fail: %s", shortened(first))
@@ -215,7 +329,7 @@ def unsupported_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
     nodes: Iterable[onnx.NodeProto] = model.graph.node
     for node in nodes:
         try:
-            make_session(submodels.extract([node]).model, 1)
+            make_session(submodels.extract([node], typed=False).model, 1)
         except KeyError:  # of a tensor whose type is not known
             continue
         except Exception:  # onnxruntime raises types of its own

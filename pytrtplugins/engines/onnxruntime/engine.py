@@ -68,7 +68,10 @@ class OnnxruntimeEngine(HostEngine):
             written = of_onnx(standard)
             if written is standard:
                 raise self._error_of_node(standard, error) from error.__cause__
-            self._start(with_zero_points(add_shapes(written)))
+            try:
+                self._start(with_zero_points(add_shapes(written)))
+            except BuildError as second:
+                raise self._error_of_node(written, second) from second.__cause__
 
     def _start(self, standard: onnx.ModelProto) -> None:
         """Cut a model at its plugins, and make the sessions."""

@@ -30,7 +30,7 @@ from ...utils.override import override
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
 from ..base.context import Arrays, ExecutionContext
-from ..base.failures import explaining, names_node, naming_expanded, shortened
+from ..base.failures import explaining, names_node, shortened, with_suspects
 from ..base.fusion import Part, part_of
 from ..base.types import BuildOptions
 from ..host.cpu_features import cpu_features, default_threads, describe_cpu
@@ -38,17 +38,9 @@ from ..host.host_engine import ALWAYS, HostEngine
 from ..host.int8 import signed_activations
 from ..host.ort_session import make_session
 from ..host.timing import run_seconds
-from .arrays import (
-    check_indices,
-    from_openvino,
-    is_long,
-    is_peculiar,
-    refuse_long,
-    refuse_short_floats,
-    to_openvino,
-)
 from .compiled import CompiledNetwork, Request
 from .constant_keys import has_constant_keys
+from .context import CpuContext
 from .core import make_core
 from .fallback import (
     FALLBACK,
@@ -200,26 +192,32 @@ class CpuEngine(HostEngine):
         _log.info("engine 'cpu': the model is computed by onnxruntime: %s", reason)
         return session
 
-    def _exact_session(self) -> Any:
+    def exact_session(self) -> Any:
         """The session for runs on inputs of which OpenVINO loses something; None where onnxruntime cannot run the model."""
         if self._exact is None:
             self._exact = self._make_session("inputs that OpenVINO computes wrongly or refuses") or False
         return self._exact or None
 
-    def _located(self, error: ExecutionError, inputs: Arrays) -> ExecutionError:
-        """An error of a run that names a node: OpenVINO names its own operators, and onnxruntime says where the same run fails."""
+    def run_instead(self, error: ExecutionError, inputs: Arrays) -> Arrays:
+        """What onnxruntime gives where OpenVINO fails in a run.
+
+        Raises:
+            ExecutionError: it fails, too; one of both texts names a node.
+        """
         text = str(error.facts.get("text", ""))
-        if names_node(text, self.model_without_weights):
-            return error
-        session = self._exact_session()
+        named, session = names_node(text, self.model_without_weights), self.exact_session()
+        if session is None:
+            raise (error if named else with_suspects(error, self.model_without_weights)) from error.__cause__
         try:
-            if session is None or session.run(self._output_names, inputs):
-                return error
+            values = session.run(self._output_names, inputs)
         except Exception as other:  # onnxruntime raises types of its own
-            return ExecutionError(
+            if named:
+                raise error from error.__cause__
+            raise ExecutionError(
                 f"{error}\nonnxruntime fails there, too: {shortened(other)}", engine=self.name, text=text
-            )
-        return error
+            ) from error.__cause__
+        _log.warning("engine 'cpu': onnxruntime computed a run in which OpenVINO failed: %s", shortened(text))
+        return dict(zip(self._output_names, values, strict=True))
 
     def _unknown_session(self, node: onnx.NodeProto) -> Any:
         """The session for a model with an operator that ONNX does not have, and that is not written with others."""
@@ -255,9 +253,15 @@ class CpuEngine(HostEngine):
                 if not found:
                     self._whole = self._session("OpenVINO cannot build it")
                     if self._whole is None:
-                        raise
+                        raise self._with_session_error(error) from error.__cause__
                     return None
                 wrong = {**wrong, **found}
+
+    def _with_session_error(self, error: BuildError) -> BuildError:
+        """The error with what onnxruntime said of the same model, which it could not run either."""
+        if self._session_error is None:
+            return error
+        return BuildError(f"{error}\nonnxruntime cannot run it either: {shortened(self._session_error)}", **error.facts)
 
     def _built(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> CompiledNetwork | None:
         with keeping_signal_stack(), self._explaining("OpenVINO cannot build the model", BuildError):
@@ -355,45 +359,6 @@ class CpuEngine(HostEngine):
             if original is None:
                 raise
             raise original from None
-
-
-class CpuContext(ExecutionContext):
-    """One inference request of the compiled model."""
-
-    engine: CpuEngine
-
-    def __init__(self, engine: CpuEngine) -> None:
-        super().__init__(engine)
-        with engine._explaining("OpenVINO cannot make the memory of a run", ExecutionError):
-            self._request: Any = Request(engine._network) if engine._network else None
-
-    def _run(self, inputs: Arrays) -> Arrays:
-        session = self.engine._whole
-        long = [name for name in self.engine._long if is_long(inputs[name])]
-        if session is None and (long or any(map(is_peculiar, inputs.values()))):
-            session = self.engine._exact_session()
-            if session is None:
-                refuse_short_floats(inputs)
-                refuse_long({name: inputs[name] for name in long})
-        if session is not None:
-            with (
-                naming_expanded(lambda: self.engine.model_without_weights),
-                explaining("onnxruntime failed in the run", self.engine.name, ExecutionError),
-            ):
-                values = session.run(self.engine._output_names, inputs)
-            return dict(zip(self.engine._output_names, values, strict=True))
-        for name, size in self.engine._limits.items():
-            check_indices(name, inputs[name], size)
-        given = {name: to_openvino(inputs[name]) for name in self.engine._input_names}
-        try:
-            with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
-                results = self._request.infer(given)
-        except ExecutionError as error:
-            raise self.engine._located(error, inputs) from error.__cause__
-        return {desc.name: from_openvino(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
-
-    def _close(self) -> None:
-        del self._request
 
 
 def _plugin_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:

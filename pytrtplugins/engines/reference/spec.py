@@ -1,6 +1,6 @@
-"""What ONNX says of a node: its operator's version, and the words that attributes may be. What it does not say is refused.
+"""What ONNX says of a node: its operator's version. What it does not say is refused.
 
-Names and types of attributes, and numbers of inputs and outputs, are checked before: by `pytrtplugins.validation`.
+Names, types and words of attributes, and numbers of inputs and outputs, are checked before: by `pytrtplugins.validation`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import BuildError
 from ...utils.optional import require
 from ...validation.operators import standard_domain
+from ...validation.words import known_words
 
 if TYPE_CHECKING:
     import onnx
@@ -19,41 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["check_opsets", "checked_schema", "refusal"]
 
 _ELSEWHERE = 'Do: engine="cpu" or engine="onnxruntime"'
-_PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
-_SCATTER = ("none", "add", "mul", "min", "max")
-_LOSS = ("none", "mean", "sum")
-_DIRECTION = ("forward", "reverse", "bidirectional")
-_WORDS = {  # (operator, attribute) → the words that ONNX knows
-    **{
-        (op, "auto_pad"): _PADDING
-        for op in ("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv")
-    },
-    **{(op, "direction"): _DIRECTION for op in ("GRU", "LSTM", "RNN")},
-    **{(op, "reduction"): _SCATTER for op in ("ScatterElements", "ScatterND")},
-    **{(op, "reduction"): _LOSS for op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")},
-    ("BitShift", "direction"): ("LEFT", "RIGHT"),
-    ("DepthToSpace", "mode"): ("DCR", "CRD"),
-    ("Gelu", "approximate"): ("none", "tanh"),
-    ("GridSample", "mode"): ("linear", "nearest", "cubic", "bilinear", "bicubic"),
-    ("GridSample", "padding_mode"): ("zeros", "border", "reflection"),
-    ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
-    ("Resize", "coordinate_transformation_mode"): (
-        "half_pixel",
-        "half_pixel_symmetric",
-        "pytorch_half_pixel",
-        "align_corners",
-        "asymmetric",
-        "tf_crop_and_resize",
-        "tf_half_pixel_for_nn",
-    ),
-    ("Resize", "keep_aspect_ratio_policy"): ("stretch", "not_larger", "not_smaller"),
-    ("Resize", "mode"): ("nearest", "linear", "cubic"),
-    ("Resize", "nearest_mode"): ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
-    ("RoiAlign", "coordinate_transformation_mode"): ("half_pixel", "output_half_pixel"),
-    ("RoiAlign", "mode"): ("avg", "max"),
-    ("SpaceToDepth", "mode"): ("DCR", "CRD"),
-    ("TensorScatter", "mode"): ("linear", "circular"),
-}
 
 
 def check_opsets(opsets: Mapping[str, int]) -> None:
@@ -83,7 +49,7 @@ def checked_schema(
     """The schema of a node's operator in the model's opset.
 
     Raises:
-        BuildError: there is no such operator, or an attribute is a word that ONNX does not know.
+        BuildError: there is no such operator, or an attribute is empty that is to be a word.
     """
     defs = require("onnx.defs", extra="onnx", feature="engine 'reference'")
     domain = standard_domain(node.domain)
@@ -94,11 +60,8 @@ def checked_schema(
     if schema.deprecated:
         raise _unknown(node, opsets, where, defs)
     for name, value in attributes.items():
-        words = _WORDS.get((node.op_type, name), ()) if domain == "" else ()
-        if words and value not in words:
-            raise refusal(
-                node, f"{where}: {node.op_type} with {name}={value!r} is not known to ONNX; it knows {', '.join(words)}"
-            )
+        if value == "" and known_words(node.op_type, domain, name):
+            raise refusal(node, f"{where}: {node.op_type} with {name}='' is not known to ONNX")
     return schema
 
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from .faults import FAULTS
+from .faults import ends_without_elements, has_faults, without_faults
 from .table import CONTRIB
 from .wide_codes import WIDE_CODES
 from .write import declared, needed_opset, write_functions
 
-__all__ = ["CONTRIB", "FAULTS", "WIDE_CODES", "declared", "needed_opset", "write_functions"]
+__all__ = [
+    "CONTRIB",
+    "WIDE_CODES",
+    "declared",
+    "ends_without_elements",
+    "has_faults",
+    "needed_opset",
+    "without_faults",
+    "write_functions",
+]

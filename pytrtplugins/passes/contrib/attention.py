@@ -17,6 +17,7 @@ def _attention(node: ContribNode, mask: int = 3, past: int = 4, bias: int = 5, p
     """Attention, whose weights make queries, keys and values of one input."""
     if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
         raise NotWritableError("it rotates queries, or shares the memory of past and present")
+    node.check_rank(1, 2)
     width = node.dims(1)[-1]
     sizes = node.attribute("qkv_hidden_sizes", None) or [width // 3] * 3
     if not width or sum(sizes) != width:

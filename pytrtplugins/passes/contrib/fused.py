@@ -219,7 +219,11 @@ def embedding(node: ContribNode, segments: str, positions: str, words: str, gamm
         beta: Summands.
         where: Which input has the numbers of places; -1: none.
     """
+    node.check_rank(7, 2)  # the mask
+    for index in (5, 6):
+        node.check_length(index, node.dims(2)[-1])
     if where > 0 and node.has(where):
+        node.check_rank(where, 2)
         places = f"places = Gather ({positions}, x{where})"
     else:
         places = f"""shape = Shape (x0)

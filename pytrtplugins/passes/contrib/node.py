@@ -20,7 +20,7 @@ class NotWritableError(Exception):
 
 
 class MalformedError(Exception):
-    """A node lacks an input or an attribute that its operator needs."""
+    """A node lacks what its operator needs, or has it otherwise: the text is what stands between the node's name and ", which"."""
 
 
 class UnknownTypeError(Exception):
@@ -78,6 +78,38 @@ class ContribNode:
             raise UnknownTypeError(self.node.input[index])
         return tuple(dim.dim_value for dim in kind.shape.dim)
 
+    def rank(self, index: int) -> int | None:
+        """How many dims an input has; None where that is not known."""
+        kind = self._types.get(self.node.input[index]) if self.has(index) else None
+        return len(kind.tensor_type.shape.dim) if kind and kind.tensor_type.HasField("shape") else None
+
+    def lacks_elements(self, index: int) -> bool:
+        """Whether it is known that an input has no elements."""
+        if self.rank(index) is None:
+            return False
+        dims = self._type(index).shape.dim
+        return any(dim.HasField("dim_value") and dim.dim_value == 0 for dim in dims)
+
+    def check_rank(self, index: int, rank: int) -> None:
+        """Require that many dims of an input, where it is there and they are known.
+
+        Raises:
+            MalformedError: it has others.
+        """
+        found = self.rank(index)
+        if found not in (None, rank):
+            raise MalformedError(f"has {found} dims in its input {index} instead of the {rank}")
+
+    def check_length(self, index: int, length: int) -> None:
+        """Require one dim of this size, where the input is there and both are known.
+
+        Raises:
+            MalformedError: it has another.
+        """
+        self.check_rank(index, 1)
+        if length and self.rank(index) and self.dims(index)[0] not in (0, length):
+            raise MalformedError(f"has {self.dims(index)[0]} elements in its input {index} instead of the {length}")
+
     def dtype(self, index: int) -> str:
         """ONNX's name of an input's element type, such as ``float16``.
 
@@ -105,7 +137,13 @@ class ContribNode:
         return f"Cast <to = {self._type(like).elem_type}> ({name})"
 
     def scale(self, index: int) -> str:
-        """A statement ``sN = …``: the scale or zero point that an input is, as a scalar where it has one element."""
+        """A statement ``sN = …``: the scale or zero point that an input is, as a scalar where it has one element.
+
+        Raises:
+            MalformedError: it has none.
+        """
+        if self.lacks_elements(index):
+            raise MalformedError(f"has no elements in its input {index}")
         return f"s{index} = {'Squeeze' if self.dims(index) == (1,) else 'Identity'} (x{index})"
 
     def check_reads(self, names: Iterable[str]) -> None:

@@ -77,6 +77,7 @@ def _codes(name: str, source: str, bits: int, dims: list[int]) -> str:
 def _lstm(node: ContribNode) -> str:
     """DynamicQuantizeLSTM: weights are codes [directions, inputs, 4 · hidden]; what they are multiplied by stays in float here."""
     names = ("activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget")
+    node.attribute("hidden_size")  # which cannot be left out here
     outputs = ", ".join(f"y{index}" if node.gives(index) else '""' for index in range(len(node.node.output)))
     parts = [_weights(node, name, *indices) for name, indices in (("w", (1, 8, 9)), ("r", (2, 10, 11)))]
     others = ", ".join(f"x{index}" if node.has(index) else '""' for index in range(3, 8))

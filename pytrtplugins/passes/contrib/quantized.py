@@ -71,6 +71,7 @@ def _where(node: ContribNode) -> str:
 
 def _concat(node: ContribNode) -> str:
     parts = range(2, len(node.node.input), 3)
+    node.check_reads(f"x{index}" for index in range(max(parts, default=-1) + 3))
     floats = "\n".join(dequantized(node, f"part{index}", index, index + 1, index + 2) for index in parts)
     joined = ", ".join(f"part{index}" for index in parts)
     return f"{floats}\ny = Concat <axis = {node.attribute('axis', 1)}> ({joined})\n{_quantize(node, 'y', 0, 1)}"

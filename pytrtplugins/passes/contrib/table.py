@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ...validation.operators import CONTRIB
 from .attention import ATTENTION
 from .classic import CLASSIC
 from .fused import FUSED
@@ -16,8 +17,6 @@ __all__ = ["BODIES", "CONTRIB", "Table"]
 Table = Mapping[tuple[str, str], Callable[[ContribNode], str]]
 """Domain and operator → a function of a node that gives ONNX text, in opset 13 and newer."""
 
-CONTRIB = "com.microsoft"
-"""The domain of onnxruntime's own operators."""
 BODIES: Table = {
     **{(CONTRIB, op_type): body for op_type, body in {**FUSED, **QUANTIZED, **ATTENTION, **PACKED}.items()},
     **{("ai.onnx.ml", op_type): body for op_type, body in CLASSIC.items()},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ...errors import ModelError, PytrtpluginsError
@@ -18,7 +19,7 @@ from .table import BODIES, CONTRIB, Table
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["declared", "needed_opset", "write_functions"]
+__all__ = ["check_node", "declared", "known_nodes", "needed_opset", "write_functions"]
 
 _log = logging.getLogger(__name__)
 _OPSET = 13
@@ -92,6 +93,29 @@ def write_functions(model: onnx.ModelProto, table: Table = BODIES) -> onnx.Model
     return validated(written, large=False)
 
 
+def known_nodes(model: onnx.ModelProto) -> Iterator[ContribNode]:
+    """The nodes of a normalized model, those in branches and bodies of loops too, with the types that shape inference finds."""
+    yield from _nodes_with_types(infer(without_data(model)).graph, {})
+
+
+def _nodes_with_types(graph: onnx.GraphProto, around: Mapping[str, onnx.TypeProto]) -> Iterator[ContribNode]:
+    types = {**around, **{name: info.type for name, info in tensors_of(graph).items()}}
+    for node in graph.node:
+        yield ContribNode(node, types)
+        for body in bodies(node):
+            yield from _nodes_with_types(body, types)
+
+
+def check_node(node: ContribNode, table: Table) -> None:
+    """Require what a node's function body needs, without writing it.
+
+    Raises:
+        ModelError: it lacks an input or attribute, or has it otherwise.
+    """
+    with suppress(NotWritableError, UnknownTypeError), _explained(node.node):
+        table[_key(node.node)](node)
+
+
 def _write_known(
     graph: onnx.GraphProto, inferred: onnx.GraphProto, around: Mapping[str, onnx.TypeProto], table: Table, opset: int
 ) -> bool:
@@ -118,27 +142,16 @@ def _written(
     if not any(node.output):
         return None
     contrib = ContribNode(node, types)
-    try:
-        function = _parsed(node, table[_key(node)](contrib), opset)
-        contrib.check_reads(name for item in function.node for name in item.input)
-    except UnknownTypeError as error:
-        _log.debug("%s stays %s: the type or dims of %s are not known", node_name(node), node.op_type, error)
-        return None
-    except NotWritableError as error:
-        _log.info("%s stays %s: %s", node_name(node), node.op_type, error)
-        return None
-    except MalformedError as error:
-        raise ModelError(
-            f"{node_text(node)} {error}, which {node.op_type} needs.\nDo: export the model again", node=node.name
-        ) from None
-    except PytrtpluginsError:
-        raise
-    except Exception as error:  # bodies, and the parser, trust that a node is as its operator says
-        raise ModelError(
-            f"{node_text(node)} cannot be written with ONNX's operators: its inputs, their dims and types, or its attributes are not "
-            f"those that {node.op_type} takes ({type(error).__name__}: {error}).\nDo: export the model again",
-            node=node.name,
-        ) from error
+    with _explained(node):
+        try:
+            function = _parsed(node, table[_key(node)](contrib), opset)
+            contrib.check_reads(name for item in function.node for name in item.input)
+        except UnknownTypeError as error:
+            _log.debug("%s stays %s: the type or dims of %s are not known", node_name(node), node.op_type, error)
+            return None
+        except NotWritableError as error:
+            _log.info("%s stays %s: %s", node_name(node), node.op_type, error)
+            return None
     prefix = node.name or node.output[0]
     names = {"": ""} | dict(zip((*function.input, *function.output), (*node.input, *node.output), strict=True))
     for item in function.node:
@@ -146,6 +159,25 @@ def _written(
         item.input[:] = [names.get(name, f"{prefix}/{name}") for name in item.input]
         item.output[:] = [names.get(name, f"{prefix}/{name}") for name in item.output]
     return list(function.node)
+
+
+@contextmanager
+def _explained(node: onnx.NodeProto) -> Iterator[None]:
+    """Raise what a function body, or the parser, says of a node as a `ModelError` with its name."""
+    try:
+        yield
+    except (NotWritableError, PytrtpluginsError, UnknownTypeError):
+        raise
+    except MalformedError as error:
+        raise ModelError(
+            f"{node_text(node)} {error}, which {node.op_type} needs.\nDo: export the model again", node=node.name
+        ) from None
+    except Exception as error:  # bodies, and the parser, trust that a node is as its operator says
+        raise ModelError(
+            f"{node_text(node)} cannot be written with ONNX's operators: its inputs, their dims and types, or its attributes are not "
+            f"those that {node.op_type} takes ({type(error).__name__}: {error}).\nDo: export the model again",
+            node=node.name,
+        ) from error
 
 
 def _parsed(node: onnx.NodeProto, body: str, opset: int) -> onnx.FunctionProto:

@@ -298,6 +298,8 @@ def _fused_convolution(o: Operands) -> Sequence[Dims | None]:
     w, group = weight_dims(o.node), o.number("group", 1)
     axis = -1 if has_rows(o.node) else 1
     require(o[0][axis] == w[1] * group, f"filters for {w[1]} x {group} channels on {o[0][axis]}")
+    require(w[0] % group == 0, f"{w[0]} filters in {group} groups")
+    _require_bias(o, 2, w[0])
     dims = fused_dims(o.node)
     result = tuple(dims[0]) if dims else None
     plain = not any(o.number(name, 0) for name in ("pool", "reorg", "blocks"))

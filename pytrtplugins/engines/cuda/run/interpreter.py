@@ -113,7 +113,7 @@ class Interpreter:
         given = [None if value is None else self._value(value, scope) for value in node.inputs]
         try:
             results = self._results(node, given, scope)
-        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             if isinstance(error, PytrtpluginsError):
                 raise
             raise ExecutionError(

@@ -247,7 +247,7 @@ def _naming(step: Step, arrays: Iterable[Any]) -> Iterator[None]:
     """Raise what arrays raise that a step cannot run on as an error that names its node."""
     try:
         yield
-    except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ExecutionError(
             f"engine 'cuda': node {step.name!r} ({step.op}) cannot run on tensors of the dims "
             f"{', '.join(str(np.shape(array)) for array in arrays if array is not None)}: {error}",

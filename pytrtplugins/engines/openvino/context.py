@@ -1,0 +1,55 @@
+"""Runs of engine `cpu`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ExecutionError
+from ..base.context import Arrays, ExecutionContext
+from ..base.failures import explaining, naming_expanded
+from .arrays import check_indices, from_openvino, is_long, is_peculiar, refuse_long, refuse_short_floats, to_openvino
+from .compiled import Request
+
+if TYPE_CHECKING:
+    from .engine import CpuEngine
+
+__all__ = ["CpuContext"]
+
+
+class CpuContext(ExecutionContext):
+    """One inference request of the compiled model."""
+
+    engine: CpuEngine
+
+    def __init__(self, engine: CpuEngine) -> None:
+        super().__init__(engine)
+        with engine._explaining("OpenVINO cannot make the memory of a run", ExecutionError):
+            self._request: Any = Request(engine._network) if engine._network else None
+
+    def _run(self, inputs: Arrays) -> Arrays:
+        session = self.engine._whole
+        long = [name for name in self.engine._long if is_long(inputs[name])]
+        if session is None and (long or any(map(is_peculiar, inputs.values()))):
+            session = self.engine.exact_session()
+            if session is None:
+                refuse_short_floats(inputs)
+                refuse_long({name: inputs[name] for name in long})
+        if session is not None:
+            with (
+                naming_expanded(lambda: self.engine.model_without_weights),
+                explaining("onnxruntime failed in the run", self.engine.name, ExecutionError),
+            ):
+                values = session.run(self.engine._output_names, inputs)
+            return dict(zip(self.engine._output_names, values, strict=True))
+        for name, size in self.engine._limits.items():
+            check_indices(name, inputs[name], size)
+        given = {name: to_openvino(inputs[name]) for name in self.engine._input_names}
+        try:
+            with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
+                results = self._request.infer(given)
+        except ExecutionError as error:
+            return self.engine.run_instead(error, inputs)
+        return {desc.name: from_openvino(results[index], desc) for index, desc in enumerate(self.engine.outputs)}
+
+    def _close(self) -> None:
+        del self._request

@@ -1,0 +1,62 @@
+"""The words that attributes may be, which ONNX's text lists and its schemas do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["known_words"]
+
+_PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+_SCATTER = ("none", "add", "mul", "min", "max")
+_LOSS = ("none", "mean", "sum")
+_DIRECTION = ("forward", "reverse", "bidirectional")
+_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {  # (operator, attribute) → the words that ONNX knows
+    **{
+        (op, "auto_pad"): _PADDING
+        for op in ("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv")
+    },
+    **{(op, "direction"): _DIRECTION for op in ("GRU", "LSTM", "RNN")},
+    **{(op, "reduction"): _SCATTER for op in ("ScatterElements", "ScatterND")},
+    **{(op, "reduction"): _LOSS for op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")},
+    ("BitShift", "direction"): ("LEFT", "RIGHT"),
+    ("DepthToSpace", "mode"): ("DCR", "CRD"),
+    ("Gelu", "approximate"): ("none", "tanh"),
+    ("GridSample", "mode"): ("linear", "nearest", "cubic", "bilinear", "bicubic"),
+    ("GridSample", "padding_mode"): ("zeros", "border", "reflection"),
+    ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
+    ("Resize", "coordinate_transformation_mode"): (
+        "half_pixel",
+        "half_pixel_symmetric",
+        "pytorch_half_pixel",
+        "align_corners",
+        "asymmetric",
+        "tf_crop_and_resize",
+        "tf_half_pixel_for_nn",
+    ),
+    ("Resize", "keep_aspect_ratio_policy"): ("stretch", "not_larger", "not_smaller"),
+    ("Resize", "mode"): ("nearest", "linear", "cubic"),
+    ("Resize", "nearest_mode"): ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
+    ("RoiAlign", "coordinate_transformation_mode"): ("half_pixel", "output_half_pixel"),
+    ("RoiAlign", "mode"): ("avg", "max"),
+    ("SpaceToDepth", "mode"): ("DCR", "CRD"),
+    ("TensorScatter", "mode"): ("linear", "circular"),
+}
+_OF_CONTRIB: Mapping[tuple[str, str], tuple[str, ...]] = {  # the same for operators of onnxruntime's own
+    **{
+        (op, "auto_pad"): _PADDING
+        for op in ("FusedConv", "NhwcFusedConv", "NhwcMaxPool", "QLinearAveragePool", "QLinearConv")
+    },
+    ("DynamicQuantizeLSTM", "direction"): _DIRECTION,
+}
+_OF_DOMAINS = {"": _WORDS, "com.microsoft": _OF_CONTRIB}
+
+
+def known_words(op_type: str, domain: str, attribute: str) -> tuple[str, ...]:
+    """The words that an operator's attribute may be; none where it is no such attribute.
+
+    Args:
+        op_type: The operator.
+        domain: Its domain; ``""`` is ONNX's own.
+        attribute: The attribute's name.
+    """
+    return _OF_DOMAINS.get(domain, {}).get((op_type, attribute), ())
