@@ -77,6 +77,7 @@ def mark(
     placement: Placement,
     kept: Collection[ir.Node],
     requantizing: Collection[ir.Node] = (),
+    computing: Collection[str] = (),
 ) -> Marks:
     """Walk a model.
 
@@ -86,6 +87,7 @@ def mark(
         placement: What the engine's int8 kernels take and give.
         kept: Relu and Clip nodes that read int8 themselves, since the saturation of what they read does not do their work.
         requantizing: Nodes of plugins that compute on int8 codes with scales of their own.
+        computing: Operators that copy values and have no kernel for these codes: they stay in float.
     """
     marks, depth = Marks(), depths(nodes)
     for node in reversed(nodes):
@@ -106,7 +108,8 @@ def mark(
             indices = _plugin_inputs(node, marks)
         else:
             wanted = any(output in marks.wanted for output in node.outputs)
-            indices = _copied_inputs(node) if wanted and not _gives_output(node) else ()
+            copies = wanted and not _gives_output(node) and not (node.domain == "" and node.op_type in computing)
+            indices = _copied_inputs(node) if copies else ()
             if indices:
                 marks.copying.add(node)
         if indices:

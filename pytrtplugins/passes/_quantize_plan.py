@@ -89,8 +89,9 @@ def make_plan(
         set()
     )  # rectifiers that no saturation does, since their results share a scale with negative values
     requantizing = {node for node in nodes if codes is INT8 and is_plugin_node(node) and requantizes(node)}
+    computing = ("MaxPool",) if codes is FP8 and not placement.fp8_pools else ()
     while True:
-        marks = mark(nodes, float_layers, placement, kept, requantizing)
+        marks = mark(nodes, float_layers, placement, kept, requantizing, computing)
         roots, members = _chains(marks)
         computed = [v for v in reversed(marks.wanted) if v.producer() not in marks.copying]
         required = tuple(str(value.name) for value in computed if not bounded(value))

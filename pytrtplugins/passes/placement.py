@@ -35,6 +35,8 @@ class Placement:
         rewritten: Whether operators without an int8 kernel are written with those that have one; see `Int8Forms`.
         pooled: Whether convolutions of a single pixel behind a global pool, as in squeeze-and-excitation, compute in int8 too.
             On a GPU a Q costs a launch, as much as such a convolution does.
+        fp8_pools: Whether MaxPool hands FP8 on. Where it does not, Q/DQ stands behind it, which gives the same values: the largest of
+            rounded values is the largest value, rounded.
     """
 
     layers: frozenset[str] = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul"))
@@ -44,6 +46,7 @@ class Placement:
     unsigned: bool = False
     rewritten: bool = False
     pooled: bool = False
+    fp8_pools: bool = True
 
 
 def rectifies(node: ir.Node | None) -> bool:

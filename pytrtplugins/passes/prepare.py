@@ -25,7 +25,7 @@ from .training_norms import TrainingNorms
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["load_model", "of_onnx", "prepare", "prepare_loaded", "ready_for"]
+__all__ = ["in_opset", "load_model", "of_onnx", "prepare", "prepare_loaded", "ready_for"]
 
 
 def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
@@ -109,7 +109,16 @@ def ready_for(model: onnx.ModelProto, precision: str) -> onnx.ModelProto:
     Raises:
         ModelError: it cannot be converted.
     """
-    converted = with_opset(model, CODES[precision].opset)
+    return in_opset(model, CODES[precision].opset)
+
+
+def in_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """A prepared model in an opset, or in its own where that is newer; its tensors keep their names.
+
+    Raises:
+        ModelError: it cannot be converted.
+    """
+    converted = with_opset(model, opset)
     if converted is model:
         return model
     made = {name for node in converted.graph.node for name in node.output}

@@ -12,10 +12,12 @@ from hypothesis.extra import numpy as arrays
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
+from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.errors import ModelError, UsageError
-from pytrtplugins.passes import CODES, Quantize, quantize, to_ir
+from pytrtplugins.passes import CODES, Placement, Quantize, quantize, to_ir
 from pytrtplugins.passes.codes import FP8, INT8, codes_of, nearest_fp8, quantize_weights, round_together
 from tests.measures import sqnr
+from tests.passes import nets
 from tests.passes.nets import calibrated, constants, image, ones, run, tiny_yolo
 
 VALUES = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float64)
@@ -197,3 +199,32 @@ def test_levels_of_weights_are_int8s():
     model = tiny_yolo(opset=19)
     with pytest.raises(UsageError, match="found 64 for fp8"):
         Quantize(ones(model), weight_levels=64, precision="fp8")(to_ir(model))
+
+
+def test_in_fp8_pairs_stand_behind_a_pool_for_an_engine_whose_pools_take_no_fp8_and_values_are_the_same():
+    net = nets.Net(channels=16, opset=19)
+    pool = net.add("MaxPool", [net.conv("data", "a")], "pool", 4, kernel_shape=[2, 2], strides=[2, 2])
+    net.conv(net.conv(pool, "b"), "c", leaky=False)
+    model = net.model("c")
+    table = CalibrationTable(dict.fromkeys(nets.ones(model), 0.02))
+    before, behind = (
+        quantize(model, table, precision="fp8", float_first=False, placement=Placement(fp8_pools=pools))
+        for pools in (True, False)
+    )
+    assert nets.producers(before)["pool"].input[0] == "a_leaky_dequantized"
+    assert nets.producers(behind)["pool"].input[0] == "a_leaky"
+    assert nets.producers(behind)["b"].input[0] == "pool_dequantized"
+    x = image(model)
+    results = [ReferenceEvaluator(each).run(["c"], {"data": x})[0] for each in (before, behind)]
+    np.testing.assert_array_equal(*results)
+    assert np.ptp(results[0]) > 0
+
+
+def test_in_int8_pools_hand_codes_on_whatever_an_engine_does_in_fp8():
+    model = nets.tiny_yolo()
+    table = CalibrationTable(dict.fromkeys(nets.ones(model), 0.02))
+    names = [
+        nets.quantized_names(quantize(model, table, placement=placement))
+        for placement in (None, Placement(fp8_pools=False))
+    ]
+    assert names[0] == names[1]

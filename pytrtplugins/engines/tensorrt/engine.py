@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
 from ...model.proto import info_dims
+from ...passes import Placement
+from ...passes.codes import CODES
 from ...passes.half import HALF_TYPES, to_half
 from ...plugin.registry import PluginKey
 from ...utils.override import override
+from ...validation.dataflow import walk
 from ..base.context import ExecutionContext
 from ..base.engine import Engine
 from ..base.engine_file import EngineFile
@@ -71,6 +74,8 @@ class TensorrtEngine(Engine):
         self._keys = plugin_keys(self._form)
         for key in self._keys:
             register_key(key, self.package)
+        if options.precision in CODES and calibration is None and not _is_quantized(self._form):
+            self.choices[options.precision] = f"float32: the model was built without {options.precision.upper()} layers"
         self.plan = self._build(calibration) if plan is None else plan
         self._runtime, self.cuda_engine = self._deserialize()
 
@@ -89,6 +94,12 @@ class TensorrtEngine(Engine):
         """Require settings of TensorRT's, with right values."""
         super().check_settings(settings)
         Settings.read(settings)
+
+    @classmethod
+    @override
+    def quantize_options(cls, precision: str = "int8") -> dict[str, Any]:
+        """Its convolutions take FP8 behind a Q/DQ pair alone, and not behind a MaxPool that hands FP8 on."""
+        return {"placement": Placement(fp8_pools=False)} if precision == "fp8" else {}
 
     @classmethod
     def calibrated(
@@ -194,6 +205,10 @@ class TensorrtEngine(Engine):
                     f"tensor {desc.name!r} holds sizes of other tensors, which TensorRT wants in the CPU's memory.\n"
                     "Do: make the sizes constants of the model"
                 )
+
+
+def _is_quantized(model: onnx.ModelProto) -> bool:
+    return any(node.op_type == "QuantizeLinear" for node in walk(model.graph.node))
 
 
 def _version_problem(api: _api.Api, built: str, compatible: bool) -> str:

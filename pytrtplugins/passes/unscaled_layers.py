@@ -1,0 +1,70 @@
+"""Layers that cannot be quantized because a calibration table has no scale of a tensor that they read or write."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ..model.proto import node_name
+from ._quantize_marks import input_of
+from ._quantize_plan import QuantizePlan, make_plan
+from .codes import INT8, codes_of
+from .int8_forms import Int8Forms
+from .placement import Placement
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["unscaled_layers"]
+
+
+def unscaled_layers(
+    model: ir.Model,
+    scales: Collection[str],
+    *,
+    placement: Placement | None = None,
+    precision: str = INT8.precision,
+) -> dict[str, str]:
+    """Find the layers that must stay in float for a table that lacks tensors.
+
+    A layer that stays in float makes others unnecessary to quantize, so the plan is made again until every tensor that it
+    needs has a scale.
+
+    Args:
+        model: A prepared float model. It is rewritten as `Quantize` rewrites it first, if the placement asks for that.
+        scales: Names of the tensors that have a scale.
+        placement: The engine's Q/DQ placement.
+        precision: ``"int8"`` or ``"fp8"``.
+
+    Returns:
+        Name of each layer → name of the tensor that has no scale.
+    """
+    if placement is not None and placement.rewritten:
+        Int8Forms()(model)
+    layers: dict[str, str] = {}
+    while True:
+        plan = make_plan(model, None, exclude=tuple(layers), placement=placement, codes=codes_of(precision))
+        missing = [name for name in plan.required if name not in scales]
+        more = {layer: name for name in missing for layer in _layers_at(plan, name)}
+        if not more.keys() - layers.keys():
+            return layers
+        layers = {**more, **layers}
+
+
+def _layers_at(plan: QuantizePlan, tensor: str) -> list[str]:
+    """Names of the quantized layers that read a tensor, through nodes that copy values too; else of the one that writes it."""
+    layers, readers = set(plan.layers), dict[object, list[ir.Node]]()
+    for node, index in plan.reads:
+        readers.setdefault(input_of(node, index), []).append(node)
+    values = {value for value in (*readers, *plan.scales) if getattr(value, "name", None) == tensor}
+    producers = [value.producer() for value in plan.scales if value.name == tensor]
+    found, waiting, seen = list[str](), list(values), set(values)
+    while waiting:
+        for node in readers.get(waiting.pop(), []):
+            if node in layers:
+                found.append(node_name(node))
+                continue
+            outputs = [value for value in node.outputs if value not in seen]
+            seen.update(outputs)
+            waiting += outputs
+    return found or [node_name(node) for node in producers if node is not None and node in layers]
