@@ -101,6 +101,7 @@ class EngineReport:
         failure: What went wrong when it ran a small network; empty where the network's numbers were right, or it was not run.
         build_s: Seconds of the build.
         run_us: Microseconds of a run, median.
+        builds: Whether it makes engine files here all the same, for other machines.
     """
 
     name: str
@@ -109,6 +110,7 @@ class EngineReport:
     failure: str = ""
     build_s: float = 0.0
     run_us: float = 0.0
+    builds: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,12 +137,13 @@ def examine(run: bool = True) -> Report:
     """Look at this installation and this machine.
 
     Args:
-        run: Let each engine that is available run a small network, in a process of its own, which may crash.
+        run: Let each engine that is available run a small network, in a process of its own, which may crash; one that only builds
+            here builds it.
     """
     engines = []
     for found in availability():
-        report = EngineReport(found.name, found.reason, found.details)
-        tried = run and found.available and found.name != "null"  # which computes nothing
+        report = EngineReport(found.name, found.reason, found.details, builds=found.builds and not found.available)
+        tried = run and (found.available or found.builds) and found.name != "null"  # which computes nothing
         engines.append(try_engine_alone(report) if tried else report)
     return Report(machine(), extras(), tuple(engines))
 
@@ -199,7 +202,7 @@ def try_engine(name: str) -> tuple[str, float, float]:
         name: The engine's.
 
     Returns:
-        What went wrong, empty where nothing did; seconds of the build; microseconds of a run, median.
+        What went wrong, empty where nothing did; seconds of the build; microseconds of a run, median, 0 where it only builds here.
     """
     from . import build
 
@@ -215,6 +218,8 @@ def try_engine(name: str) -> tuple[str, float, float]:
     try:
         engine = build(model, engine=name, progress=False)
         build_s = time.perf_counter() - begin
+        if not engine.availability().available:
+            return "", build_s, 0.0
         with engine.create_context() as context:
             found = context.run({"x": x})["y"]
             times = []

@@ -37,6 +37,13 @@ def build(
     threads: options.Threads = None,
     mode: options.CalibrationMode = "letterbox",
     settings: options.Settings = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GPUS",
+            help="For engine tensorrt_rtx: the GPUs that are to run the file, such as sm86,sm89,sm120. Default: all from sm80 on.",
+        ),
+    ] = None,
     batch: Annotated[
         int | None,
         number(Whole(1, LARGEST_BATCH), help="Images per run, for darknet's networks; an ONNX file has its own batch."),
@@ -58,11 +65,16 @@ def build(
 
     pytrt build yolov2.onnx --engine tensorrt --precision fp16 --setting batch=1,8,16 -o yolov2.engine
 
+    pytrt build yolov2.onnx --engine tensorrt_rtx --target sm86,sm120 -o yolov2.engine
+
     pytrt build yolov2.onnx --precision precision.yaml -o yolov2.engine
     """
     check_target(output)
     if loading.is_engine_file(model):
         raise not_an_engine_here(model)
+    found = loading.read_settings(settings)
+    if target is not None:
+        found = {**found, "target": target}
     started = time.perf_counter()
     built = loading.open_engine(
         model,
@@ -73,7 +85,7 @@ def build(
         cache=cache,
         threads=threads,
         mode=mode,
-        settings=loading.read_settings(settings),
+        settings=found,
         plugins=loading.read_forms(forms),
         batch=batch,
         said={"names": names, "mode": fit, "score_threshold": threshold},
@@ -81,5 +93,5 @@ def build(
     built.save(output)
     rows = cast("CudaEngine", built).tactics() if built.name == "cuda" else ()
     seconds, size = time.perf_counter() - started, output.stat().st_size
-    found = Built(inspected.engine_facts(built, output), inspected.kernel_facts(rows), seconds, size)
-    return Result(found, tables.print_built)
+    facts = Built(inspected.engine_facts(built, output), inspected.kernel_facts(rows), seconds, size)
+    return Result(facts, tables.print_built)

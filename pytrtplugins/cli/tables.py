@@ -84,9 +84,11 @@ def print_report(report: Report) -> None:
         works = f"[green]right[/]; built in {engine.build_s:.2f} s, {engine.run_us:.0f} µs a run"
         if engine.failure:
             works = f"[bold red]fails[/]: {escape(engine.failure)}"
+        elif engine.builds and engine.build_s:
+            works = f"[green]built[/] in {engine.build_s:.2f} s; runs elsewhere"
         elif engine.reason or not engine.run_us:
             works = "–"
-        can = "[yellow]no[/]" if engine.reason else "[green]yes[/]"
+        can = "[yellow]builds only[/]" if engine.builds else "[yellow]no[/]" if engine.reason else "[green]yes[/]"
         engines.append((engine.name, can, works, escape(engine.reason or engine.details)))
     print_table(("engine", "available", "a small network", "details"), engines)
 

@@ -45,13 +45,17 @@ class TensorrtContext(ExecutionContext):
         self._cupy, self._where = engine.device.cupy, engine.device.index
         messages = Messages(engine.api)
         with self._cupy.cuda.Device(self._where), collecting(engine.errors):
-            self._context = engine.cuda_engine.create_execution_context()
+            self._context = self._make_context()
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
         if self._context is None:
             raise EngineError(f"{engine!r}: TensorRT cannot make a context: {messages.text()}")
         self._buffers: dict[str, Any] = {}
         self._dims: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
+
+    def _make_context(self) -> Any:
+        """TensorRT's context; None where it cannot make one."""
+        return self.engine.cuda_engine.create_execution_context()
 
     def _run(self, inputs: Arrays) -> Arrays:
         return self._run_into(inputs, {})

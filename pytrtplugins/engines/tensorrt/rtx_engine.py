@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ...errors import BuildError, EngineError, UnavailableError, UsageError
+from ...tensor import Array
 from ...utils.override import override
-from ..base.context import ExecutionContext
+from ..base.context import Arrays, ExecutionContext
+from ..base.engine import Engine
+from ..base.engine_file import EngineFile
 from ..base.types import Availability, BuildOptions
 from . import _api
+from .calibration import CalibrationSource
+from .context import TensorrtContext
 from .device import Device, find_device
 from .engine import TensorrtEngine
+from .jit_cache import JitCache, cache_path
 from .logger import make
 from .settings import TARGETS
+
+if TYPE_CHECKING:
+    import onnx
 
 __all__ = ["TensorrtRtxEngine"]
 
@@ -39,6 +49,19 @@ class TensorrtRtxEngine(TensorrtEngine):
     name: ClassVar[str] = "tensorrt_rtx"
     package: ClassVar[str] = _api.RTX
     settings: ClassVar[tuple[str, ...]] = ("batch", "shapes", "target")
+    jit_path: Path | None = None
+    """Where the kernels that are made here are kept: beside the engine file."""
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        options: BuildOptions,
+        *,
+        calibration: CalibrationSource | None = None,
+        plan: bytes | None = None,
+    ) -> None:
+        super().__init__(model, options, calibration=calibration, plan=plan)
+        self.choices["runs on"] = f"GPUs of {', '.join(self._settings.target or TARGETS[1:])}"
 
     @classmethod
     def availability(cls) -> Availability:
@@ -83,12 +106,24 @@ class TensorrtRtxEngine(TensorrtEngine):
         found = _usable_device(options.device)
         return found if isinstance(found, Device) else None
 
+    @classmethod
+    @override
+    def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:
+        engine = super().restore(file, options)
+        cast("TensorrtRtxEngine", engine).jit_path = cache_path(file.path)
+        return engine
+
+    @override
+    def save(self, path: str | Path) -> None:
+        super().save(path)
+        self.jit_path = cache_path(path)
+
     def _create_context(self) -> ExecutionContext:
         if self.cuda_engine is None:
             raise UnavailableError(
                 f"engine {self.name!r} cannot run here: {_usable_device(self.options.device)}", engine=self.name
             )
-        return super()._create_context()
+        return RtxContext(self)
 
     def _deserialize(self) -> tuple[Any, Any]:
         """The runtime and its engine; None for both where no GPU runs it."""
@@ -102,6 +137,23 @@ class TensorrtRtxEngine(TensorrtEngine):
         if validity == self.api.trt.EngineValidity.SUBOPTIMAL:
             _log.warning("engine %r: it would be faster if it were built on this machine: %s", self.name, diagnostics)
         return super()._deserialize()
+
+
+class RtxContext(TensorrtContext):
+    """A context that makes kernels on its first run with each set of dims, and keeps them beside the engine file."""
+
+    engine: TensorrtRtxEngine
+
+    def _make_context(self) -> Any:
+        self._jit = JitCache(self.engine.cuda_engine, self.engine.jit_path)
+        return self.engine.cuda_engine.create_execution_context(self._jit.config)
+
+    def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
+        known = dict(self._dims)
+        results = super()._run_into(inputs, outputs)
+        if self._dims != known:
+            self._jit.keep()
+        return results
 
 
 def _usable_device(name: str | None = None) -> Device | str:

@@ -1,0 +1,44 @@
+"""ONNX file as it is → TensorRT for RTX's parser and builder, without the passes of engine `tensorrt`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...model.proto import info_dims, info_dtype
+from ...tensor import TensorDesc
+from ...validation.dataflow import given_inputs
+from ..base.types import BuildOptions
+from . import _api
+from .builder import build_plan
+from .creators import register_key
+from .graph import plugin_keys
+from .settings import Settings
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["rtx_plan"]
+
+
+def rtx_plan(model: onnx.ModelProto) -> tuple[str, bytes]:
+    """Build a serialized engine of a model as another program would: the model reaches the parser unchanged.
+
+    Args:
+        model: The model; its plugins are registered first.
+
+    Returns:
+        Name and version of the library, and the serialized engine.
+
+    Raises:
+        MissingExtraError, UnavailableError: TensorRT for RTX is not installed.
+        UsageError: free axes other than the first one have no range.
+        BuildError: the parser or the builder refuses the model; the message holds what it logged.
+    """
+    api = _api.load(_api.RTX)
+    for key in plugin_keys(model):
+        register_key(key, _api.RTX)
+    settings = Settings.read({})
+    ranges = settings.ranges(
+        [TensorDesc(info.name, info_dims(info), info_dtype(info)) for info in given_inputs(model.graph)]
+    )
+    return api.title, build_plan(api, model, BuildOptions(), settings, ranges, None)

@@ -1,0 +1,122 @@
+"""Kernels that TensorRT for RTX makes where an engine runs are kept beside its file; TensorRT's part is played here."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pytrtplugins.engines.tensorrt import jit_cache
+from pytrtplugins.engines.tensorrt.jit_cache import JitCache, cache_path
+
+
+class Cache:
+    """TensorRT's cache: it takes bytes that begin with its version."""
+
+    def __init__(self):
+        self.kernels = b""
+
+    def deserialize(self, blob):
+        fits = blob.startswith(b"1.7:")
+        self.kernels = blob[4:] if fits else self.kernels
+        return fits
+
+    def serialize(self):
+        return memoryview(b"1.7:" + self.kernels)
+
+
+class Config:
+    def __init__(self):
+        self.cache = None
+
+    def create_runtime_cache(self):
+        self.made = Cache()
+        return self.made
+
+    def set_runtime_cache(self, cache):
+        self.cache = cache
+        return True
+
+
+class CudaEngine:
+    def create_runtime_config(self):
+        return Config()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return cache_path(tmp_path / "model.engine")
+
+
+def made(path):
+    cache = JitCache(CudaEngine(), path)
+    assert cache.config.cache is cache.config.made
+    return cache
+
+
+def test_kernels_stand_beside_the_engine_file(path):
+    assert path.name == "model.engine.jit"
+
+
+def test_kernels_of_one_process_are_the_next_ones(path):
+    first = made(path)
+    first.config.made.kernels = b"kernels"
+    first.keep()
+    assert made(path).config.made.kernels == b"kernels"
+
+
+def test_a_file_is_written_where_kernels_were_added_and_left_alone_otherwise(path):
+    first = made(path)
+    first.config.made.kernels = b"kernels"
+    first.keep()
+    before = path.stat()
+    first.keep()
+    made(path).keep()
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    first.config.made.kernels += b" and more"
+    first.keep()
+    assert path.read_bytes() == b"1.7:kernels and more"
+
+
+def test_kernels_of_another_version_are_made_again_and_replaced(path):
+    path.write_bytes(b"1.6:older")
+    cache = made(path)
+    assert cache.config.made.kernels == b""
+    cache.config.made.kernels = b"new"
+    cache.keep()
+    assert path.read_bytes() == b"1.7:new"
+
+
+def test_a_file_that_is_too_large_is_not_read(path, monkeypatch, caplog):
+    monkeypatch.setattr(jit_cache, "LARGEST", 4)
+    path.write_bytes(b"1.7:kernels")
+    assert made(path).config.made.kernels == b""
+    assert "it is larger than 4 bytes" in caplog.text
+
+
+def test_nothing_is_written_through_a_link(path, tmp_path, caplog):
+    other = tmp_path / "private" / "file"
+    other.parent.mkdir()
+    other.write_bytes(b"somebody's")
+    path.symlink_to(other)
+    cache = made(path)
+    cache.config.made.kernels = b"kernels"
+    with caplog.at_level(logging.WARNING):
+        cache.keep()
+    assert other.read_bytes() == b"somebody's"
+    assert "the kernels cannot be kept: it is a link" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path, caplog):
+    cache = made(cache_path(tmp_path / "gone" / "model.engine"))
+    cache.config.made.kernels = b"kernels"
+    with caplog.at_level(logging.WARNING):
+        cache.keep()
+        cache.keep()
+    assert caplog.text.count("the kernels cannot be kept") == 1
+
+
+def test_an_engine_without_a_file_keeps_its_kernels_in_the_process():
+    cache = made(None)
+    cache.config.made.kernels = b"kernels"
+    cache.keep()
