@@ -43,10 +43,10 @@ def creator(cls: type[Plugin], *, interface: str = "v3", package: str = "tensorr
     if interface not in ("v3", "v2"):
         raise UsageError(f"interface: expected 'v3' or 'v2', found {interface!r}", interface=interface)
     if interface == "v2" and not api.has_v2:
-        raise UnavailableError(
-            f"TensorRT {api.version}: IPluginV2DynamicExt is deprecated, and offered here for TensorRT 10 only.\n"
-            'Do: leave out interface="v2"'
+        reason = (
+            "its parser takes IPluginV3 alone" if api.is_rtx else "deprecated, and offered here for TensorRT 10 only"
         )
+        raise UnavailableError(f'{api.title}: IPluginV2DynamicExt: {reason}.\nDo: leave out interface="v2"')
     return _creator_class(api, interface)(cls)
 
 

@@ -34,6 +34,7 @@ def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
     for node in list(written.graph):
         if is_plugin_node(node):
             plugin = from_node(node)
+            _name_outputs(node)
             scales = on_codes(written.graph, node, lambda plugin: plugin.int8 != "float")
             _complete(node, plugin, scales, requested)
     remove_unused(written)
@@ -54,6 +55,12 @@ def written_out(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
     for index, node in enumerate(node for node in written.graph.node if is_plugin_node(node)):
         node.name = node.name or f"plugin{index}_{node.output[0]}"
     return add_shapes(write_decompositions(written, "tensorrt", requested))
+
+
+def _name_outputs(node: ir.Node) -> None:
+    """Name the outputs that nobody reads: the parser expects as many names as the plugin has outputs."""
+    for index, output in enumerate(node.outputs):
+        output.name = output.name or f"{node.name}_output{index}"
 
 
 def _complete(node: ir.Node, plugin: Plugin, scales: list[float], requested: Mapping[str, str]) -> None:

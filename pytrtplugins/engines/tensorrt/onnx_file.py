@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...model.proto import info_dims, info_dtype
 from ...tensor import TensorDesc
 from ...validation.dataflow import given_inputs
 from ..base.types import BuildOptions
-from . import _api
+from . import _api, logger
 from .builder import build_plan
 from .creators import register_key
 from .graph import plugin_keys
@@ -17,17 +20,25 @@ from .settings import Settings
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["rtx_plan"]
+__all__ = ["rtx_plan", "rtx_title"]
 
 
-def rtx_plan(model: onnx.ModelProto) -> tuple[str, bytes]:
+def rtx_title() -> str:
+    """Name and version of TensorRT for RTX.
+
+    Raises:
+        MissingExtraError, UnavailableError: it is not installed.
+    """
+    return _api.load(_api.RTX).title
+
+
+def rtx_plan(model: onnx.ModelProto) -> bytes:
     """Build a serialized engine of a model as another program would: the model reaches the parser unchanged.
+
+    Warnings of the library are not shown, but for programs that log everything.
 
     Args:
         model: The model; its plugins are registered first.
-
-    Returns:
-        Name and version of the library, and the serialized engine.
 
     Raises:
         MissingExtraError, UnavailableError: TensorRT for RTX is not installed.
@@ -41,4 +52,17 @@ def rtx_plan(model: onnx.ModelProto) -> tuple[str, bytes]:
     ranges = settings.ranges(
         [TensorDesc(info.name, info_dims(info), info_dtype(info)) for info in given_inputs(model.graph)]
     )
-    return api.title, build_plan(api, model, BuildOptions(), settings, ranges, None)
+    with _without_warnings():
+        return build_plan(api, model, BuildOptions(), settings, ranges, None)
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    log = logging.getLogger(logger.__name__)
+    level = log.level
+    if log.getEffectiveLevel() > logging.DEBUG:
+        log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import operator
 import threading
@@ -9,17 +10,18 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
-from ...errors import PluginError, RegistryError, UnavailableError, UsageError
+from ...errors import MissingExtraError, PluginError, RegistryError, UnavailableError, UsageError
 from ...plugin.base import Plugin
 from ...tensor import DType
 from ...utils.forks import ForkLock
 from ...utils.optional import require
-from ._api import Api, load
+from ._api import RTX, Api, load
 from .collected import guarded
 from .host import PluginHost
 from .memory import current_memory
 from .plugin_fields import Extras
 from .quick_fields import attribute_types, from_attributes, reads_numbers, to_attributes
+from .rtx import MODULE
 
 __all__ = ["QuickPlugin", "to_qdp"]
 
@@ -85,7 +87,15 @@ def to_qdp(
 
 
 def _load() -> tuple[Api, ModuleType]:
-    api = load("tensorrt")
+    try:
+        api = load("tensorrt")
+    except MissingExtraError:
+        if importlib.util.find_spec(MODULE) is None:
+            raise
+        raise UnavailableError(
+            "TensorRT for RTX has no quickly deployable plugins: its parser takes IPluginV3 alone.\n"
+            f'Do: pytrtplugins.tensorrt.register(cls, package="{RTX}"); for TensorRT itself, pip install "pytrtplugins[tensorrt]"'
+        ) from None
     api.require_builder()
     if tuple(map(int, api.version.split(".")[:2])) < _OLDEST:
         raise UnavailableError(

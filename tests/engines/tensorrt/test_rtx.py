@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
+from pytrtplugins import tensorrt
 from pytrtplugins.calibration.table import CalibrationTable
 from pytrtplugins.engines.registry import availability_of
 from pytrtplugins.engines.tensorrt import _api
@@ -157,6 +158,15 @@ def test_a_file_is_made_without_a_gpu_and_runs_on_one(tmp_path):
 def test_settings_that_do_nothing_here_are_refused_with_the_reason(name):
     with pytest.raises(UsageError, match=f"setting {name} is engine 'tensorrt''s: it"):
         built(Reorg(stride=2), settings={name: 1})
+
+
+def test_plugins_of_other_interfaces_are_refused_with_the_reason():
+    with pytest.raises(
+        UnavailableError, match=r"TensorRT for RTX 1\.\S+: IPluginV2DynamicExt: its parser takes IPluginV3 alone"
+    ):
+        tensorrt.register(Reorg, interface="v2", package="tensorrt_rtx")
+    with pytest.raises(UnavailableError, match=r"no quickly deployable plugins[\s\S]*Do: .*register\(cls, package="):
+        tensorrt.to_qdp(Reorg)
 
 
 def test_gpus_that_it_does_not_know_are_refused():
