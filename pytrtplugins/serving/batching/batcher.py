@@ -33,6 +33,8 @@ class Batcher:
         deliver: Takes requests that are done, with outputs or an error.
         lost: Called where the model is not usable any more; it need not return. None: its requests get errors.
         begin: Takes requests that are about to be computed.
+        joined: Whether requests of a model that is `Model.stacked` are joined along their first axis. If not, the queue gives them one by
+            one, and a request gets what `predict` gives.
         threaded: Whether there is such a thread. If not, who puts requests into the queue calls `compute`.
 
     Attributes:
@@ -47,9 +49,11 @@ class Batcher:
         lost: Callable[[], object] | None = None,
         begin: Deliver | None = None,
         *,
+        joined: bool = True,
         threaded: bool = True,
     ) -> None:
         self.model, self.queue, self.deliver, self._lost, self._taken = model, queue, deliver, lost, begin
+        self._joins = model.stacked and joined
         self.began = 0.0
         self._thread: threading.Thread | None = None
         if threaded:
@@ -151,8 +155,7 @@ class Batcher:
     def _joined(self, batch: list[Item]) -> Arrays | list[Arrays]:
         if not self.model.stacked:
             return [item.arrays for item in batch]
-        rows = sum(item.rows for item in batch)
-        missing = next((size - rows for size in self.queue.sizes if size >= rows), 0)
+        missing = self._padding(batch)
         if len(batch) == 1 and not missing:
             return batch[0].arrays
         joined = {}
@@ -163,6 +166,11 @@ class Batcher:
                 parts.append(np.full((missing, *first.shape[1:]), nothing, first.dtype))
             joined[name] = np.concatenate(parts)
         return joined
+
+    def _padding(self, batch: list[Item]) -> int:
+        """Rows that are added to a batch, so that it has a size of the engine's."""
+        rows = sum(item.rows for item in batch)
+        return next((size - rows for size in self.queue.sizes if size >= rows), 0) if self._joins else 0
 
     def _part(self, batch: list[Item], predicted: Any) -> None:
         """Give each request its outputs.
@@ -177,11 +185,12 @@ class Batcher:
                 item.outputs = self._checked(outputs)
             return
         outputs = self._checked(predicted)
-        rows = sum(item.rows for item in batch)
-        for name, array in outputs.items():
-            if not array.ndim or len(array) < rows:
-                raise _wrong(self.model, f"{rows} rows of {name!r}", array)
-        if len(batch) == 1 and all(len(array) == rows for array in outputs.values()):
+        missing = self._padding(batch)
+        rows = sum(item.rows for item in batch) + missing
+        for name, array in outputs.items() if self._joins else ():
+            if not array.ndim or len(array) != rows:
+                raise _wrong(self.model, f"{rows} rows of {name!r}, as many as it was given", array)
+        if len(batch) == 1 and not missing:
             batch[0].outputs = outputs
             return
         start = 0

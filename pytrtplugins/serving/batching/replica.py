@@ -64,7 +64,9 @@ class Replica:
             self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch
         )
         self.immediate = immediate and self.model.immediate
-        self.batcher = Batcher(self.model, self.queue, deliver, lost, begin, threaded=not self.immediate)
+        self.batcher = Batcher(
+            self.model, self.queue, deliver, lost, begin, joined=self.signature.joined, threaded=not self.immediate
+        )
         self.batcher.start()
 
     def check_replaces(self, old: Replica | None) -> None:
