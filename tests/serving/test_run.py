@@ -32,7 +32,7 @@ def test_a_name_that_cannot_stand_in_an_address_is_refused(text):
 
 
 def test_a_class_that_is_no_model_is_refused_with_those_that_are():
-    with pytest.raises(UsageError, match=r"no class 'Nothing' .* It has: Double, Immediate, Triple, Loads"):
+    with pytest.raises(UsageError, match=r"no class 'Nothing' .* It has: Double, OtherRows, Immediate, Triple, Loads"):
         model_class("tests.serving.served:Nothing")
 
 

@@ -60,7 +60,7 @@ def checked_schema(
     if schema.deprecated:
         raise _unknown(node, opsets, where, defs)
     for name, value in attributes.items():
-        if value == "" and known_words(node.op_type, domain, name):
+        if isinstance(value, str) and not value and known_words(node.op_type, domain, name):
             raise refusal(node, f"{where}: {node.op_type} with {name}='' is not known to ONNX")
     return schema
 
