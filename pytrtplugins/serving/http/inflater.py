@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import time
 import zlib
 
 from ...errors import RequestError
+from ...utils.text_formats import shorten
 
 __all__ = ["Inflater", "too_large"]
 
@@ -15,6 +17,8 @@ _WINDOW_BITS = {b"gzip": 31, b"deflate": 15}
 _READ, _WRITTEN = 16 << 10, 128 << 10
 _TURN_S = 0.5e-3  # of CPU; after each piece would make large bodies take four times as long where CPUs are short
 _SMALL, _GROWTH = 4 << 20, 4  # bytes, and times as many as were sent
+_MEMBER, _MOST_MEMBERS = b"\x1f\x8b", 1000
+"""How a part of gzip data begins, of which there may be several behind each other, and most of them: zlib copies what is behind each."""
 _yield = os.sched_yield if hasattr(os, "sched_yield") else lambda: time.sleep(0)  # for Windows
 
 
@@ -39,11 +43,15 @@ class Inflater:
     def __init__(self, coding: bytes, most: int) -> None:
         bits = _WINDOW_BITS.get(coding.lower())
         if bits is None:
-            raise RequestError(f"Content-Encoding: expected gzip or deflate, found {coding[:40]!r}", status=415)
+            raise RequestError(
+                f"Content-Encoding: expected gzip or deflate, found {shorten(coding.decode(errors='replace'), 40)}",
+                status=415,
+            )
         self._coding, self._bits, self._most = coding.decode(), bits, most
         self._stream = zlib.decompressobj(bits)
         self._given, self._size = io.BytesIO(), 0
         self._made: io.BytesIO | None = io.BytesIO()
+        self._members = 1
         self._turn = 0.0
 
     @property
@@ -61,11 +69,12 @@ class Inflater:
         self._turn = time.thread_time()  # parts may come to different threads
         try:
             for start in range(0, len(data), _READ):  # piece by piece: zlib lets other threads run while it works
-                if self._stream.eof:
-                    raise self._behind()
-                self._inflate(data[start : start + _READ])
-                if self._stream.unused_data:  # zlib would copy all of it for each further piece
-                    raise self._behind()
+                piece = data[start : start + _READ]
+                while piece:
+                    if self._stream.eof:
+                        self._begin_member(piece)
+                    self._inflate(piece)
+                    piece = self._stream.unused_data
         except zlib.error as error:
             raise RequestError(f"the body is not valid {self._coding} data: {error}") from None
         if self._given.tell() > self._most:
@@ -81,13 +90,23 @@ class Inflater:
             raise RequestError(f"the body is incomplete {self._coding} data")
         if self._made is not None:
             return self._made.getvalue()
+        if self._members > 1:
+            return gzip.decompress(self._given.getbuffer())
         return zlib.decompress(self._given.getbuffer(), self._bits, self._size)
+
+    def _begin_member(self, data: bytes) -> None:
+        if self._coding.lower() != "gzip" or not _MEMBER.startswith(data[: len(_MEMBER)]):
+            raise self._behind()
+        self._members += 1
+        if self._members > _MOST_MEMBERS:
+            raise RequestError(f"the body may have {_MOST_MEMBERS:,} parts of gzip data")
+        self._stream = zlib.decompressobj(self._bits)
 
     def _inflate(self, piece: bytes) -> None:
         part = b""
         while piece or len(part) == _WRITTEN:
             part = self._stream.decompress(piece, _WRITTEN)
-            piece = self._stream.unconsumed_tail
+            piece = b"" if self._stream.eof else self._stream.unconsumed_tail  # at the end it may hold what is in unused_data
             self._size += len(part)
             if self._size > self._most:
                 raise too_large(self._most)

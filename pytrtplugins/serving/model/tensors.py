@@ -146,7 +146,10 @@ class TensorSpec:
         ):
             raise RequestError(f"input {self.name!r}: data: a value lies outside of {self.datatype}")
         with np.errstate(over="ignore"):
-            return found.astype(dtype).reshape(shape)
+            array = found.astype(dtype)
+        if dtype.kind not in "biu" and not np.array_equal(np.isfinite(found), np.isfinite(array)):
+            raise RequestError(f"input {self.name!r}: data: a value lies outside of {self.datatype}")
+        return array.reshape(shape)
 
     def from_items(self, items: list[bytes], shape: tuple[int, ...]) -> npt.NDArray[Any]:
         """An array of strings, given one by one.
@@ -185,7 +188,8 @@ class TensorSpec:
         return data
 
     def _unfit(self, data: object) -> RequestError:
-        kind = "text" if self.datatype == "BYTES" else "true or false" if self.datatype == "BOOL" else "numbers"
+        kinds = {"BYTES": "text", "BOOL": "true or false", **dict.fromkeys(("FP16", "BF16", "FP32", "FP64"), "numbers")}
+        kind = kinds.get(self.datatype, "whole numbers")
         return RequestError(f"input {self.name!r}: data: expected {kind} for {self.datatype}, found {shorten(data)}")
 
 

@@ -87,6 +87,8 @@ def read_outputs(
         name = each.get("name") if isinstance(each, dict) else None
         if not isinstance(name, str) or name not in known:
             raise RequestError(f"outputs: expected names of {', '.join(sorted(known))}, found {shorten(name)}")
+        if name in found:
+            raise RequestError(f"outputs: {name!r} is there twice")
         own = read_object("parameters", each.get("parameters") or {})
         count = own.get("classification", 0)
         if type(count) is not int or count < 0:

@@ -249,7 +249,9 @@ class Codec:
     def _parsed(self, text: bytes) -> Call:
         try:
             said = json.loads(text)
-        except (ValueError, RecursionError) as error:
+        except RecursionError:
+            raise RequestError("the request is nested too deeply") from None
+        except ValueError as error:
             raise RequestError(f"the request is not JSON: {str(error)[:200]}") from None
         given = read_object("the request", said).get("inputs")
         if not isinstance(given, list):

@@ -79,7 +79,9 @@ def read_json(body: bytes) -> dict[str, Any]:
     """
     try:
         found = json.loads(body or b"{}")
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise RequestError("the request is nested too deeply") from None
+    except ValueError as error:
         raise RequestError(f"the request is not JSON: {str(error)[:200]}") from None
     if not isinstance(found, dict):
         raise RequestError("expected a JSON object")

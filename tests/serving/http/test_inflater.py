@@ -103,6 +103,31 @@ def test_what_stands_behind_the_end_is_refused_in_the_part_that_has_it(size):
         Inflater(b"gzip", MOST).write(body + bytes(1 << 20))
 
 
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_several_parts_of_gzip_data_are_one_body(size):
+    inflater, body = Inflater(b"gzip", MOST), b"".join(map(gzip.compress, (b"a" * 100, b"", RANDOM[:1000])))
+    for part in parts(body, size):
+        inflater.write(part)
+    assert inflater.end() == gzip.decompress(body) == b"a" * 100 + RANDOM[:1000]
+
+
+def test_a_bomb_in_several_parts_is_whole():
+    body = gzip.compress(bytes(8 << 20)) * 2
+    assert written(body, most=32 << 20) == bytes(16 << 20)
+
+
+def test_many_parts_and_parts_of_deflate_are_refused():
+    with pytest.raises(RequestError, match="the body may have 1,000 parts of gzip data"):
+        Inflater(b"gzip", MOST).write(gzip.compress(b"") * 1001)
+    with pytest.raises(RequestError, match="something behind the end"):
+        Inflater(b"deflate", MOST).write(zlib.compress(b"x") * 2)
+
+
+def test_an_unknown_form_is_named_as_text():
+    with pytest.raises(RequestError, match="expected gzip or deflate, found 'br'"):
+        Inflater(b"br", MOST)
+
+
 def test_an_empty_part_behind_the_end_is_allowed():
     assert written(gzip.compress(b"x")) == b"x"
     inflater = Inflater(b"gzip", MOST)

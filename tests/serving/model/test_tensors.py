@@ -77,10 +77,15 @@ def test_bytes_must_be_as_many_as_the_dims_need_before_anything_is_made():
         ("FP32", 7, "expected a list"),
         ("UINT8", [1, 2, 256], "outside of UINT8"),
         ("UINT8", [1, 2, -1], "outside of UINT8"),
-        ("INT32", [1.5, 2, 3], "expected numbers for INT32"),
-        ("INT64", [1, 2, 1 << 70], "expected numbers"),
+        ("UINT8", [1, 2, 1.5], "expected whole numbers for UINT8"),
+        ("FP16", [1, 2, 70000], "outside of FP16"),
+        ("FP16", [1, 2, -70000.5], "outside of FP16"),
+        ("BF16", [1, 2, 3.4e38], "outside of BF16"),
+        ("FP32", [1, 2, 1e39], "outside of FP32"),
+        ("INT32", [1.5, 2, 3], "expected whole numbers for INT32"),
+        ("INT64", [1, 2, 1 << 70], "expected whole numbers"),
         ("BOOL", [1, 0, 1], "expected true or false for BOOL"),
-        ("INT64", [True, 2, 3], "expected numbers for INT64"),
+        ("INT64", [True, 2, 3], "expected whole numbers for INT64"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(datatype, data, text):

@@ -61,6 +61,11 @@ def test_a_body_may_be_the_tensor_alone(client):
     assert np.frombuffer(answer.body[head:], np.float32).tolist() == [2, 4, 6, 8]
 
 
+def test_an_output_may_be_wanted_once(client):
+    answer = client.post(INFER, {**JSON, "outputs": [{"name": "y"}, {"name": "y"}]})
+    assert (answer.status, answer.json) == (400, {"error": "outputs: 'y' is there twice"})
+
+
 def test_the_address_may_name_the_version(client):
     assert client.post("/v2/models/double/versions/1/infer", JSON).status == 200
     assert client.post("/v2/models/double/versions/2/infer", JSON).status == 404
@@ -80,7 +85,7 @@ def test_classification_names_the_largest_values_of_each_row(client):
     ("body", "text"),
     [
         (b"{", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
+        (b"[" * 100_000, "nested too deeply"),
         (b"[]", "expected an object"),
         ({}, "inputs: expected a list"),
         ({"inputs": []}, "missing: x"),
