@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from socket import SHUT_WR
@@ -24,6 +25,33 @@ class _NoParser:
 
     def feed_data(self, data: bytes) -> None:
         pass
+
+
+_ONCE = (b"authorization", b"content-length", b"content-type", b"host")
+"""Headers that say one thing."""
+
+
+def _problem(version: str, address: bytes, headers: list[tuple[bytes, bytes]], limits: Limits) -> str:
+    """What is wrong with the head of a request; empty where nothing is.
+
+    Source:
+        RFC 9112, 2.3 and 3.2, for versions and Host; RFC 9110, 5.3, for headers that are there more than once.
+    """
+    if len(headers) > limits.headers:
+        return f"A request may have {limits.headers} headers."
+    if len(address) + sum(len(name) + len(value) + len(b": \r\n") for name, value in headers) > limits.head_bytes:
+        return f"The head of a request may have {limits.head_bytes} bytes."
+    if version not in ("1.0", "1.1"):
+        return f"HTTP/{version} is not spoken here; HTTP/1.1 is."
+    counts = Counter(name for name, _ in headers)
+    twice = next((name for name in _ONCE if counts[name] > 1), None)
+    if twice is not None:
+        return f"The header {twice.decode()} is there {counts[twice]} times."
+    if version == "1.1" and not counts[b"host"]:
+        return "The header host is missing."
+    if version == "1.0" and counts[b"transfer-encoding"]:  # where its body ends is a matter of opinion
+        return "HTTP/1.0 has no Transfer-Encoding."
+    return ""
 
 
 def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | None = None) -> type[Any]:
@@ -60,6 +88,12 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
         _unbegun: Any = None
         """The cycle of a request whose head ended in what is being received now, with the application."""
         _at_end_of_head = False
+        _open = 0
+        """Requests that are not answered yet."""
+        _refusal = ""
+        """Why the request whose head was read last is refused."""
+        _last_words = ""
+        """What the client is told once all requests before are answered; nothing more is read."""
 
         def take_over(self, transport: Any, network: str, data: bytes) -> None:
             """Go on with a connection that was silent, and has sent this."""
@@ -82,6 +116,13 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
                 super().data_received(data)
             else:
                 self._take_body(data)
+            if not self._last_words:
+                self._watch_time()
+            if self._unbegun is not None:
+                (cycle, app), self._unbegun = self._unbegun, None
+                self._begin(cycle, app)
+
+        def _watch_time(self) -> None:
             if self._timer is not None:
                 self._paused = self._paused or self.flow.read_paused
             if not self._in_head:
@@ -92,32 +133,48 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
                     self.send_400_response(f"The head of a request may have {limits.head_bytes} bytes.")
                 elif self._timer is None and not admission.is_silent(self.transport):
                     self._begin_timer(limits.head_seconds)
-            if self._unbegun is not None:
-                (cycle, app), self._unbegun = self._unbegun, None
-                self._begin(cycle, app)
 
         def on_headers_complete(self) -> None:
             self._in_head = False
             self._stop_timer()
             if self.cycle is None:
                 admission.asked(self.transport)
-            if len(self.headers) > limits.headers:
-                raise ValueError("too many headers")  # the parser stops, and the answer is 400
+            self._refusal = _problem(self.parser.get_http_version(), self.url, self.headers, limits)
+            if not self._refusal and len(self.pipeline) >= limits.pipelined:
+                self._refusal = f"A client may send {limits.pipelined} requests ahead of their answers."
+            if self._refusal:
+                raise ValueError(self._refusal)  # the parser stops, and the answer is 400
+            self._open += 1
             self._at_end_of_head = True
             super().on_headers_complete()
             self._at_end_of_head = False
             self.scope["extensions"] = {WHOLE: Whole(self.cycle, self._begin_task)}
-            if len(self.pipeline) > limits.pipelined:
-                raise ValueError("too many requests at a time")
-            if self.scope["http_version"] != "1.1" and any(name == b"transfer-encoding" for name, _ in self.headers):
-                self.cycle.disconnected = True  # it is not answered: where its body ends is a matter of opinion
-                raise ValueError("HTTP/1.0 has no Transfer-Encoding")
 
         def on_message_complete(self) -> None:
             self._in_head, self._head_bytes = True, 0
             if self._timer is not None:
                 self._stop_timer()
             super().on_message_complete()
+
+        def on_response_complete(self) -> None:
+            self._open -= 1
+            super().on_response_complete()
+            if self._last_words and not self._open and not self.transport.is_closing():
+                super().send_400_response(self._last_words)
+
+        def send_400_response(self, msg: str) -> None:
+            """Answer a broken request, behind the answers to those before it."""
+            if self.pipeline and not self._in_head and self.pipeline[0][0] is self.cycle and self.cycle.more_body:
+                self.pipeline.popleft()  # its body is what is broken
+                self._open -= 1
+            elif self._open and not self._in_head and not self._refusal:
+                super().send_400_response(msg)
+                return
+            if not self._open:
+                super().send_400_response(self._refusal or msg)
+                return
+            self._last_words, self.parser = self._refusal or msg, _NoParser()
+            self._stop_timer()
 
         def _start_asgi_task(self, cycle: Any, app: Any) -> None:
             if self._at_end_of_head:  # the body may be there too

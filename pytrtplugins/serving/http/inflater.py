@@ -106,7 +106,9 @@ class Inflater:
         part = b""
         while piece or len(part) == _WRITTEN:
             part = self._stream.decompress(piece, _WRITTEN)
-            piece = b"" if self._stream.eof else self._stream.unconsumed_tail  # at the end it may hold what is in unused_data
+            piece = (
+                b"" if self._stream.eof else self._stream.unconsumed_tail
+            )  # at the end it may hold what is in unused_data
             self._size += len(part)
             if self._size > self._most:
                 raise too_large(self._most)

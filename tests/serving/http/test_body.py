@@ -44,9 +44,7 @@ def test_what_is_damaged_is_refused(damaged):
         read(damaged, b"gzip")
 
 
-@pytest.mark.parametrize(
-    "behind", [b"x", bytes(100_000), zlib.compress(RANDOM)], ids=["byte", "zeros", "other data"]
-)
+@pytest.mark.parametrize("behind", [b"x", bytes(100_000), zlib.compress(RANDOM)], ids=["byte", "zeros", "other data"])
 @pytest.mark.parametrize("data", [b"x", RANDOM], ids=["short", "long"])
 def test_what_stands_behind_the_end_is_refused(data, behind):
     for coding, compressed in (b"gzip", gzip.compress(data)), (b"deflate", zlib.compress(data)):
