@@ -106,7 +106,7 @@ def _make(path: Path, compile_to: Callable[[Path], object]) -> bytes:
     limit = _limit_bytes()
     _compiling.add(path)
     try:
-        with atomic_path(path) as temporary:
+        with atomic_path(path, links=False) as temporary:
             compile_to(temporary)
             contents = temporary.read_bytes()
             with temporary.open("ab") as file:

@@ -170,7 +170,7 @@ class Folder:
                 "Do: name an empty or new folder with --registry",
                 path=self.path,
             )
-        write_atomic(self.path / _MARK, f"{json.dumps({'format': FORMAT})}\n".encode())
+        write_atomic(self.path / _MARK, f"{json.dumps({'format': FORMAT})}\n".encode(), links=False)
 
     def store(self, source: Path) -> StoredFile:
         """Keep a file's contents under their digest.
@@ -182,7 +182,7 @@ class Folder:
         target = self.object(digest)
         if not target.exists() or sha256_hex(target) != digest:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_path(target) as temporary:
+            with atomic_path(target, links=False) as temporary:
                 with open_regular(source) as file, temporary.open("wb") as copy:
                     shutil.copyfileobj(file, copy, 1 << 20)
                 if sha256_hex(temporary) != digest:
@@ -196,11 +196,11 @@ class Folder:
         """Make a version known: all its files are there."""
         path = self._manifest(version.name, version.version)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, write(version))
+        write_atomic(path, write(version), links=False)
 
     def write_history(self, name: str, history: History) -> None:
         """Make a change known."""
-        write_atomic(self.history_path(name), write(history))
+        write_atomic(self.history_path(name), write(history), links=False)
 
     def forget(self, name: str, number: int) -> None:
         """Remove the manifest of a version, which its history calls removed."""

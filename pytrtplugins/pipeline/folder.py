@@ -83,7 +83,7 @@ class PipelineFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         ignore = self.base / _PARENTS.parts[0] / ".gitignore"
         if not ignore.exists():
-            write_atomic(ignore, b"*\n")
+            write_atomic(ignore, b"*\n", links=False)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -181,7 +181,7 @@ class PipelineFolder:
         text = json.dumps(data, indent=1, sort_keys=True).encode()
         path = self.path / name
         if not path.is_file() or path.read_bytes() != text:
-            write_atomic(path, text)
+            write_atomic(path, text, links=False)
 
 
 def step_key(step: Step) -> dict[str, Any]:

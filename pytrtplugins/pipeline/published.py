@@ -78,7 +78,7 @@ class Published:
                     *self._marks.get(path, [])[-1:],
                     _mark(new),
                 ]  # before it takes its place: it is known then
-                write_atomic(self._folder.path / _LIST, json.dumps(self._marks).encode())
+                write_atomic(self._folder.path / _LIST, json.dumps(self._marks).encode(), links=False)
                 if place.is_dir():
                     place.rename(old)
                 new.replace(place)

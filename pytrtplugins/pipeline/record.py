@@ -106,7 +106,7 @@ class RunRecord:
         """
         path = self.path(folder)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, json.dumps({"format": _FORMAT, **asdict(self)}, indent=1).encode())
+        write_atomic(path, json.dumps({"format": _FORMAT, **asdict(self)}, indent=1).encode(), links=False)
         return path
 
     @classmethod

@@ -76,7 +76,7 @@ class Index:
         arrays = {name: array.astype(f"<{_ARRAYS[name]}", copy=False) for name, array in arrays.items()}
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]  # mypy takes them for its option
-        write_atomic(path, buffer.getvalue())
+        write_atomic(path, buffer.getvalue(), links=False)
 
     @classmethod
     def read(cls, path: Path, classes: int) -> Index:

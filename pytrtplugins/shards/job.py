@@ -57,7 +57,7 @@ def write_shard(job: ShardJob, shard: PlannedShard, stop: threading.Event, bar: 
     """Write a tar and its index; gives what the journal keeps."""
     problems, turned = list[Problem](), 0
     path = job.folder / shard.file
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
+    with atomic_path(path, links=False) as temporary, temporary.open("wb") as file:
         writer = ShardWriter(file, job.classes)
         for planned in shard.photos:
             if stop.is_set():

@@ -65,7 +65,7 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Write the file, which is what makes a folder a set."""
         facts = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
-        write_atomic(folder / NAME, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
+        write_atomic(folder / NAME, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode(), links=False)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:

@@ -27,6 +27,7 @@ __all__ = [
     "atomic_path",
     "check_target",
     "files_below",
+    "locked_folder",
     "open_regular",
     "read_regular",
     "read_stdin",
@@ -51,7 +52,7 @@ Failure = Callable[..., PytrtpluginsError]
 
 
 @contextmanager
-def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
+def atomic_path(path: str | Path, *, durable: bool = True, links: bool = True) -> Iterator[Path]:
     """Give a temporary path that takes the place of ``path`` when the block succeeds, and vanishes when it fails.
 
     Readers of ``path`` see the old file or the new one, never a part; so it is after a crash, too, since the contents
@@ -64,10 +65,15 @@ def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
         durable: Put the contents on the disk before the name is taken, and look for what killed writers left behind. One of
             thousands of results, which can be made again, needs neither; both take longer than to write it.
 
+        links: Follow a link in the target's place, and write to a device or FIFO there. Not for files in folders that may come from
+            somebody else, such as a set of shards: a link there could name any file of the user's.
+
     Raises:
-        UsageError: the target is a folder, a socket, a block device, or a FIFO that nobody reads.
+        UsageError: the target is a folder, a socket, a block device, or a FIFO that nobody reads; or a link, where they are not followed.
         OSError: the folder does not exist, or cannot be written.
     """
+    if not links:
+        _check_no_link(path)
     old = _status(path)
     if old is not None and not stat.S_ISREG(old.st_mode):
         with open(_open_writable(path, old.st_mode), "wb") as stream, tempfile.TemporaryDirectory() as folder:
@@ -77,7 +83,8 @@ def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
             with temporary.open("rb") as file:
                 shutil.copyfileobj(file, stream)
         return
-    target = Path(os.path.realpath(path))
+    place = Path(path)
+    target = Path(os.path.realpath(place) if links else os.path.realpath(place.parent), "" if links else place.name)
     if durable:
         _remove_abandoned(target.parent, target)
     temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.part{_suffix(target)}")
@@ -99,9 +106,9 @@ def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
         _active.discard(temporary.name)
 
 
-def write_atomic(path: str | Path, data: bytes, *, durable: bool = True) -> None:
+def write_atomic(path: str | Path, data: bytes, *, durable: bool = True, links: bool = True) -> None:
     """Write ``data`` to ``path``; readers see the old file or the new one, never a part. See `atomic_path`."""
-    with atomic_path(path, durable=durable) as temporary:
+    with atomic_path(path, durable=durable, links=links) as temporary:
         temporary.write_bytes(data)
 
 
@@ -207,6 +214,34 @@ def _kind(mode: int) -> str:
 
 
 # --- writing -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked_folder(folder: str | Path) -> Iterator[None]:
+    """Keep other processes and threads out of the same block for a folder. The system frees the lock of a process that was killed."""
+    if sys.platform == "win32":  # it has no such locks
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _check_no_link(path: str | Path) -> None:
+    """Require a regular file in a place, or nothing."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        what = "a link, and could name any file" if stat.S_ISLNK(mode) else _kind(mode)
+        raise UsageError(
+            f"{path}: expected a file to write, found {what}.\nDo: look where the folder comes from; rm {path}",
+            path=path,
+        )
 
 
 def _status(path: str | Path) -> os.stat_result | None:

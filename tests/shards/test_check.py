@@ -9,6 +9,7 @@ import tarfile
 import numpy as np
 import pytest
 
+from pytrtplugins.errors import FormatError, UsageError
 from pytrtplugins.shards import Shards, check_shards, make_shards
 from pytrtplugins.shards.manifest import Manifest
 from pytrtplugins.utils.files import sha256_hex
@@ -163,3 +164,14 @@ def test_a_manifest_is_read_back(shards):
     before = (shards / "shards.json").read_bytes()
     manifest.write(shards)
     assert (shards / "shards.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["shard-00000.index.npz", "shards.json"])
+def test_a_repair_writes_nothing_through_a_link(shards, tmp_path, name):
+    outside = tmp_path / "private"
+    outside.write_bytes(b"precious")
+    (shards / name).unlink()
+    (shards / name).symlink_to(outside)
+    with pytest.raises((FormatError, UsageError)):
+        check_shards(shards, repair=True)
+    assert outside.read_bytes() == b"precious"

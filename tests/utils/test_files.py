@@ -320,3 +320,34 @@ def test_files_are_found_by_their_endings_in_a_folder_and_below(tmp_path):
     assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a.JPG", "b.png", "in/c.png", "in/deep/d.jpg"]
     assert others == 3
     assert files.files_below(tmp_path / "in", (".txt",)) == ([], 2)
+
+
+@pytest.mark.parametrize("kind", ["existing file", "dangling", "relative", "folder"])
+def test_nothing_is_written_through_a_link_where_that_is_asked_for(tmp_path, kind):
+    outside, folder = tmp_path / "private" / "file", tmp_path / "set"
+    outside.parent.mkdir()
+    folder.mkdir()
+    if kind != "dangling":
+        outside.write_bytes(b"precious")
+    link = folder / "index"
+    link.symlink_to({"relative": "../private/file", "folder": outside.parent}.get(kind, outside))
+    with pytest.raises(UsageError, match=r"found a link, and could name any file\.\nDo: "):
+        files.write_atomic(link, b"new", links=False)
+    assert link.is_symlink()
+    assert sorted(path.name for path in outside.parent.iterdir()) == ([] if kind == "dangling" else ["file"])
+    assert kind == "dangling" or outside.read_bytes() == b"precious"
+
+
+def test_a_fifo_in_the_place_is_refused_at_once_where_links_are(tmp_path):
+    os.mkfifo(tmp_path / "index")
+    with pytest.raises(UsageError, match="found a FIFO"):
+        files.write_atomic(tmp_path / "index", b"new", links=False)
+
+
+def test_a_regular_file_is_replaced_in_a_folder_that_is_a_link(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "named").symlink_to("real")
+    for data in (b"one", b"two"):
+        files.write_atomic(tmp_path / "named" / "index", data, links=False)
+        assert (tmp_path / "real" / "index").read_bytes() == data
+    assert [path.name for path in (tmp_path / "real").iterdir()] == ["index"]

@@ -238,7 +238,12 @@ def reads_no_elements_of_constants(usage: Usage) -> bool:
 
 
 def may_be_out_of_range(usage: Usage) -> bool:
-    """Whether indices may lie outside the axes that they count along; 0 and -1 do so in tensors without elements alone."""
+    """Whether indices may lie outside the axes that they count along; 0 and -1 do so in tensors without elements alone.
+
+    GatherND's have an axis; a number without one ends the process.
+    """
+    if usage.node.op_type == "GatherND" and usage.dims(1) == ():
+        return True
     found = usage.facts.ranges.get(usage.node.input[1])
     if found is None and (usage.is_exact_size() or usage.is_lookup()):
         return False

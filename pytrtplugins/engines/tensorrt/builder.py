@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...cuda.cache import user_cache
-from ...errors import BuildError
+from ...errors import BuildError, UsageError
 from ...utils.files import write_atomic
 from ..base.failures import shortened
 from ..base.types import BuildOptions
@@ -145,6 +145,6 @@ def _keep_timing_cache(config: Any, path: Path | None) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, bytes(cache.serialize()))
-    except OSError as error:  # the engine is built all the same
+        write_atomic(path, bytes(cache.serialize()), links=False)
+    except (OSError, UsageError) as error:  # the engine is built all the same
         _log.warning("%s: the timing cache cannot be written: %s", path, error)

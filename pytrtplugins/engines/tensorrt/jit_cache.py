@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from ...errors import UsageError
 from ...utils.files import write_atomic
 
 __all__ = ["LARGEST", "JitCache", "cache_path"]
@@ -50,10 +51,8 @@ class JitCache:
         if data == self._known:
             return
         try:
-            if self.path.is_symlink():  # somebody's, to another file
-                raise OSError("it is a link")
-            write_atomic(self.path, data)
-        except OSError as error:  # the engine runs all the same
+            write_atomic(self.path, data, links=False)
+        except (OSError, UsageError) as error:  # the engine runs all the same
             _log.warning("%s: the kernels cannot be kept: %s", self.path, error)
             self.path = None
             return

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from ...errors import RequestError, UsageError
 from ...utils.declared import check_fields, field_types, mismatch, nearest
-from ...utils.files import atomic_path
+from ...utils.files import atomic_path, check_target, locked_folder
 from ...utils.numbers import Real, Whole
 from ...utils.text_formats import shorten
 from ...utils.toml_file import TomlFile
@@ -199,16 +199,21 @@ def add_key(path: str, name: str, **allowed: Any) -> str:
     """
     text = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     key = Key(name, _digest(text), **allowed)
+    with locked_folder(check_target(path).absolute().parent):  # others may add a key at the same time
+        _write(path, key)
+    return text
+
+
+def _write(path: str, key: Key) -> None:
     old = Path(path).read_bytes() if Path(path).exists() else b""
-    if old and name in (each.name for each in read_keys(path)):
-        raise UsageError(f"{path} has a key {name!r} already: remove its table first, or take another name")
+    if old and key.name in (each.name for each in read_keys(path)):
+        raise UsageError(f"{path} has a key {key.name!r} already: remove its table first, or take another name")
     values = {each.name: getattr(key, each.name) for each in fields(Key) if each.name != "name"}
     lines = [f"{field} = {json.dumps(value)}" for field, value in values.items() if value not in (None, ())]
-    table = "\n".join([*([""] if old else []), f"[keys.{name}]", *lines, ""])
+    table = "\n".join([*([""] if old else []), f"[keys.{key.name}]", *lines, ""])
     with atomic_path(path) as temporary:
         temporary.write_bytes(old + table.encode())
     Path(path).chmod(0o600)
-    return text
 
 
 def _digest(text: str) -> str:

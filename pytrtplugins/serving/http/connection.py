@@ -173,7 +173,8 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
             if not self._open:
                 super().send_400_response(self._refusal or msg)
                 return
-            self._last_words, self.parser = self._refusal or msg, _NoParser()
+            self._last_words = self._refusal or msg
+            self._read_no_more()
             self._stop_timer()
 
         def _start_asgi_task(self, cycle: Any, app: Any) -> None:
@@ -208,7 +209,10 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
         def _unsupported_upgrade_warning(self) -> None:
             """Answer what asks for another protocol as what it is, and read nothing more: the rest could be taken for a request."""
             self.cycle.keep_alive = False
-            self.parser = _NoParser()
+            self._read_no_more()
+
+        def _read_no_more(self) -> None:
+            self.parser: Any = _NoParser()
 
         def _take_body(self, data: bytes) -> None:
             """Read on in a body. Chunks may have names and trailers, which nobody asks for: they are limited as heads are."""

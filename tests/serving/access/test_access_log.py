@@ -125,7 +125,7 @@ def test_both_protocols_of_a_server_are_logged(tmp_path):
     library = pytest.importorskip("tritonclient.grpc")
     path = tmp_path / "access.log"
     with running([spec("double", "Double")], Limits(), Access(access_log=str(path)), grpc=True) as server:
-        server.sent(b"GET /v2 HTTP/1.1\r\nConnection: close\r\n\r\n")
+        server.sent(b"GET /v2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         with library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
             tensor = library.InferInput("x", [1, 2], "FP32")
             tensor.set_data_from_numpy(np.array([[1, 2]], np.float32))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -48,6 +49,13 @@ def test_what_people_wrote_into_the_file_stays(path):
     add_key(path, "b")
     with open(path, encoding="utf-8") as file:
         assert file.read().startswith(f'# of the gate\n[keys.a]\nsha256 = "{DIGEST}" # ours\n[keys.b]\n')
+
+
+def test_keys_that_are_added_at_once_are_all_kept(path):
+    with ThreadPoolExecutor(8) as pool:
+        keys = list(pool.map(lambda number: add_key(path, f"key{number}"), range(16)))
+    assert sorted(key.name for key in read_keys(path)) == sorted(f"key{number}" for number in range(16))
+    assert len(set(keys)) == 16
 
 
 def test_a_name_that_is_taken_and_a_wrong_field_leave_the_file_as_it_was(path):

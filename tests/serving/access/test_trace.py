@@ -153,7 +153,7 @@ def test_a_server_sends_the_spans_of_both_protocols_to_its_collector():
         thread.start()
         access = Access(trace_endpoint=f"http://127.0.0.1:{collector.server_port}")
         with running([spec("double", "Double")], Limits(), access, grpc=True) as server:
-            server.sent(b"GET /v2/models/double HTTP/1.1\r\nConnection: close\r\n\r\n")
+            server.sent(b"GET /v2/models/double HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             with library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
                 tensor = library.InferInput("x", [1, 2], "FP32")
                 tensor.set_data_from_numpy(np.array([[1, 2]], np.float32))

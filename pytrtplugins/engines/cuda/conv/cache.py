@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ....cuda.cache import cache_folder
-from ....errors import FormatError
+from ....errors import FormatError, UsageError
 from ....utils.files import read_regular, sha256_hex, write_atomic
 from ....utils.text_formats import MAX_BYTES, parse_json, shorten
 
@@ -70,8 +70,8 @@ class TacticCache:
         self._choices = {**self._read(), **self._choices, **choices}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.path, encode(self._choices, self.device).encode())
-        except OSError as error:
+            write_atomic(self.path, encode(self._choices, self.device).encode(), links=False)
+        except (OSError, UsageError) as error:
             _log.warning("chosen kernels cannot be kept in %s (%s): they will be chosen again", self.path, error)
 
     def _read(self) -> dict[str, Choice]:
