@@ -53,6 +53,9 @@ def evaluate(
 ) -> Result[Evaluated]:
     """Measure a detector's average precision on labelled images (pycocotools).
 
+    With --precision int8 an engine for CPUs computes in INT8 even where float32 is faster. A saved engine is what it was built as; the
+    first line says what it computes in.
+
     Examples: pytrt evaluate yolov2-voc.cfg --data labelled/ --precision int8
 
     pytrt evaluate yolo-fastest-1.1.cfg --names coco.names --data coco/ --mode stretch --plot curves.png
@@ -61,7 +64,13 @@ def evaluate(
         check_figure(plot)
     labelled = models.YoloData(data)
     built = loading.open_engine(
-        model, weights=weights, engine=engine, precision=precision, cache=cache, threads=threads
+        model,
+        weights=weights,
+        engine=engine,
+        precision=precision,
+        cache=cache,
+        threads=threads,
+        settings=loading.as_asked(engine, precision),
     )
     result = models.evaluate(
         loading.open_detector(built, model, names, mode=mode, max_detections=_MAX_EVALUATED),
@@ -74,5 +83,7 @@ def evaluate(
     )
     if plot:
         models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
-    found = Evaluated(built.name, built.precision, result)
+    said = built.choices.get(built.precision, "")
+    computed = said.partition(":")[0] if said.startswith("float32") else built.precision
+    found = Evaluated(built.name, built.precision, computed, result)
     return Result(found, functools.partial(tables.print_evaluation, name=str(model)))

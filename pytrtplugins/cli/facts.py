@@ -115,12 +115,14 @@ class Evaluated:
 
     Attributes:
         engine: The engine that ran it.
-        precision: Of its arithmetic.
+        precision: That it was built for.
+        computed: Of its arithmetic: ``"float32"`` where it was built for another precision and does not compute in it.
         figures: What was measured.
     """
 
     engine: str
     precision: str
+    computed: str
     figures: Evaluation
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatches
 from ..engines import Engine, build, load_engine
 from ..engines.base.engine_file import is_engine_file
+from ..engines.registry import auto_engine, engine_class
 from ..errors import FormatError, ModelError, RegistryError, UsageError
 from ..model import Graph, read_onnx
 from ..models import Yolov2, describe, read_description
@@ -92,6 +93,14 @@ def open_detector(engine: Engine, path: Path, names: Path | None = None, **optio
     if names is None and read_description(engine.model_without_weights).names is None:
         names = names_beside(path)
     return Yolov2(engine, names, **options)
+
+
+def as_asked(engine: str, precision: str) -> dict[str, Any]:
+    """Settings with which an engine computes in INT8 even where float32 is faster: for commands that measure how right it is."""
+    if precision != "int8":
+        return {}
+    cls = engine_class(auto_engine(precision) if engine == "auto" else engine)
+    return {"int8": "always"} if "int8" in cls.settings else {}
 
 
 def open_model(path: Path, weights: Path | None = None, batch: BatchSize = 1) -> onnx.ModelProto:

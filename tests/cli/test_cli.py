@@ -278,6 +278,45 @@ def test_evaluate_prints_a_table_and_draws_curves(pytrt, labelled, tmp_path):
     assert "<!-- yolov2-animals.cfg, " in image
 
 
+def float32_wins(monkeypatch):
+    """Let engines for CPUs find float32 faster than INT8."""
+    from pytrtplugins.engines.host import host_engine, timing
+
+    monkeypatch.setattr(host_engine, "sample_inputs", timing.sample_inputs)
+    monkeypatch.setattr(host_engine, "run_seconds", lambda runs: {"int8": 2.0, "float32": 1.0})
+
+
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
+def test_evaluate_measures_int8_where_float32_is_faster(pytrt, labelled, monkeypatch, engine):
+    float32_wins(monkeypatch)
+    code, out, err = pytrt(
+        "evaluate",
+        CFG,
+        "--data",
+        labelled,
+        "--engine",
+        engine,
+        "--precision",
+        "int8",
+        "--cache",
+        CFG.with_suffix(".cache"),
+        "--json",
+    )
+    assert code == 0, err
+    found = json.loads(out)["result"]
+    assert (found["engine"], found["precision"], found["computed"]) == (engine, "int8", "int8")
+
+
+def test_evaluate_says_where_a_saved_engine_computes_in_float32(pytrt, labelled, monkeypatch):
+    float32_wins(monkeypatch)
+    cache = CFG.with_suffix(".cache")
+    built = pytrt("build", CFG, "--engine", "cpu", "--precision", "int8", "--cache", cache, "-o", "net.engine")
+    assert built[0] == 0, built
+    code, out, err = pytrt("evaluate", "net.engine", "--data", labelled)
+    assert code == 0, err
+    assert "net.engine: engine cpu, int8, which computes in float32" in out
+
+
 def test_evaluate_without_the_names_of_the_classes_asks_for_them(pytrt, labelled, tmp_path):
     for suffix in (".cfg", ".weights"):
         (tmp_path / f"net{suffix}").write_bytes(CFG.with_suffix(suffix).read_bytes())

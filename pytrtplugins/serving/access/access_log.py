@@ -139,7 +139,15 @@ class _Once(logging.Handler):
 
 
 class _File(_Once, logging.handlers.WatchedFileHandler):
-    """A file."""
+    """A file. Where it was renamed and cannot be opened anew, that is tried again with each line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:  # of opening, which the library does not catch
+            self.handleError(record)
+        else:
+            self._failed = self._failed and self.stream is None
 
 
 class _ErrorStream(_Once, logging.StreamHandler):  # type: ignore[type-arg]  # it takes none in Python 3.10

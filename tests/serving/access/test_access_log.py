@@ -120,6 +120,24 @@ def test_a_full_disk_is_said_once_and_fails_no_request(caplog):
     assert len(caplog.records) == 1
 
 
+def test_a_log_that_cannot_be_opened_anew_is_said_once_and_fails_no_request(tmp_path, caplog):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    with running([spec("double", "Double")], Limits(), Access(access_log=str(folder / "access.log"))) as server:
+        live = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n"
+        assert b" 200 " in server.sent(live + b"Connection: close\r\n\r\n")
+        folder.rename(tmp_path / "moved")
+        sent = server.sent(3 * (live + b"\r\n") + live + b"Connection: close\r\n\r\n")
+        assert sent.count(b" 200 ") == 4  # on one connection
+        folder.mkdir()
+        assert b" 200 " in server.sent(live + b"Connection: close\r\n\r\n")
+    assert [record.getMessage() for record in caplog.records if "access log" in record.getMessage()] == [
+        "the access log cannot be written; requests are answered all the same"
+    ]
+    assert len((tmp_path / "moved" / "access.log").read_text().splitlines()) == 1
+    assert len((folder / "access.log").read_text().splitlines()) == 1
+
+
 def test_both_protocols_of_a_server_are_logged(tmp_path):
     pytest.importorskip("grpc", reason="pip install grpcio")
     library = pytest.importorskip("tritonclient.grpc")
