@@ -146,8 +146,6 @@ class _File(_Once, logging.handlers.WatchedFileHandler):
             super().emit(record)
         except OSError:  # of opening, which the library does not catch
             self.handleError(record)
-        else:
-            self._failed = self._failed and self.stream is None
 
 
 class _ErrorStream(_Once, logging.StreamHandler):  # type: ignore[type-arg]  # it takes none in Python 3.10
