@@ -69,7 +69,7 @@ test-tensorrt: $(TENSORRT_READY) $(VENV)-rtx/.ready
 	  $(VENV)-tensorrt-$$version/bin/python -m pytest -q tests/driver || exit 1; \
 	done
 	@echo "TensorRT for RTX $(RTX):"
-	TENSORRT_SUBSTRATE=rtx $(VENV)-rtx/bin/python -m pytest -q tests/engines/tensorrt/test_rtx.py
+	TENSORRT_SUBSTRATE=rtx $(VENV)-rtx/bin/python -m pytest -q tests/engines/tensorrt/test_rtx*.py tests/engines/tensorrt/test_onnx_file.py
 
 test-triton: $(READY) $(VENV)-triton/.ready
 	TRITON_VENV=$(VENV)-triton $(BIN)/python -m pytest -q tests/export/test_triton_server.py tests/serving/protocol/test_triton.py

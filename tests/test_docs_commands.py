@@ -35,7 +35,7 @@ EXTRAS = set(
 TARGETS = set(re.findall(r"^([a-z-]+|\$\(READY\)):", MAKEFILE, re.MULTILINE)) | {".venv/.ready"}
 VARIABLES = set(re.findall(r"\$[({](\w+)|^(\w+) \?=|\$\(or \$\((\w+)", MAKEFILE, re.MULTILINE))
 KINDS = (*SHELL, "", "text", "console")
-OTHER_OPTIONS = {"--backend-config", "--staticPlugins", "--imitation"}
+OTHER_OPTIONS = {"--backend-config", "--staticPlugins", "--imitation", "--stronglyTyped"}
 """Of Triton and trtexec; and of the training sample, whose options are the fields of its recipe."""
 FOREIGN_MODULES = ("pytest", "pip", "venv")
 
@@ -149,7 +149,7 @@ def unknown(words: Sequence[str]) -> list[str]:
     for number, word in enumerate(words[1:], 2):
         inner = getattr(place, "commands", {})
         if inner and not word.startswith("-"):
-            if word not in inner and "convert" not in inner:
+            if word not in inner and words[0] != "darknet2caffe":
                 return [word]
             place = inner.get(word) or inner["convert"]
         if not getattr(place, "commands", None) or number == len(words):

@@ -47,6 +47,7 @@ OF_USERS = {
     "docs/shards.md": {"KEY.json", "classes.txt", "labels/NAME.txt", "shards.json"},
     "docs/table.md": {"pairs.txt"},
     "docs/testing.md": {"pytrt.toml"},
+    "docs/tensorrt11.md": {"mylayers.py"},
     "docs/training.md": {
         *("classes.txt", "train.txt", "yolov2-voc.cfg", "curve.png", "stages.png", "trace.json"),
         *("model.cfg", "model.names", "model.weights"),

@@ -28,7 +28,14 @@ ROOMS = (
     ("__main__",),
 )
 """Of the package: each imports from its own row and those before it."""
-ENGINE_ROOMS = (("base",), ("host", "registry"), ("calibrate", "weights"), ("selection",), ("unsupported",))
+ENGINE_ROOMS = (
+    ("base",),
+    ("host", "registry"),
+    ("calibrate", "weights"),
+    ("quantized",),
+    ("selection",),
+    ("unsupported",),
+)
 ENGINES = ("reference", "openvino", "onnxruntime", "null", "cuda", "tensorrt")
 CUDA_ROOMS = (
     ("operators", "device", "naming"),

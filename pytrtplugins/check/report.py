@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from ..errors import ConformanceError
 from ..utils.notebook import view
 
-__all__ = ["Entry", "Report"]
+__all__ = ["Entry", "Remark", "Report"]
 
 _ORDER = {"FAILED": 0, "WARNING": 1}
 """States that are printed first."""
+
+
+class Remark(str):
+    """What a rule says of a plugin that keeps it: its entry is a warning."""
 
 
 @dataclass(frozen=True)

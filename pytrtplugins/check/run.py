@@ -24,9 +24,11 @@ from .report import Entry, Report
 from .samples import Samples, input_names, own_inputs
 from .search import Trial, cases_around, cases_of_variants, find_cases, given_cases, make_plugin, variants
 from .steps import Rule, Step, Steps
+from .tensorrt_build import tensorrt_builds
 
 __all__ = ["check_names", "check_plugin"]
 
+_TENSORRT = "TensorRT builds it"
 _BASIC: dict[str, Rule] = {
     "dims": rules.dims,
     "formats": rules.formats,
@@ -58,6 +60,7 @@ _OTHERS: dict[str, Rule] = {
     "one array twice": sharing.one_array_twice,
     "two threads": sharing.two_threads,
     "int8 pass-through": rules.int8_pass_through,
+    _TENSORRT: tensorrt_builds,
     "enqueue on the GPU": on_gpu.enqueue_on_gpu,
     "graph capture on the GPU": on_gpu.graph_replay,
     "two streams on the GPU": on_gpu.two_streams,
@@ -91,6 +94,7 @@ _NEEDS = {
     "empty batch": (*_RUNS, "batch", "enqueue writes all", "enqueue"),
     "one array twice": (*_RUNS, "enqueue writes all", "enqueue"),
     "two threads": (*_RUNS, "enqueue writes all", "enqueue", "independent results", "repeated runs"),
+    _TENSORRT: ("serialization", "clone"),
     "enqueue on the GPU": _RUNS,
     "graph capture on the GPU": (*_RUNS, "graph capture", "enqueue on the GPU"),
     "two streams on the GPU": (*_RUNS, "enqueue on the GPU", "two threads"),
@@ -98,12 +102,12 @@ _NEEDS = {
 }
 _ENGINE_NEEDS = (*_RUNS, "enqueue", "enqueue writes all", "repeated runs", "ONNX node", "decomposition")
 # slow, or the same for all shapes
-_FEW = {"damaged bytes", "large tensors", "two threads", "ONNX node", "decomposition"}
+_FEW = {"damaged bytes", "large tensors", "two threads", _TENSORRT, "ONNX node", "decomposition"}
 _ON_GPU = {"enqueue on the GPU", "graph capture on the GPU", "two streams on the GPU"}
 _HERE = {*_ON_GPU, "ONNX node", "decomposition"}  # libraries with threads do not survive a fork
 _OF_FORMATS = {"enqueue in other types", "layouts"}
 _OF_ENQUEUE = {"memory", "thread order", *_OF_FORMATS, "repeated runs", "changing dims", *_ON_GPU}
-_APART = {"memory", "thread order", "large tensors"}
+_APART = {"memory", "thread order", "large tensors", _TENSORRT}
 _REFERENCE = "reference"
 _CASES, _VARIANTS = 6, 5
 _REFUSE = """A network with such dims is built, and fails when it runs.

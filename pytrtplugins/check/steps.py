@@ -16,7 +16,7 @@ from ..plugin.base import Plugin
 from ..tensor import DType
 from . import isolate
 from .cases import Case, outputs_of, shrink
-from .report import Entry
+from .report import Entry, Remark
 from .samples import Samples
 from .search import Trial
 
@@ -37,7 +37,7 @@ class Step:
 
     Attributes:
         name: Of the entry.
-        rule: Gives what is wrong, or an empty text.
+        rule: Gives what is wrong, a `Remark`, or an empty text.
         cases: What to try it on, smallest first.
         needs: Names of entries without which it says nothing new.
         max_attempts: How many smaller cases to try where it fails.
@@ -162,11 +162,14 @@ class Steps:
         broken = [need for need in step.needs if need in self.entries and not self.entries[need].ok]
         if broken:
             return Entry(step.name, True, f"needs {broken[0]!r}, which failed", skipped=True)
+        remark = ""
         try:
             for number, case in enumerate(step.cases):
                 trying(number, case)
                 detail = self._attempt(step.rule, case, self.time_limit * step.patience)
-                if not detail:
+                if isinstance(detail, Remark):
+                    remark = remark or f"{case}: {detail}"
+                if not detail or isinstance(detail, Remark):
                     continue
                 limit, max_attempts = self._limits(step, detail)
 
@@ -181,7 +184,7 @@ class Steps:
                 return _failed(step, number, smallest, detail)
         except (MissingExtraError, UnavailableError) as error:
             return Entry(step.name, True, str(error), skipped=True)
-        return Entry(step.name, True, step.remark, _tried(step.cases))
+        return Entry(step.name, True, remark or step.remark, _tried(step.cases), warning=bool(remark))
 
     def _ended(self, step: Step, number: int, case: Case, detail: str) -> Entry:
         """The entry of a step whose process ended or hung: the smallest case is looked for in new processes."""
@@ -233,7 +236,8 @@ class Steps:
             return str(error)
         except Exception:
             return ""
-        return self._attempt(rule, case, limit)
+        detail = self._attempt(rule, case, limit)
+        return "" if isinstance(detail, Remark) else detail
 
     def _decoded(self, cases: Iterable[Any]) -> list[Case]:
         known: dict[str | None, Plugin] = {}

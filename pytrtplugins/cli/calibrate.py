@@ -17,6 +17,7 @@ from . import loading, options, tables
 from .app import app
 from .facts import Calibrated, WrittenFile
 from .number import number
+from .opaque import Shapes, open_with_shapes
 from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -47,16 +48,19 @@ def calibrate(
     engine: options.Engine = "auto",
     threads: options.Threads = None,
     forms: options.Forms = None,
+    shapes: Shapes = None,
     plugins: options.Plugins = None,
 ) -> Result[Calibrated]:
     """Measure on images the scales that INT8 and FP8 need, and save them in a cache file (TensorRT's format).
+
+    Tensors behind nodes that nobody here has a class for, such as EfficientNMS_TRT, cannot be measured, and have no scale.
 
     Example: pytrt calibrate yolov2.onnx --calibration images/ --cache yolov2.cache
     """
     path = cache or model.with_suffix(".cache")
     check_target(path)
     calibrator = loading.make_calibrator(algorithm, calibration, path, batch=batch, limit=limit, mode=mode)
-    prepared = passes.prepare(loading.open_model(model, weights))
+    prepared = passes.prepare(open_with_shapes(model, weights, shapes))
     table = engines.calibrate(prepared, calibrator, engine=engine, threads=threads, plugins=loading.read_forms(forms))
     calibrator.store_table(table, network=network_digest(prepared))
     found = Calibrated(str(path), len(table), table.algorithm)

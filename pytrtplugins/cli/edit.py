@@ -1,4 +1,4 @@
-"""The commands ``pytrt replace`` and ``pytrt extract``, which put a plugin into a network, and cut out a part of a network."""
+"""The commands ``pytrt replace``, ``extract`` and ``embed``: a plugin put into a network, a part cut out, plugins as functions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 from ..errors import FieldError, UsageError
-from ..model import Graph
+from ..model import Graph, read_onnx
+from ..model.proto import node_name
 from ..plugin.base import Plugin
+from ..plugin.onnx_node import is_plugin_node
 from ..utils.files import check_target
 from ..utils.optional import require
+from ..validation.dataflow import walk
 from . import loading, options
 from .app import app
 from .facts import Edited
@@ -21,8 +24,9 @@ from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
-__all__ = ["extract", "replace"]
+__all__ = ["embed", "extract", "replace"]
 
+_SHOWN = 10
 OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")]
 
 
@@ -136,6 +140,35 @@ def extract(
     part.save(output)
     done = f"{len(part.nodes)} of {len(graph.nodes)} nodes"
     return Result(Edited(str(output), len(part.nodes), len(graph.nodes), _tensors(part), done), _print_part)
+
+
+@app.command("embed")  # type: ignore[untyped-decorator]
+def embed(
+    model: options.Model,
+    output: OutputModel,
+    weights: options.Weights = None,
+    plugins: options.Plugins = None,
+) -> Result[Edited]:
+    """Write a network with the body of each plugin inside, so that onnxruntime runs the file without this package.
+
+    Each plugin node stays, and calls a local function of the file: the decomposition of its class. TensorRT 10.7 and newer takes a
+    plugin that is registered, and the function where there is none. Plugins without the method decompose stay without a body.
+
+    Examples: pytrt embed model.onnx --plugins mylayers.py -o everywhere.onnx
+
+    pytrt embed yolov2-voc.cfg -o yolov2-voc.onnx
+    """
+    check_target(output)
+    graph = loading.open_graph(model, weights)
+    graph.save(output, functions=True)
+    nodes = [node for node in walk(graph.model.graph.node) if is_plugin_node(node)]
+    functions = {(function.domain, function.name) for function in read_onnx(output)[0].functions}
+    without = [node_name(node) for node in nodes if (node.domain, node.op_type) not in functions]
+    done = f"{len(nodes) - len(without)} of {len(nodes)} plugin nodes with a function body"
+    if without:
+        done += f"; without: {', '.join(map(repr, without[:_SHOWN]))}{' ...' if len(without) > _SHOWN else ''}"
+    found = Edited(str(output), len(graph.nodes), len(graph.nodes), _tensors(graph), done)
+    return Result(found, lambda found: print(f"{found.file}: {found.done}"))
 
 
 def _without_values(cls: type[Plugin]) -> Plugin:

@@ -12,6 +12,7 @@ from . import inspected, loading, options, tables
 from .app import app
 from .fused import FusedFacts, inspect_fused
 from .model_facts import DarknetFacts, EngineFacts, ModelFacts, Nodes
+from .opaque import Shapes, described
 from .results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -44,6 +45,7 @@ def inspect(
     ] = None,
     precision: options.Precision = "fp32",
     cache: options.Cache = None,
+    shapes: Shapes = None,
     plugins: options.Plugins = None,
 ) -> Result[ModelFacts] | Result[Nodes] | Result[EngineFacts] | Result[DarknetFacts] | Result[FusedFacts]:
     """Show the inputs, outputs, layers and plugins of a model, and nodes that no engine knows, or that one engine lacks.
@@ -55,6 +57,8 @@ def inspect(
     pytrt inspect model.onnx --engine cpu
 
     pytrt inspect model.onnx --fused --graph fused.svg
+
+    pytrt inspect detector.onnx --nodes --shape boxes=1x100x4
     """
     if fused:
         return inspect_fused(model, weights, engine or "auto", precision, cache, graph)
@@ -65,9 +69,13 @@ def inspect(
         nodes_lacking = inspected.lacking(opened, engines.unsupported_nodes(opened, engine))
         return Result(Nodes(nodes_lacking, engine), tables.print_nodes)
     if nodes:
-        return Result(Nodes(inspected.listed(loading.open_model(model, weights))), tables.print_nodes)
+        return Result(
+            Nodes(inspected.listed(described(loading.open_model(model, weights), shapes))), tables.print_nodes
+        )
     if model.suffix == ".cfg":
         return inspected.inspect_darknet(model, weights)
     if loading.is_engine_file(model):
         return Result(inspected.engine_facts(loading.open_engine(model), model), tables.print_engine)
-    return Result(inspected.model_facts(loading.open_model(model, weights), str(model)), tables.print_model)
+    return Result(
+        inspected.model_facts(described(loading.open_model(model, weights), shapes), str(model)), tables.print_model
+    )

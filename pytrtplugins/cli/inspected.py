@@ -14,6 +14,7 @@ from ..engines.base.engine import Engine
 from ..errors import PytrtpluginsError
 from ..model.decompose import infer_shapes
 from ..model.fit import node_type
+from ..model.opaque import hide_opaque, opaque_nodes, shown_node
 from ..model.proto import has_shape, node_name, type_text
 from ..model.skeleton import Signatures, nodes_beyond_onnx, unknown_nodes
 from ..plugin.onnx_node import is_plugin_node, node_attributes
@@ -33,7 +34,7 @@ __all__ = ["engine_facts", "inspect_darknet", "kernel_facts", "lacking", "listed
 def model_facts(model: onnx.ModelProto, file: str) -> ModelFacts:
     """Inputs, outputs, operators and plugins of an ONNX model."""
     graph = model.graph
-    unknown = unknown_nodes(model)
+    unknown = _opaque(model)
     beyond = Counter(map(node_type, nodes_beyond_onnx(model))) - Counter(map(node_type, unknown))
     counts = Counter(_operator(node) for node in graph.node)
     return ModelFacts(
@@ -54,10 +55,9 @@ def model_facts(model: onnx.ModelProto, file: str) -> ModelFacts:
 
 def lacking(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> tuple[NodeFacts, ...]:
     """Nodes of a model, which may lie in its branches, with what they read and give."""
-    try:
-        typed = infer_shapes(model)
-    except PytrtpluginsError:
-        typed = model
+    typed = hide_opaque(model, misplaced=False)
+    with contextlib.suppress(PytrtpluginsError):
+        typed = infer_shapes(typed)
     twins = {id(node): twin for node, twin in zip(walk(model.graph.node), walk(typed.graph.node), strict=False)}
     signatures = Signatures(typed)
     return tuple(
@@ -67,10 +67,13 @@ def lacking(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> tuple[No
 
 def listed(model: onnx.ModelProto) -> tuple[NodeFacts, ...]:
     """All nodes of a model: what each is found by, its operator, and what it reads and gives."""
+    typed = hide_opaque(model, misplaced=False)
     with contextlib.suppress(PytrtpluginsError):
-        model = infer_shapes(model)
-    signatures = Signatures(model)
-    return tuple(NodeFacts(node_name(node), node_type(node), signatures.of(node)) for node in model.graph.node)
+        typed = infer_shapes(typed)
+    signatures = Signatures(typed)
+    return tuple(
+        NodeFacts(node_name(node), node_type(shown_node(node)), signatures.of(node)) for node in typed.graph.node
+    )
 
 
 def engine_facts(engine: Engine, file: Path) -> EngineFacts:
@@ -110,6 +113,16 @@ def inspect_darknet(cfg: Path, weights: Path | None) -> Result[DarknetFacts]:
 
 
 # -- inside --------------------------------------------------------------------------------------------------------------
+
+
+def _opaque(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The nodes that nobody here has a class for, as they stand in the model."""
+    hidden = hide_opaque(model, misplaced=False)
+    opaque = opaque_nodes(hidden)
+    pairs = zip(walk(model.graph.node), walk(hidden.graph.node), strict=True)
+    inner = [node for function in model.functions for node in function.node]
+    found = [node for node, twin in pairs if any(twin is each for each in opaque)]
+    return found + [node for node in walk(inner) if any(node is each for each in unknown_nodes(model))]
 
 
 def _operator(node: onnx.NodeProto) -> str:

@@ -155,7 +155,8 @@ def print_model(model: ModelFacts) -> None:
     if model.unknown:
         _print_nodes("unknown node", model.unknown)
         out.print(
-            "No engine knows these operators: the error of pytrt run shows a plugin class to start from.",
+            "No engine knows these operators: the error of pytrt run shows a plugin class to start from.\n"
+            "They stay as they are in pytrt calibrate, quantize and convert; --shape says the dims of what they give.",
             soft_wrap=True,
         )
 
@@ -241,7 +242,8 @@ def print_detected(found: Detected) -> None:
 def print_evaluation(found: Evaluated, name: str) -> None:
     """One row per class, one for all."""
     result = found.figures
-    print(f"{name}: engine {found.engine}, {found.precision}")
+    arithmetic = "" if found.computed == found.precision else f", which computes in {found.computed}"
+    print(f"{name}: engine {found.engine}, {found.precision}{arithmetic}")
     print(result.table())
     print(f"{result.images} images in {result.seconds:.1f} s")
     if result.ignored:

@@ -14,6 +14,7 @@ from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
 from ..calibration.table import MAX_CACHE_BYTES
 from ..errors import CalibrationTableError, UsageError
+from ..model.opaque import computable_part, shown_node
 from ..model.proto import copy_of, info_dims, infos_of
 from ..passes import prepare
 from ..tensor import AnyDims, Dims
@@ -27,7 +28,7 @@ from .registry import NEVER_AUTO, available_class
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["calibrate", "fitting_table", "float_tensors", "network_digest"]
+__all__ = ["calibrate", "fitting_table", "float_tensors", "network_digest", "network_runs"]
 
 
 def calibrate(
@@ -42,8 +43,9 @@ def calibrate(
     """Make a calibration table, whatever cache there is; nothing is written.
 
     Every float tensor of the prepared network is observed, also those that our INT8 form does not need, so that the table
-    serves TensorRT too. Images run one at a time, so memory does not grow with the batch; in a network whose batch is fixed, as many as
-    that, and the last one is repeated where they do not fill it. Inputs that have no axis of images run as they are given.
+    serves TensorRT too. Tensors behind nodes that nobody here has a class for cannot be computed, and get no scale. Images run one at
+    a time, so memory does not grow with the batch; in a network whose batch is fixed, as many as that, and the last one is repeated
+    where they do not fill it. Inputs that have no axis of images run as they are given.
 
     Args:
         model: Path or model without Q/DQ.
@@ -59,7 +61,7 @@ def calibrate(
         CalibrationError: a tensor has values that are not finite.
         BuildError: weights are in the layout of a CPU.
     """
-    prepared = prepare(model)
+    prepared = computable_part(prepare(model))
     calibrator.reset()
     inputs = {info.name: info_dims(info) for info in prepared.graph.input}
     calibrator.bind(inputs)
@@ -73,7 +75,7 @@ def calibrate(
         progress_bar("calibrating", None if paths is None else len(paths), progress) as advance,
     ):
         for batch in calibrator.get_batches():
-            for run, images in _runs(batch, inputs):
+            for run, images in network_runs(batch, inputs):
                 for name, array in (*run.items(), *context.run(run).items()):
                     if name in observed:
                         calibrator.observe(name, array)
@@ -82,24 +84,35 @@ def calibrate(
 
 
 def fitting_table(
-    calibration: CalibrationTable | str | Path, model: onnx.ModelProto, required: Sequence[str]
+    calibration: CalibrationTable | str | Path,
+    model: onnx.ModelProto,
+    required: Sequence[str],
+    *,
+    partial: bool = False,
 ) -> CalibrationTable:
     """A table, or that of a cache file, once it is known to be this network's, and to have the tensors that it requires.
+
+    With ``partial`` some of the required tensors may be missing, but not all.
 
     Raises:
         CalibrationTableError: it is broken, does not belong to its sidecar file, or was made for another network.
     """
     tensors = float_tensors(model)
     if isinstance(calibration, CalibrationTable):
-        calibration.check_fits(tensors, required=required)
+        calibration.check_fits(tensors, required=_expected(required, calibration, partial))
         return calibration
     data, sidecar = Sidecar.read(
         calibration, lambda: read_regular(calibration, MAX_CACHE_BYTES, error=CalibrationTableError)
     )
     table = CalibrationTable.from_bytes(data, path=calibration)
     digests = (sidecar.network, network_digest(model)) if sidecar is not None and sidecar.network else None
-    table.check_fits(tensors, required=required, path=calibration, digests=digests)
+    table.check_fits(tensors, required=_expected(required, table, partial), path=calibration, digests=digests)
     return table
+
+
+def _expected(required: Sequence[str], table: CalibrationTable, partial: bool) -> Sequence[str]:
+    """The tensors without which a table is refused."""
+    return [name for name in required if name in table] or required if partial else required
 
 
 def float_tensors(model: onnx.ModelProto) -> tuple[str, ...]:
@@ -116,7 +129,7 @@ def float_tensors(model: onnx.ModelProto) -> tuple[str, ...]:
 def network_digest(model: onnx.ModelProto) -> str:
     """SHA-256 of what a prepared model computes: operators, tensor names, attributes and weights, nothing inferred."""
     hasher = hashlib.sha256()
-    for node in model.graph.node:
+    for node in map(shown_node, model.graph.node):
         attributes = sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute)
         hasher.update(repr((node.op_type, node.domain, list(node.input), list(node.output), attributes)).encode())
     numpy_helper = require("onnx.numpy_helper", extra="onnx")
@@ -139,7 +152,7 @@ def _tapped(model: onnx.ModelProto) -> onnx.ModelProto:
     return tapped
 
 
-def _runs(
+def network_runs(
     batch: Mapping[str, npt.ArrayLike], inputs: Mapping[str, Dims]
 ) -> Iterator[tuple[dict[str, npt.NDArray[Any]], int]]:
     """What a network runs of a batch, run by run, and how many images of the batch that is.

@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..calibration import CalibrationTable, Calibrator
 from ..errors import (
-    CalibrationError,
     EngineFileError,
     MissingExtraError,
     PrecisionError,
     RegistryError,
     UnavailableError,
-    UsageError,
 )
 from ..model.decompose import known_to_be_sound
-from ..model.proto import info_dims
-from ..passes import CODES, Precisions, Quantize, load_model, quantized_tensors, to_ir, to_proto
-from ..passes.prepare import prepare_loaded, ready_for
-from ..passes.quantize import QuantizeResult
+from ..passes import CODES, Precisions, load_model
+from ..passes.prepare import prepare_loaded
 from ..plugin.policy import check_forms
 from .base.blocked import check_layouts
 from .base.engine import Engine
@@ -30,7 +26,7 @@ from .base.failures import explaining, shortened
 from .base.lacking import guiding
 from .base.plugins import check_operators
 from .base.types import BuildOptions
-from .calibrate import calibrate, fitting_table, float_tensors, network_digest
+from .quantized import has_qdq, quantize_for, read_precisions, with_precisions
 from .registry import available_class, engine_class
 
 if TYPE_CHECKING:
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["build", "load_engine"]
 
 _log = logging.getLogger(__name__)
-_SHOWN = 5  # layers in a message
 
 
 def build(
@@ -87,14 +82,14 @@ def build(
         FormatError: a precision file that is damaged, or belongs to another network.
         ModelError: the file is not a usable ONNX model.
     """
-    given, table = precision, _precisions(precision)
+    given, table = precision, read_precisions(precision)
     precision = str(precision) if table is None else table.precision
     options = BuildOptions(precision, threads, device, settings or {}, plugins or {})
     cls = available_class(engine, precision, to_build=True)
     cls.check_precision(precision)
     cls.check_settings(options.settings)
     loaded = load_model(model)
-    is_quantized = _has_qdq(loaded)
+    is_quantized = has_qdq(loaded)
     if is_quantized and table is None and precision not in CODES:
         raise PrecisionError(
             f"the model holds Q/DQ nodes: it is an INT8 or FP8 model, and precision={precision!r} would not change that.\n"
@@ -110,13 +105,13 @@ def build(
     check_forms(prepared, cls.name, options.plugins)
     building, written = f"engine {cls.name!r} cannot build the model", prepared
     if table is not None:
-        written = _with_precisions(prepared, table, cls, calibration, given)
-    elif precision in CODES and not _has_qdq(prepared):
+        written = with_precisions(prepared, table, cls, calibration, given)
+    elif precision in CODES and not has_qdq(prepared):
         own = None if precision != "int8" else calibration
         calibrated = None if own is None else cls.calibrated(prepared, options, own)
         if calibrated is not None:
             return calibrated
-        quantized = _quantized(prepared, calibration, cls, options, progress)
+        quantized = quantize_for(cls, prepared, calibration, options, progress).model
         with guiding(prepared, cls), explaining(building, cls.name), known_to_be_sound(prepared):
             return cls.build_quantized(quantized, prepared, options, progress)
     elif precision in CODES and calibration is not None:
@@ -155,69 +150,6 @@ def load_engine(path: str | Path, *, device: str | None = None) -> Engine:
     except Exception as error:  # whatever a forged file leads to
         raise EngineFileError(f"{path}: it cannot be loaded: {shortened(error)}.{again}", path=Path(path)) from error
     raise EngineFileError(f"{path}: this engine cannot be loaded here: {reason}.{again}", path=Path(path))
-
-
-def _precisions(precision: str | Path | Precisions) -> Precisions | None:
-    """The precisions that a caller gives layer by layer; None: one name for all."""
-    if isinstance(precision, Precisions):
-        return precision
-    is_file = isinstance(precision, Path) or precision.endswith((".yaml", ".yml"))
-    return Precisions.read(precision) if is_file else None
-
-
-def _with_precisions(
-    model: onnx.ModelProto, table: Precisions, cls: type[Engine], calibration: Any, source: object
-) -> onnx.ModelProto:
-    if calibration is not None:
-        raise UsageError("a precision file holds its own scales: give precision or calibration, not both")
-    path = source if isinstance(source, (str, Path)) else "precisions"
-    if _has_qdq(model):
-        raise PrecisionError(f"{path}: the model holds Q/DQ nodes already.\nDo: give the float model")
-    table.check_fits(model, network_digest(model), path)
-    return table.apply(model, **(cls.quantize_options(table.precision) if table.precision in CODES else {}))
-
-
-def _has_qdq(model: onnx.ModelProto) -> bool:
-    nodes = (node for graph in (model.graph, *model.functions) for node in graph.node)
-    return any(node.op_type == "QuantizeLinear" for node in nodes)
-
-
-def _quantized(
-    model: onnx.ModelProto,
-    calibration: Calibrator | CalibrationTable | str | Path | None,
-    cls: type[Engine],
-    options: BuildOptions,
-    progress: bool,
-) -> onnx.ModelProto:
-    if calibration is None:
-        raise CalibrationError(
-            f'precision="{options.precision}" needs the scales of the tensors, and calibration is None.\n'
-            'Do: calibration="yolov2.cache" for a table made before, or '
-            'calibration=MinMaxCalibrator(ImageBatches("images/"), cache="yolov2.cache") to make one'
-        )
-    quantize_options = cls.quantize_options(options.precision)
-    placed = {name: value for name, value in quantize_options.items() if name != "weight_levels"}
-    written = to_ir(ready_for(model, options.precision), checked=True)
-    required = quantized_tensors(written, precision=options.precision, **placed)
-    if isinstance(calibration, Calibrator):
-        digest = network_digest(model)
-        calibration.bind({info.name: info_dims(info) for info in model.graph.input})
-        table = calibration.cached_table(float_tensors(model), network=digest, required=required)
-        if table is None:
-            table = calibrate(model, calibration, threads=options.threads, plugins=options.plugins, progress=progress)
-            calibration.store_table(table, network=digest)
-    else:
-        table = fitting_table(calibration, model, required)
-    result = Quantize(table, precision=options.precision, **quantize_options)(written)
-    if isinstance(result, QuantizeResult) and not result.modified:
-        reasons = [f"{name}: {why}" for name, why in result.float_layers]
-        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
-        _log.warning(
-            "precision=%r quantizes no layer, and the engine computes all of them in float: %s",
-            options.precision,
-            "; ".join(reasons[:_SHOWN]) + more or "the model has no layer with constant float32 weights",
-        )
-    return to_proto(result.model)
 
 
 Engine._load = staticmethod(load_engine)

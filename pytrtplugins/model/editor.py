@@ -13,6 +13,7 @@ from ..plugin.onnx_node import as_node
 from ..tensor import Dims
 from ..validation import validated
 from ..validation.dataflow import constants, in_order, reads, rename_reads, walk, without_dead
+from .decompose import add_functions
 from .extract import extract
 from .files import read_onnx, write_onnx
 from .fit import check_functions, check_tensor, checked_plugin, chosen_outputs, count_outputs, find_node, node_type
@@ -97,6 +98,11 @@ class Graph:
         return self._model
 
     @property
+    def external_data(self) -> bool:
+        """Whether `save` puts the weights into a file of their own, whatever their size."""
+        return self._external_data
+
+    @property
     def nodes(self) -> tuple[NodeInfo, ...]:
         """The nodes, in the order in which they can run."""
         return tuple(
@@ -112,16 +118,20 @@ class Graph:
         names = [*(info.name for info in graph.input), *weights, *(n for node in graph.node for n in node.output if n)]
         return {n: weights[n] if n in weights else info_dims(infos[n]) if n in infos else None for n in names}
 
-    def save(self, path: str | Path) -> tuple[Path, ...]:
+    def save(self, path: str | Path, *, functions: bool = False) -> tuple[Path, ...]:
         """Write the model, whole or not at all.
 
         Args:
             path: The file. The weights go into ``PATH.DIGEST.data`` if they were in a file of their own, and above 2 GiB.
+            functions: Give each plugin node its decomposition as a local function of the file. onnxruntime then runs the file without
+                this package; TensorRT 10.7 and newer takes a registered plugin, and the function where there is none. Plugins without a
+                decomposition, and nodes within branches and loops, stay as they are.
 
         Returns:
             The files written.
         """
-        return write_onnx(self._model, path, external_data=self._external_data)
+        model = add_functions(self._model) if functions else self._model
+        return write_onnx(model, path, external_data=self._external_data)
 
     def extract(self, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Graph:
         """The part between tensors as a graph of its own: the nodes that compute the outputs from the inputs, and their constants.

@@ -39,6 +39,7 @@ class QuantizePlan:
         unsigned: Those of them that are uint8 with zero point 0.
         float_layers: Name of every layer that could have been quantized and is not → why.
         required: Names of the tensors whose scales were taken from the table.
+        code_readers: Node → indices of the inputs that it reads as codes; those that copy values are among them.
     """
 
     layers: tuple[ir.Node, ...]
@@ -48,6 +49,7 @@ class QuantizePlan:
     unsigned: frozenset[ir.Value]
     float_layers: Mapping[str, str]
     required: tuple[str, ...]
+    code_readers: Mapping[ir.Node, tuple[int, ...]]
 
 
 def make_plan(
@@ -139,6 +141,7 @@ def make_plan(
         unsigned=unsigned,
         float_layers=float_layers,
         required=required,
+        code_readers=marks.reads,
     )
 
 

@@ -18,6 +18,8 @@ from ..model.proto import copy_of, node_name
 from ..plugin.onnx_node import is_plugin_node, takes
 from ..tensor import DType
 from ..utils.optional import require
+from .half_ranges import fit_scales
+from .normalize import in_opset
 
 if TYPE_CHECKING:
     import onnx
@@ -34,6 +36,8 @@ WRITTEN = "pytrtplugins.half"
 STAYS_FLOAT = {"Resize": (1, 2), "Upsample": (1,), "RoiAlign": (1,)}
 """Inputs that are sizes or positions, not values."""
 _SUBGRAPHS = ("If", "Loop", "Scan")
+_TYPED_SCALES = 19
+"""The first opset whose QuantizeLinear and DequantizeLinear have scales of other types than float32."""
 
 
 def to_half(
@@ -48,7 +52,8 @@ def to_half(
 
     Weights and every float32 tensor change their type; inputs and outputs of the model keep theirs, with a Cast behind
     and before them. Layers that are kept in float32 get casts around them, once for every tensor that needs one: between
-    two layers in float32 a tensor stays what it is. So do plugins that do not take the type.
+    two layers in float32 a tensor stays what it is. So do plugins that do not take the type. Scales of Q/DQ nodes change their type
+    too, which ONNX allows from opset 19 on: an older model with such nodes is converted to it.
 
     Args:
         model: A float32 model with the types of all tensors; it is not changed. One that this function has written
@@ -61,12 +66,16 @@ def to_half(
     Raises:
         PrecisionError: a weight is beyond float16.
         BuildError: the model has subgraphs.
+        ModelError: the model has Q/DQ nodes and cannot be converted to opset 19.
     """
     if any(entry.key == WRITTEN for entry in model.metadata_props):
         return copy_of(model)
-    return to_proto(
-        _Halver(to_ir(model, checked=True), dtype, keep, half_weights, refuse_overflow, _float_inputs).run()
-    )
+    if any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node):
+        model = in_opset(model, _TYPED_SCALES)
+    written = to_ir(model, checked=True)
+    if dtype is DType.FLOAT16:
+        fit_scales(written)
+    return to_proto(_Halver(written, dtype, keep, half_weights, refuse_overflow, _float_inputs).run())
 
 
 def halve(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
+from ..model.decompose import add_shapes
 from ..model.dense import with_dense_constants
 from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, with_data, without_data
 from ..plugin.onnx_node import is_plugin_node
@@ -20,7 +21,7 @@ from .opsets import OLDEST, converted
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["normalize", "normalized", "with_opset"]
+__all__ = ["in_opset", "normalize", "normalized", "with_opset"]
 
 _log = logging.getLogger(__name__)
 _FEATURE = "working on ONNX models"
@@ -88,6 +89,20 @@ def with_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
         ModelError: it cannot be converted.
     """
     return model if standard_opset(model) >= opset else converted(model, opset, needed=True)
+
+
+def in_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """A prepared model in an opset, or in its own where that is newer; its tensors keep their names.
+
+    Raises:
+        ModelError: it cannot be converted.
+    """
+    converted = with_opset(model, opset)
+    if converted is model:
+        return model
+    made = {name for node in converted.graph.node for name in node.output}
+    converted.graph.value_info.extend(info for info in model.graph.value_info if info.name in made)
+    return add_shapes(converted)
 
 
 def _check_opset(model: onnx.ModelProto) -> None:

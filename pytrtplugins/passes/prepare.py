@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ..model import Graph, read_onnx
 from ..model.declared import check_declared, with_inferred_types
-from ..model.decompose import add_shapes
 from ..model.ir import to_ir, to_proto
 from ..utils.garbage import no_collection
 from ..validation import check_operand_types, check_slopes, validated
@@ -18,14 +17,14 @@ from .dim_names import add_dims, name_inputs
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
 from .merge_pads import MergePads
-from .normalize import normalized, with_opset
+from .normalize import in_opset, normalized
 from .opsets import converted
 from .training_norms import TrainingNorms
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["in_opset", "load_model", "of_onnx", "prepare", "prepare_loaded", "ready_for"]
+__all__ = ["load_model", "of_onnx", "prepare", "prepare_loaded", "ready_for"]
 
 
 def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
@@ -110,17 +109,3 @@ def ready_for(model: onnx.ModelProto, precision: str) -> onnx.ModelProto:
         ModelError: it cannot be converted.
     """
     return in_opset(model, CODES[precision].opset)
-
-
-def in_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """A prepared model in an opset, or in its own where that is newer; its tensors keep their names.
-
-    Raises:
-        ModelError: it cannot be converted.
-    """
-    converted = with_opset(model, opset)
-    if converted is model:
-        return model
-    made = {name for node in converted.graph.node for name in node.output}
-    converted.graph.value_info.extend(info for info in model.graph.value_info if info.name in made)
-    return add_shapes(converted)

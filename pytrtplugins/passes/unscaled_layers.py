@@ -53,12 +53,14 @@ def unscaled_layers(
 
 def _layers_at(plan: QuantizePlan, tensor: str) -> list[str]:
     """Names of the quantized layers that read a tensor, through nodes that copy values too; else of the one that writes it."""
-    layers, readers = set(plan.layers), dict[object, list[ir.Node]]()
-    for node, index in plan.reads:
-        readers.setdefault(input_of(node, index), []).append(node)
-    values = {value for value in (*readers, *plan.scales) if getattr(value, "name", None) == tensor}
-    producers = [value.producer() for value in plan.scales if value.name == tensor]
-    found, waiting, seen = list[str](), list(values), set(values)
+    layers = set(plan.layers)
+    readers: dict[ir.Value, list[ir.Node]] = {}
+    for node, indices in plan.code_readers.items():
+        for index in indices:
+            readers.setdefault(input_of(node, index), []).append(node)
+    waiting = [value for value in dict.fromkeys((*readers, *plan.scales)) if value.name == tensor]
+    producers = [value.producer() for value in waiting]
+    seen, found = set(waiting), list[str]()
     while waiting:
         for node in readers.get(waiting.pop(), []):
             if node in layers:

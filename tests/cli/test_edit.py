@@ -1,4 +1,4 @@
-"""Networks edited in a shell: `pytrt replace`, `pytrt extract`, and what is no model."""
+"""Networks edited in a shell: `pytrt replace`, `pytrt extract`, `pytrt embed`, and what is no model."""
 
 from __future__ import annotations
 
@@ -192,3 +192,71 @@ def test_a_folder_and_an_engine_where_a_model_is_needed_are_said_to_be_one(pytrt
     assert not (tmp_path / "again.engine").exists()
     code, _, err = pytrt("run", tmp_path)
     assert (code, "is a folder; expected a model" in err) == (2, True)
+
+
+EMBEDDED = """
+import pytrtplugins as ptp
+
+@ptp.plugin(namespace="editcli")
+class Shifted(ptp.Plugin):
+    by: float = 1.0
+
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x.dtype.type(self.by)
+
+    def decompose(self, op, x):
+        return op.Add(x, self.by)
+
+@ptp.plugin(namespace="editcli")
+class Opaque(ptp.Plugin):
+    def output_dims(self, x):
+        return x
+
+    def compute(self, x):
+        return x + x
+"""
+
+
+def with_plugins(path, *types):
+    """x → plugins of these types, each with other fields → y."""
+    nodes, last = [], "x"
+    for index, (kind, fields) in enumerate(types):
+        name = "y" if index == len(types) - 1 else f"t{index}"
+        attributes = {"plugin_namespace": "editcli", "plugin_version": "1", **fields}
+        nodes.append(helper.make_node(kind, [last], [name], f"node{index}", domain="editcli", **attributes))
+        last = name
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("editcli", 1)]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:])
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+
+
+def test_an_embedded_file_runs_in_plain_onnxruntime(pytrt, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    (tmp_path / "bodies.py").write_text(EMBEDDED)
+    with_plugins(tmp_path / "net.onnx", ("Shifted", {"by": 2.0}), ("Shifted", {"by": 0.5}))
+    code, out, err = pytrt("embed", "net.onnx", "--plugins", "bodies.py", "-o", "all.onnx")
+    assert (code, out, err) == (0, "all.onnx: 2 of 2 plugin nodes with a function body\n", "")
+    session = onnxruntime.InferenceSession(tmp_path / "all.onnx", providers=["CPUExecutionProvider"])
+    x = np.array([[0.1, -3, 7, 1e8]], np.float32)
+    (found,) = session.run(None, {"x": x})
+    np.testing.assert_array_equal(found, (x + np.float32(2)) + np.float32(0.5))
+    node = onnx.load(tmp_path / "all.onnx").graph.node[0]
+    assert {attribute.name for attribute in node.attribute} == {"plugin_namespace", "plugin_version", "by"}
+
+
+def test_plugins_that_stay_without_a_body_are_named(pytrt, tmp_path):
+    (tmp_path / "bodies2.py").write_text(EMBEDDED.replace("editcli", "editcli2"))
+    with_plugins(tmp_path / "net.onnx", ("Shifted", {"by": 2.0}), ("Opaque", {}))
+    text = (tmp_path / "net.onnx").read_bytes()
+    model = onnx.ModelProto.FromString(text)
+    for node in model.graph.node:
+        node.domain = "editcli2"
+        node.attribute[0].s = b"editcli2"
+    model.opset_import[1].domain = "editcli2"
+    onnx.save(model, tmp_path / "net.onnx")
+    code, out, _ = pytrt("embed", "net.onnx", "--plugins", "bodies2.py", "-o", "all.onnx")
+    assert (code, out) == (0, "all.onnx: 1 of 2 plugin nodes with a function body; without: 'node1'\n")

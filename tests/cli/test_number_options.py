@@ -68,6 +68,9 @@ COMMANDS = {
     "pytrt evaluate --threshold": (0.0, 1.0),
     "pytrt evaluate --nms": (0.0, 1.0),
     "pytrt evaluate --limit": IMAGES,
+    "pytrt quantize --limit": IMAGES,
+    "pytrt quantize --threads": THREADS,
+    "pytrt convert --limit": IMAGES,
     "pytrt equalize --limit": IMAGES,
     "pytrt equalize --threads": THREADS,
     "pytrt export-plugin --architecture": (50, 999),
@@ -149,6 +152,8 @@ PROGRAMS = {
     "benchmarks/forms/__main__.py --seed": (0, 2**31),
     "benchmarks/gpu/onnx_file.py --batches": (1, 4096),
     "benchmarks/operators.py --processes": (1, 1024),
+    "benchmarks/tensorrt_builds/__main__.py --processes": (1, 1024),
+    "benchmarks/tensorrt_builds/__main__.py --seconds": (1, 36_000),
     "benchmarks/reorg_bandwidth.py --megabytes": (1, 65_536),
     "benchmarks/reorg_bandwidth.py --rounds": (1, 100_000),
     "benchmarks/serving/__main__.py --load-seconds": (0.1, 3600.0),
@@ -211,7 +216,12 @@ PROGRAMS = {
     "benchmarks/tensorrt_enqueue.py --limit": (1e-6, 1e9),
 }
 """The same for the samples and the benchmarks; options.py has the command line of samples/yolov2.py."""
-NO_NUMBERS = {"benchmarks/conversion.py", "benchmarks/gpu/host_split.py", "benchmarks/serving/peers/__main__.py"}
+NO_NUMBERS = {
+    "benchmarks/conversion.py",
+    "benchmarks/gpu/host_split.py",
+    "benchmarks/serving/peers/__main__.py",
+    "benchmarks/tensorrt_builds/placement.py",
+}
 TEXTS = {
     "darknet2caffe convert --batch": ("0", "-1", "nan", "inf", "1.5", "65537", str(10**12)),
     "darknet2caffe convert --input-size": ("0x416", "416x-1", "nanxnan", "416", "416x416x3", "16385x416", f"{10**12}x416"),

@@ -22,7 +22,7 @@ BUILT = ["--weights", "w", "--engine", "cpu", "--precision", "int8", "--cache", 
 OPENED = {"weights": Path("w"), "engine": "cpu", "precision": "int8", "cache": Path("c"), "threads": 3}
 DETECTOR = ["--names", "n", "--mode", "stretch", "--threshold", "0.25", "--nms", "0.75"]
 THRESHOLDS = {"score_threshold": 0.25, "iou_threshold": 0.75}
-ENGINE = SimpleNamespace(name="stub", precision="int8")
+ENGINE = SimpleNamespace(name="stub", precision="int8", choices={})
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,15 @@ def test_what_a_calibrator_is_made_of(name, tmp_path):
 
 
 def test_calibrate(pytrt, asked):
-    made, read = asked(loading, "make_calibrator", "calibrator"), asked(loading, "open_model", "model")
+    made = asked(loading, "make_calibrator", "calibrator")
+    read = asked(asked.calibrate, "open_with_shapes", "model")
     asked(asked.calibrate.passes, "prepare", "prepared")
     calibrated = asked(asked.calibrate.engines, "calibrate")
     ends(pytrt, "calibrate", "net.cfg", "--calibration", "p", "--cache", "c", "--weights", "w", "--algorithm", "entropy",
          "--batch", "2", "--limit", "3", "--mode", "stretch", "--engine", "onnxruntime", "--threads", "5",
-         "--plugin", "acme::Scale=compute")  # fmt: skip
+         "--plugin", "acme::Scale=compute", "--shape", "boxes=1x4")  # fmt: skip
     assert made == [(("entropy", Path("p"), Path("c")), {"batch": 2, "limit": 3, "mode": "stretch"})]
-    assert read == [((Path("net.cfg"), Path("w")), {})]
+    assert read == [((Path("net.cfg"), Path("w"), ["boxes=1x4"]), {})]
     assert calibrated == [
         (("prepared", "calibrator"), {"engine": "onnxruntime", "threads": 5, "plugins": {"acme::Scale": "compute"}})
     ]
@@ -205,7 +206,7 @@ def test_evaluate(pytrt, asked):
     ends(pytrt, "evaluate", "net.onnx", "--data", "d", "--data", "e.tar", "--split", "test.txt", *BUILT, *DETECTOR,
          "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9")  # fmt: skip
     assert read == [(([Path("d"), Path("e.tar")],), {})]
-    assert opened == [((Path("net.onnx"),), OPENED)]
+    assert opened == [((Path("net.onnx"),), {**OPENED, "settings": {"int8": "always"}})]
     assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "max_detections": 1000})]
     wanted = {**THRESHOLDS, "class_map": {"tv": "tvmonitor", "a": "b=c"}, "limit": 9}
     assert evaluated == [(("detector", "data", "test.txt"), wanted)]

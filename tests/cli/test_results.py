@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -144,6 +145,7 @@ def test_options_have_their_names_and_defaults(pytrt, net):
         "graph": None,
         "precision": "fp32",
         "cache": None,
+        "shape": None,
         "plugins": None,
     }
 
@@ -151,7 +153,9 @@ def test_options_have_their_names_and_defaults(pytrt, net):
 def test_figures_that_are_not_finite_are_null_and_a_miss_ends_with_1(pytrt, net, monkeypatch):
     from pytrtplugins.cli import loading
 
-    monkeypatch.setattr(loading, "open_engine", lambda *_, **__: type("E", (), {"name": "cpu", "precision": "fp32"}))
+    monkeypatch.setattr(
+        loading, "open_engine", lambda *_, **__: SimpleNamespace(name="cpu", precision="fp32", choices={})
+    )
     monkeypatch.setattr(models, "YoloData", lambda _: None)
     monkeypatch.setattr(loading, "open_detector", lambda *_, **__: None)
     row = models.ClassResult("cat", float("nan"), float("nan"), 0, 3, ())

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
-from ...errors import ExecutionError
+from ...errors import EngineError, ExecutionError
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining, naming_expanded
+from ..base.types import OwningEngine
 from .arrays import check_indices, from_openvino, is_long, is_peculiar, refuse_long, refuse_short_floats, to_openvino
-from .compiled import Request
-
-if TYPE_CHECKING:
-    from .engine import CpuEngine
+from .compiled import CompiledNetwork, Request
 
 __all__ = ["CpuContext"]
+
+
+class Owner(OwningEngine, Protocol):
+    """What a context needs of its engine."""
+
+    _whole: Any
+    _network: CompiledNetwork | None
+    _long: list[str]
+    _limits: dict[str, int]
+    _input_names: list[str]
+    _output_names: list[str]
+
+    def exact_session(self) -> Any:
+        """The session for runs on inputs of which OpenVINO loses something."""
+
+    def run_instead(self, error: ExecutionError, inputs: Arrays) -> Arrays:
+        """What onnxruntime gives where OpenVINO fails in a run."""
+
+    def _explaining(self, what: str, kind: type[EngineError]) -> AbstractContextManager[None]:
+        """Raise what a plugin raised, or an error of this package."""
 
 
 class CpuContext(ExecutionContext):
     """One inference request of the compiled model."""
 
-    engine: CpuEngine
+    engine: Owner
 
-    def __init__(self, engine: CpuEngine) -> None:
+    def __init__(self, engine: Owner) -> None:
         super().__init__(engine)
         with engine._explaining("OpenVINO cannot make the memory of a run", ExecutionError):
             self._request: Any = Request(engine._network) if engine._network else None

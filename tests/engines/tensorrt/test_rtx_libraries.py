@@ -1,67 +1,132 @@
-"""The file names under which TensorRT for RTX's parser looks for its library, with wheels that have them and that have not."""
+"""Libraries that `pytrt export-plugin` writes, in TensorRT for RTX: in its registry, its parser and its builder."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib.machinery
-import importlib.util
-import sys
-import tempfile
-from pathlib import Path
+import shutil
+from typing import NamedTuple
 
 import pytest
 
-from pytrtplugins.engines.tensorrt import rtx
+from benchmarks.node_tests import PASSED, Outcome, run_cases
+from benchmarks.tensorrt_builds.build import recorded
+from pytrtplugins.engines.tensorrt import _api
+from pytrtplugins.engines.tensorrt.creators import register
+from pytrtplugins.engines.tensorrt.graph import parser_form, written_out
+from pytrtplugins.engines.tensorrt.logger import make, the_logger
+from pytrtplugins.errors import RegistryError
+from pytrtplugins.export.plugin import export_plugin
+from pytrtplugins.layers import Reorg
+from pytrtplugins.passes import prepare
+from tests.driver.conftest import find_headers
+from tests.pages import ROOT
 
-from .conftest import SUBSTRATE
+from .plugin_cases import CASES, network
+from .rtx_builds import needs_rtx
 
-MAIN, PARSER = "libtensorrt_rtx.so.1", "libtensorrt_onnxparser_rtx.so.1"
-
-
-@pytest.fixture
-def wheel(tmp_path, monkeypatch):
-    """A folder as the wheel makes it, and the libraries that are loaded."""
-    folder, loaded = tmp_path / "tensorrt_rtx_libs", list[Path]()
-    folder.mkdir()
-    spec = importlib.machinery.ModuleSpec("tensorrt_rtx_libs", None, origin=str(folder / "__init__.py"))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if name == "tensorrt_rtx_libs" else None)
-    monkeypatch.setattr(ctypes, "CDLL", lambda path, mode: loaded.append(Path(path)))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return folder, loaded
-
-
-def test_the_name_that_a_wheel_lacks_is_a_link_in_a_folder_of_the_process(wheel):
-    folder, loaded = wheel
-    for name in (PARSER, MAIN):
-        (folder / name).write_bytes(b"library")
-    before = sorted(path.name for path in folder.iterdir())
-    rtx._load_libraries()
-    assert [path.name for path in loaded] == [MAIN, PARSER]  # the parser needs the other one
-    links = loaded[0].parent
-    assert links != folder
-    assert {path.name: path.resolve().name for path in links.iterdir()} == {
-        MAIN: MAIN,
-        PARSER: PARSER,
-        "libtensorrt_rtx.so": MAIN,
-    }
-    assert sorted(path.name for path in folder.iterdir()) == before
+LOADED, LINKED, EMBEDDED = "load_library", "loaded by the linker", "plugins_to_serialize"
+HEADERS, NO_HEADERS = find_headers(11)  # whose interface is that of TensorRT for RTX
+pytestmark = [
+    needs_rtx,
+    pytest.mark.skipif(HEADERS is None, reason=NO_HEADERS or "headers"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler. Do: apt-get install g++"),
+]
 
 
-def test_a_wheel_that_has_the_name_is_left_to_itself(wheel):
-    folder, loaded = wheel
-    for name in (MAIN, PARSER, "libtensorrt_rtx.so"):
-        (folder / name).write_bytes(b"library")
-    rtx._load_libraries()
-    assert loaded == []
+class Build(NamedTuple):
+    """What came of a build with a library.
+
+    Attributes:
+        creators: Name and namespace of the creators that the library adds to the registry.
+        plan_bytes: Size of the serialized engine.
+        plugins: Of each plugin's layer: node, types and layouts of inputs and outputs.
+        warnings: What TensorRT logged at the level WARNING or higher.
+        error: What `register` says of the Python class of the same key.
+    """
+
+    creators: list[tuple[str, str]]
+    plan_bytes: int
+    plugins: list[tuple[str, list[tuple[str, str]]]]
+    warnings: list[str]
+    error: str
 
 
-@pytest.mark.skipif(SUBSTRATE != "rtx", reason="for TensorRT for RTX. Do: make test-tensorrt")
-def test_the_installed_package_is_loaded_once_and_nothing_is_written_into_it():
-    module = rtx.load_module()
-    folder = Path(importlib.util.find_spec("tensorrt_rtx_libs").origin).parent
-    mapped = {
-        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libtensorrt_rtx.so" in line
-    }
-    assert len(mapped) == 1
-    assert not [path for path in folder.iterdir() if path.is_symlink()]
-    assert sys.modules[rtx.MODULE] is module
+def build_with_library(item):
+    """Build a network with Reorg in a child process, which gets the creator from a library."""
+    path, way = item
+    api = _api.load(_api.RTX)
+    the_logger(api)
+    registry = api.trt.get_plugin_registry()
+    before = {creator.name for creator in registry.all_creators}
+    if way == LINKED:
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    else:
+        registry.load_library(str(path))
+    creators = [(one.name, one.plugin_namespace) for one in registry.all_creators if one.name not in before]
+    with recorded() as log:
+        builder = make(api, "Builder")
+        definition = builder.create_network(api.network_flags(typed=True))
+        parser = make(api, "OnnxParser", definition)
+        model = parser_form(written_out(prepare(network(CASES["Reorg"], around=True))))
+        assert parser.parse(model.SerializeToString()), [parser.get_error(i).desc() for i in range(parser.num_errors)]
+        config = builder.create_builder_config()
+        config.profiling_verbosity = api.trt.ProfilingVerbosity.DETAILED
+        if way == EMBEDDED:
+            config.plugins_to_serialize = [str(path)]
+        plan = bytes(builder.build_serialized_network(definition, config))
+    plugins = [
+        (layer.nodes[0], [(tensor.dtype, tensor.layout) for tensor in (*layer.inputs, *layer.outputs)])
+        for layer in log.layers
+        if layer.kind == "custom_layer"
+    ]
+    try:
+        register(Reorg, package=_api.RTX)
+        error = ""
+    except RegistryError as caught:
+        error = str(caught)
+    return Outcome(PASSED, values=Build(creators, len(plan), plugins, log.warnings, error))
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    """The library for `load_library`, and the one that registers itself."""
+    folder = tmp_path_factory.mktemp("exported")
+    paths = {}
+    for loadable in (True, False):
+        paths[loadable] = folder / f"libreorg-{loadable}.so"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CXXFLAGS", "-O0")
+            patch.chdir(ROOT)
+            export_plugin(Reorg, paths[loadable], loadable=loadable, tensorrt_include=HEADERS, host=True)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def builds(libraries):
+    """A build in each way."""
+    items = [(libraries[way != LINKED], way) for way in (LOADED, LINKED, EMBEDDED)]
+    found = {}
+    for (_, way), outcome in run_cases(items, build_with_library, processes=1, start="forkserver"):
+        found[way] = outcome
+    return found
+
+
+@pytest.mark.parametrize("way", [LOADED, LINKED, EMBEDDED])
+def test_the_parser_and_the_builder_take_an_exported_plugin(builds, way):
+    outcome = builds[way]
+    assert outcome.kind == PASSED, outcome.reason
+    assert outcome.values.plugins == [("plugin", [("Float", "Linear")] * 2)]
+    assert outcome.values.warnings == []
+
+
+def test_a_library_for_load_library_registers_its_creator_when_it_is_loaded(builds):
+    assert builds[LOADED].values.creators == [("Reorg", "darknet")]
+
+
+def test_a_plan_carries_the_library(builds, libraries):
+    embedded, plain = builds[EMBEDDED].values.plan_bytes, builds[LOADED].values.plan_bytes
+    assert embedded - plain >= libraries[True].stat().st_size
+
+
+def test_the_python_class_does_not_take_the_librarys_place(builds):
+    assert "another library registered" in builds[LOADED].values.error

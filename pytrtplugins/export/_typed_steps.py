@@ -1,0 +1,219 @@
+"""The steps of `pytrtplugins.export.typed_model`: half precision, ranges, samples, the checks of what is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..calibration import CalibrationTable, Calibrator, MinMaxCalibrator
+from ..engines.base.failures import shortened
+from ..engines.calibrate import calibrate, fitting_table, network_runs
+from ..engines.quantized import has_qdq
+from ..errors import BuildError, ModelError, NoDataError
+from ..model import Graph, read_onnx, write_onnx
+from ..model.decompose import add_shapes, inline_plugins
+from ..model.ir import to_ir
+from ..model.opaque import hide_opaque, opaque_nodes, show_opaque, undescribed_tensors
+from ..model.proto import info_dims, node_name
+from ..passes import UnsignedActivations, load_model, run_passes
+from ..passes.half import to_half
+from ..passes.half_ranges import float_nodes
+from ..passes.normalize import in_opset
+from ..passes.prepare import prepare_loaded
+from ..passes.quantize import FLOAT_LAYERS
+from ..plugin.onnx_node import is_plugin_node
+from ..tensor import DType
+from ..utils.optional import require
+from ..validation.dataflow import walk
+from .comparison import random_sample
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = [
+    "float_layers",
+    "in_half",
+    "prepare_float_model",
+    "quantized_layers",
+    "read_float_model",
+    "seen_ranges",
+    "take_sample",
+    "write_checked",
+    "write_out_plugins",
+]
+
+_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_BFLOAT16_OPSET = 22
+"""The first opset in which ONNX's convolutions, pools and Q/DQ nodes all have bfloat16."""
+_SCALES_OPSET = 19
+"""The first opset whose Q/DQ nodes have scales in float16."""
+_MAX_CHECKED = (1 << 31) - (1 << 20)
+"""Bytes of a model that onnx.checker takes from memory."""
+Sample = Mapping[str, npt.NDArray[Any]]
+
+
+class _Ranges(MinMaxCalibrator):
+    """Notes the largest finite values; masks of attention hold infinities, which float16 has too."""
+
+    def _observe(self, name: str, array: npt.NDArray[np.float32]) -> None:
+        super()._observe(name, array[np.isfinite(array)])
+
+
+def read_float_model(model: str | Path | onnx.ModelProto | Graph) -> tuple[onnx.ModelProto, bool]:
+    """A model, in which plugins without a class are opaque nodes, and whether its weights lie in a file of their own."""
+    if isinstance(model, (str, Path)):
+        loaded, external_data = read_onnx(model)
+    else:
+        loaded, external_data = load_model(model), isinstance(model, Graph) and model.external_data
+    return hide_opaque(loaded), external_data
+
+
+def prepare_float_model(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Prepare a model that says the dims of what its opaque nodes give.
+
+    Raises:
+        ModelError: it does not say them; or as `pytrtplugins.passes.prepare`.
+    """
+    prepared = prepare_loaded(model)
+    unknown = undescribed_tensors(prepared)
+    if unknown:
+        raise ModelError(
+            f"tensor {unknown[0]!r}: a node that nobody here has a class for gives it, and the model does not say its dims and type.\n"
+            f"Do: --shape {unknown[0]}=1x100x4, with its dims; pytrtplugins.model.opaque.with_shapes in Python",
+            tensor=unknown[0],
+        )
+    return prepared
+
+
+def in_half(
+    model: onnx.ModelProto,
+    dtype: DType,
+    ranges: Mapping[str, float],
+    pinned: Mapping[str, str] | None = None,
+    half_weights: Collection[str] = (),
+) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """Write a model in half precision, in the opset that has it.
+
+    Args:
+        model: A prepared model, with or without Q/DQ nodes; it is not changed.
+        dtype: float16 or bfloat16.
+        ranges: Tensor → largest absolute value that was seen.
+        pinned: Name of each node that stays in float32 whatever its values are → why.
+        half_weights: Those of them whose constants are stored in half precision all the same.
+
+    Returns:
+        The model, and the name of each node that stays in float32 → why.
+    """
+    if dtype is DType.BFLOAT16:
+        model = in_opset(model, _BFLOAT16_OPSET)
+    elif has_qdq(model):
+        model = in_opset(model, _SCALES_OPSET)
+    opaque = {node_name(node): "nobody here has a class for it" for node in opaque_nodes(model)}
+    kept = {**float_nodes(to_ir(model, checked=True), dtype, ranges), **opaque, **(pinned or {})}
+    return to_half(model, dtype, keep=frozenset(kept), half_weights=half_weights), kept
+
+
+def seen_ranges(
+    model: onnx.ModelProto,
+    calibration: Calibrator | CalibrationTable | str | Path | None,
+    sample: Sample | None,
+    progress: bool,
+) -> dict[str, float]:
+    """Tensor → largest absolute value: of a calibration, or else of one run on a sample.
+
+    Raises:
+        CalibrationTableError: a cache belongs to another network.
+    """
+    if isinstance(calibration, Calibrator):
+        table = calibrate(model, calibration, progress=progress)
+    elif calibration is not None:
+        table = fitting_table(calibration, model, (), partial=True)
+    elif sample is not None:
+        table = calibrate(model, _Ranges([dict(sample)]), progress=progress)
+    else:
+        return {}
+    return {name: table.amax(name) for name in table}
+
+
+def take_sample(
+    model: onnx.ModelProto, calibration: Calibrator | CalibrationTable | str | Path | None
+) -> tuple[Sample | None, str]:
+    """Inputs for one run, and where they come from: the first of the calibration data, or random numbers."""
+    if isinstance(calibration, Calibrator):
+        inputs = {info.name: info_dims(info) for info in model.graph.input}
+        calibration.bind(inputs)
+        try:
+            batch = next(iter(calibration.get_batches()))
+        except NoDataError:
+            return random_sample(model), "random numbers"
+        run, _ = next(network_runs(batch, inputs))
+        return run, "the first calibration sample"
+    return random_sample(model), "random numbers"
+
+
+def write_out_plugins(model: onnx.ModelProto, reader: str, precision: str) -> onnx.ModelProto:
+    """Write plugins as standard operators, and int8 codes as the uint8 codes that engines for CPUs take.
+
+    Raises:
+        BuildError: a plugin has no decomposition, or needs to know dims that are free.
+    """
+    written = inline_plugins(model)
+    for node in walk(written.graph.node):
+        if is_plugin_node(node):
+            raise BuildError(
+                f"node {node_name(node)!r}: plugin {node.domain}::{node.op_type} cannot be written as standard operators, and "
+                f"{reader} has no other form of it.\n"
+                "Causes: (1) the class has no method decompose; (2) its decomposition needs dims that are free in this model.\n"
+                "Do: add decompose to the class (docs/custom_layer.md), or write the file for TensorRT: --for tensorrt",
+                node=node.name,
+                engine=reader,
+            )
+    return add_shapes(run_passes(written, UnsignedActivations()) if precision == "int8" else written)
+
+
+def write_checked(model: onnx.ModelProto, path: str | Path, external_data: bool) -> int:
+    """Write a model that onnx.checker accepts, with its opaque nodes as they were before `hide_opaque`; the size of the file.
+
+    Raises:
+        ModelError: onnx.checker refuses the model; nothing is written, unless the model is larger than 2 GiB.
+    """
+    small = model.ByteSize() <= _MAX_CHECKED
+    if small:
+        _check(model, path)
+    show_opaque(model)
+    files = write_onnx(model, path, external_data=external_data)
+    if not small:
+        _check(str(path), path)
+    return files[0].stat().st_size
+
+
+def _check(model: onnx.ModelProto | str, path: str | Path) -> None:
+    checker = require("onnx.checker", extra="onnx", feature="checking ONNX files")
+    try:
+        checker.check_model(model, full_check=True)
+    except Exception as error:  # the C++ side raises types of its own
+        raise ModelError(
+            f"{path}: onnx.checker refuses the typed model: {shortened(error)}\n"
+            "Causes: (1) an operator of the model's opset does not have the type; (2) the model has operators of a newer ONNX.\n"
+            "Do: leave the operator's nodes in float32 with a precision file (pytrt precision search), or export the model with a "
+            "newer opset",
+            path=Path(path),
+        ) from error
+
+
+def float_layers(model: onnx.ModelProto) -> dict[str, str]:
+    """Layers that the quantize pass left in float → why, as it notes in the model's metadata."""
+    texts = [entry.value for entry in model.metadata_props if entry.key == FLOAT_LAYERS]
+    return {str(name): str(why) for name, why in json.loads(texts[-1]).items()} if texts else {}
+
+
+def quantized_layers(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Names of the layers whose weights are dequantized codes."""
+    dequantized = {node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
+    layers = (node for node in model.graph.node if node.op_type in _WEIGHTED and node.domain == "")
+    return tuple(node_name(node) for node in layers if len(node.input) > 1 and node.input[1] in dequantized)

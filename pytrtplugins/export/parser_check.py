@@ -1,0 +1,58 @@
+"""A written ONNX model in the parser and builder of TensorRT for RTX, which need no GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..engines.base.failures import shortened
+from ..engines.registry import availability_of
+from ..errors import PytrtpluginsError
+from ..model.opaque import hide_opaque, opaque_nodes
+from ..model.proto import node_name
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["ParserCheck", "check_parser"]
+
+_ENGINE = "tensorrt_rtx"
+
+
+@dataclass(frozen=True)
+class ParserCheck:
+    """Whether TensorRT's parser and builder take a file.
+
+    Attributes:
+        library: Name and version of the library; empty where it is not installed.
+        bytes: Size of the serialized engine that it built; 0 where it built none.
+        problem: Why it built none; empty where it did.
+    """
+
+    library: str
+    bytes: int
+    problem: str
+
+    @property
+    def refused(self) -> bool:
+        """Whether the library was asked and built nothing."""
+        return bool(self.library and self.problem)
+
+
+def check_parser(model: onnx.ModelProto) -> ParserCheck:
+    """Build a serialized engine of a model, where TensorRT for RTX is installed; the engine itself is dropped.
+
+    Args:
+        model: The model as it was written.
+    """
+    opaque = opaque_nodes(hide_opaque(model))
+    if opaque:
+        return ParserCheck("", 0, f"it was not asked, since nobody here has a class for node {node_name(opaque[0])!r}")
+    if not availability_of(_ENGINE).builds:
+        return ParserCheck("", 0, 'TensorRT for RTX is not installed.\nDo: pip install "pytrtplugins[rtx]"')
+    from ..engines.tensorrt.onnx_file import rtx_plan, rtx_title
+
+    try:
+        return ParserCheck(rtx_title(), len(rtx_plan(model)), "")
+    except PytrtpluginsError as error:
+        return ParserCheck(rtx_title(), 0, shortened(error))
