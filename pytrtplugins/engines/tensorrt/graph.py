@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from ...model.decompose import add_shapes
@@ -27,7 +28,8 @@ def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
     """Write a copy of what `written_out` gave, in which the parser finds every plugin with everything that belongs to it.
 
     Plugin nodes carry how many outputs they have, and as bytes what attributes cannot carry. A plugin between Q/DQ that
-    takes int8 gets int8 and gives int8, with the scales as attributes: TensorRT does not fuse Q/DQ into plugins.
+    takes int8 gets int8 and gives int8, with the scales as attributes: TensorRT does not fuse Q/DQ into plugins. Equations of Einsum
+    have small letters, the only ones that it reads.
     """
     written = to_ir(model, checked=True)
     written.functions.clear()  # those of plugins; the parser might prefer them
@@ -37,6 +39,8 @@ def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
             _name_outputs(node)
             scales = on_codes(written.graph, node, lambda plugin: plugin.int8 != "float")
             _complete(node, plugin, scales, requested)
+        elif node.op_type == "Einsum" and not node.domain:
+            set_attributes(node, {"equation": _small_letters(node.attributes["equation"].as_string())})
     remove_unused(written)
     return to_proto(written)
 
@@ -61,6 +65,15 @@ def _name_outputs(node: ir.Node) -> None:
     """Name the outputs that nobody reads: the parser expects as many names as the plugin has outputs."""
     for index, output in enumerate(node.outputs):
         output.name = output.name or f"{node.name}_output{index}"
+
+
+def _small_letters(equation: str) -> str:
+    """An equation with other names of the same axes, where it has capital letters, and 26 letters are enough."""
+    letters = sorted({letter for letter in equation if letter.isalpha()})
+    if not any(map(str.isupper, letters)) or len(letters) > len(ascii_lowercase):
+        return equation
+    names = "".join(letters)
+    return equation.translate(str.maketrans(names, ascii_lowercase[: len(names)]))
 
 
 def _complete(node: ir.Node, plugin: Plugin, scales: list[float], requested: Mapping[str, str]) -> None:

@@ -163,3 +163,26 @@ def test_the_models_own_numbers_stay(batch):
     form = opened(parser_form(written_out(model)))
     np.testing.assert_allclose(run(form, image()), run(model, image()), rtol=1e-6)
     assert model.SerializeToString() == before
+
+
+@pytest.mark.parametrize(
+    ("equation", "read"),
+    [
+        ("bij,bjk->bik", "bij,bjk->bik"),
+        ("BIJ,BJK->BIK", "abc,acd->abd"),
+        ("B...I, IJ -> B...J", "a...b, bc -> a...c"),
+        ("aA->A", "ba->a"),
+    ],
+)
+def test_equations_of_einsum_have_small_letters_and_mean_the_same(equation, read):
+    rank = [len(part.replace("...", "xx").replace(" ", "")) for part in equation.split("->")[0].split(",")]
+    shapes = [(2,) * each for each in rank]
+    infos = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, dims) for i, dims in enumerate(shapes)]
+    node = helper.make_node("Einsum", [info.name for info in infos], ["y"], equation=equation)
+    graph = helper.make_graph([node], "g", infos, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    changed = parser_form(written_out(prepare(model)))
+    (found,) = (node for node in changed.graph.node if node.op_type == "Einsum")
+    assert found.attribute[0].s.decode() == read
+    inputs = [np.random.default_rng(i).standard_normal(dims).astype(np.float32) for i, dims in enumerate(shapes)]
+    np.testing.assert_array_equal(np.einsum(equation, *inputs), np.einsum(read, *inputs))
