@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
+from ...model.ir import to_ir
 from ...model.proto import info_dims
 from ...passes import Placement
 from ...passes.codes import CODES
 from ...passes.half import HALF_TYPES, to_half
+from ...passes.half_ranges import float_nodes
 from ...plugin.registry import PluginKey
 from ...utils.override import override
 from ...validation.dataflow import walk
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = ["TensorrtEngine"]
+
+_SHOWN = 3  # nodes in a choice
 
 
 class TensorrtEngine(Engine):
@@ -170,7 +174,7 @@ class TensorrtEngine(Engine):
         self.api.require_builder()
         form = self._form
         if self.precision in HALF_TYPES:
-            form = to_half(form, HALF_TYPES[self.precision])
+            form = self._in_half(form)
         ranges = self._settings.ranges(self.inputs)
         calibrator = None
         if source is not None:
@@ -178,6 +182,16 @@ class TensorrtEngine(Engine):
             calibrator = functools.partial(make_calibrator, self.api, source, batch, self.device)
         form = parser_form(form, self.options.plugins)
         return build_plan(self.api, form, self.options, self._settings, ranges, self.device, calibrator)
+
+    def _in_half(self, form: onnx.ModelProto) -> onnx.ModelProto:
+        """The model in half precision, but for nodes that read numbers beyond it, such as the masks of transformers."""
+        dtype = HALF_TYPES[self.precision]
+        kept = float_nodes(to_ir(form, checked=True), dtype, {})
+        beyond = [f"{name}: {why}" for name, why in kept.items() if why.startswith("constant")]
+        if beyond:
+            more = f"; and {len(beyond) - _SHOWN} more" if len(beyond) > _SHOWN else ""
+            self.choices[self.precision] = f"float32 where numbers are beyond it: {'; '.join(beyond[:_SHOWN])}{more}"
+        return to_half(form, dtype, keep=[name for name, why in kept.items() if why.startswith("constant")])
 
     def _deserialize(self) -> tuple[Any, Any]:
         """The runtime, and its engine; every creator that the engine names is registered already."""

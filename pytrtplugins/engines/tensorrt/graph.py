@@ -7,7 +7,7 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING
 
 from ...model.decompose import add_shapes
-from ...model.ir import remove_unused, set_attributes, to_ir, to_proto
+from ...model.ir import names_in, remove_unused, set_attributes, to_ir, to_proto, unused_name
 from ...model.proto import copy_of
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
@@ -33,10 +33,11 @@ def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
     """
     written = to_ir(model, checked=True)
     written.functions.clear()  # those of plugins; the parser might prefer them
+    taken = names_in(written.graph)
     for node in list(written.graph):
         if is_plugin_node(node):
             plugin = from_node(node)
-            _name_outputs(node)
+            _name_outputs(node, taken)
             scales = on_codes(written.graph, node, lambda plugin: plugin.int8 != "float")
             _complete(node, plugin, scales, requested)
         elif node.op_type == "Einsum" and not node.domain:
@@ -61,10 +62,10 @@ def written_out(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
     return add_shapes(write_decompositions(written, "tensorrt", requested))
 
 
-def _name_outputs(node: ir.Node) -> None:
+def _name_outputs(node: ir.Node, taken: set[str | None]) -> None:
     """Name the outputs that nobody reads: the parser expects as many names as the plugin has outputs."""
     for index, output in enumerate(node.outputs):
-        output.name = output.name or f"{node.name}_output{index}"
+        output.name = output.name or unused_name(f"{node.name}_output{index}", taken)
 
 
 def _small_letters(equation: str) -> str:

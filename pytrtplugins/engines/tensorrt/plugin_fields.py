@@ -126,7 +126,7 @@ def to_fields(api: Api, plugin: Plugin, extras: Extras) -> Any:
 def attribute_values(plugin: Plugin, extras: Extras, tensors: int) -> dict[str, Any]:
     """Attributes of a node that TensorRT's parser makes a plugin of: all that the creator declares, since it warns of each that is missing.
 
-    Fields that `PluginField` objects cannot hold are 0, or empty: the serialized bytes have them. Tuples of text and arrays are left out.
+    Fields that `PluginField` objects cannot hold are 0, or empty: the serialized bytes have them. Tuples of text are left out.
 
     Args:
         plugin: The plugin.
@@ -134,29 +134,22 @@ def attribute_values(plugin: Plugin, extras: Extras, tensors: int) -> dict[str, 
         tensors: How many inputs and outputs the node has; a scale of 0 says nothing.
     """
     pairs = zip(plugin.field_specs(), plugin.fields().values(), strict=True)
-    unfit = {
-        spec.name: _placeholder(spec)
-        for spec, value in pairs
-        if not _is_left_out(spec, value) and not _fits(spec, value)
-    }
+    unfit = {spec.name: _placeholder(spec) for spec, value in pairs if _is_declared(spec) and not _fits(spec, value)}
     return {**unfit, _SERIALIZED: "", SCALES: (0.0,) * tensors, _FORM: "", **extra_values(plugin, extras)}
 
 
 def left_out(plugin: Plugin) -> list[str]:
     """Names of fields that no attribute of a node brings to TensorRT."""
-    pairs = zip(plugin.field_specs(), plugin.fields().values(), strict=True)
-    return [spec.name for spec, value in pairs if _is_left_out(spec, value)]
-
-
-def _is_left_out(spec: FieldSpec, value: Any) -> bool:
-    return not _is_declared(spec) or (spec.kind is np.ndarray and not _fits(spec, value))
+    return [spec.name for spec in plugin.field_specs() if not _is_declared(spec)]
 
 
 def _placeholder(spec: FieldSpec) -> Any:
     if spec.kind is str:
         return ""
-    value = 0.0 if spec.kind is float else 0
-    return (value,) if spec.is_tuple else value
+    is_array = spec.kind is np.ndarray
+    is_float = _declared(spec)[0].startswith("FLOAT") if is_array else spec.kind is float
+    value = 0.0 if is_float else 0
+    return (value,) if spec.is_tuple or is_array else value
 
 
 def extra_values(plugin: Plugin, extras: Extras) -> dict[str, Any]:

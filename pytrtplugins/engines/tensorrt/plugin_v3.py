@@ -13,6 +13,18 @@ from .plugin_fields import to_fields
 
 __all__ = ["v3_class"]
 
+_COPIED = (
+    "plugin_name",
+    "plugin_version",
+    "plugin_namespace",
+    "num_outputs",
+    "timing_cache_id",
+    "metadata_string",
+    "host",
+    "errors",
+)
+"""What an adapter and a twin of it share."""
+
 
 @functools.cache
 def v3_class(api: Api) -> type:
@@ -31,7 +43,8 @@ def v3_class(api: Api) -> type:
             self.num_outputs = host.num_outputs
             self.timing_cache_id = host.timing_id
             self.metadata_string = repr(host.plugin)
-            self.host, self.errors = host, host.errors
+            self.host: PluginHost | None = host
+            self.errors = host.errors
             self._fields: Any = None
 
         # -- IPluginV3 -----------------------------------------------------------------------------------------------
@@ -39,30 +52,55 @@ def v3_class(api: Api) -> type:
         def get_capability_interface(self, kind: Any) -> Any:
             return self
 
-        @guarded
         def clone(self) -> Any:
-            return type(self)(self.host.clone())
+            """A clone; where that raises, an adapter of the same plugin, since TensorRT reads through the null pointer of an exception."""
+            try:
+                return self._clone()
+            except BaseException:  # it is in the log, and raised at the end of the build
+                return self._twin()
+
+        @guarded
+        def _clone(self) -> Any:
+            return type(self)(self._here.clone())
+
+        def _twin(self) -> Any:
+            made = type(self).__new__(type(self))
+            for base in bases:
+                base.__init__(made)
+            for name in _COPIED:
+                setattr(made, name, getattr(self, name))
+            made._fields = None
+            return made
+
+        @property
+        def _here(self) -> PluginHost:
+            """The host, until the adapter is destroyed."""
+            assert self.host is not None
+            return self.host
 
         def destroy(self) -> None:
+            """End it. TensorRT's bindings keep adapters: what they hold, such as weights, is let go."""
             self.close()
+            self.host = self.errors = self._fields = None
 
         @guarded
         def close(self) -> None:
-            self.host.close()
+            if self.host is not None:
+                self.host.close()
 
         # -- build ---------------------------------------------------------------------------------------------------
 
         @guarded
         def get_output_data_types(self, input_types: Sequence[Any]) -> list[Any]:
-            return self.host.output_types(input_types)
+            return self._here.output_types(input_types)
 
         @guarded
         def get_output_shapes(self, inputs: Sequence[Any], shape_inputs: Sequence[Any], builder: Any) -> list[Any]:
-            return [api.dims_exprs(dims) for dims in self.host.output_dims(inputs, builder)]
+            return [api.dims_exprs(dims) for dims in self._here.output_dims(inputs, builder)]
 
         @guarded
         def supports_format_combination(self, position: int, descs: Sequence[Any], num_inputs: int) -> bool:
-            return self.host.supports(position, [desc.desc for desc in descs], num_inputs)
+            return self._here.supports(position, [desc.desc for desc in descs], num_inputs)
 
         def configure_plugin(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
             """The dims may still be free: the plugin is configured when they are numbers, in `on_shape_change`."""
@@ -70,23 +108,23 @@ def v3_class(api: Api) -> type:
         @guarded
         def get_workspace_size(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
             return max(
-                self.host.workspace_size(*([_At(desc, which) for desc in descs] for descs in (inputs, outputs)))
+                self._here.workspace_size(*([_At(desc, which) for desc in descs] for descs in (inputs, outputs)))
                 for which in ("min", "opt", "max")
             )
 
         @guarded
         def get_valid_tactics(self) -> list[int]:
-            return self.host.tactics()
+            return self._here.tactics()
 
         # -- runtime -------------------------------------------------------------------------------------------------
 
         @guarded
         def set_tactic(self, tactic: int) -> None:
-            self.host.set_tactic(tactic)
+            self._here.set_tactic(tactic)
 
         @guarded
         def on_shape_change(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-            self.host.prepare(inputs, outputs)
+            self._here.prepare(inputs, outputs)
 
         @guarded
         def enqueue(
@@ -98,15 +136,15 @@ def v3_class(api: Api) -> type:
             workspace: int,
             stream: int,
         ) -> None:
-            self.host.enqueue(inputs, outputs, workspace, stream)
+            self._here.enqueue(inputs, outputs, workspace, stream)
 
         @guarded
         def attach_to_context(self, resource_context: Any) -> Any:
-            return type(self)(self.host.clone())
+            return type(self)(self._here.clone())
 
         @guarded
         def get_fields_to_serialize(self) -> Any:
-            self._fields = to_fields(api, self.host.plugin, self.host.all_extras)
+            self._fields = to_fields(api, self._here.plugin, self._here.all_extras)
             return self._fields
 
     return PluginV3

@@ -19,7 +19,7 @@ from pytrtplugins.engines.base.types import BuildOptions
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.engine import CudaEngine
 from pytrtplugins.engines.cuda.lower.pipeline import lower
-from pytrtplugins.engines.selection import _quantized
+from pytrtplugins.engines.quantized import quantize_for
 from pytrtplugins.passes import prepare
 from pytrtplugins.plugin.policy import NO_REQUESTS
 from pytrtplugins.tensor import DType
@@ -39,7 +39,8 @@ class OnHost:
         self.inputs, self.outputs, self.precision, self.batches = first.inputs, first.outputs, precision, batches
         self._model = prepare(model)
         if precision == "int8":
-            self._model = _quantized(self._model, calibration, CudaEngine, BuildOptions(precision), False)
+            options = BuildOptions(precision)
+            self._model = quantize_for(CudaEngine, self._model, calibration, options, progress=False).model
         self._type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
         self._lowered = lower(self._model, (), NO_REQUESTS, self._type)
 

@@ -15,6 +15,7 @@ from pytrtplugins.engines.tensorrt.graph import parser_form, plugin_keys, writte
 from pytrtplugins.engines.tensorrt.plugin_fields import EXTRAS
 from pytrtplugins.passes import prepare, quantize
 from tests.engines.networks import Affine, Halves, conv_net, image
+from tests.engines.plugin_models import PLACES
 
 from .player import opened
 from .user_plugins import Everything, Offsets
@@ -131,9 +132,9 @@ def test_several_outputs_and_what_attributes_cannot_carry_are_written_for_the_cr
         for node in form.graph.node
     }
     assert found["Halves"][EXTRAS[1]] == 2
-    held = {spec.name for spec in Everything.field_specs()} - {"texts", "table"}
+    held = {spec.name for spec in Everything.field_specs()} - {"texts"}
     assert set(found["Everything"]) == {"plugin_namespace", "plugin_version", *EXTRAS, *held}
-    assert found["Everything"]["required"] == 0  # the bytes have it
+    assert (found["Everything"]["required"], list(found["Everything"]["table"])) == (0, [0.0])  # the bytes have them
 
 
 @pytest.mark.parametrize("dims", [(8,), (8, 1, 1)])
@@ -141,11 +142,12 @@ def test_arrays_with_one_axis_are_attributes_for_the_parser_and_others_bytes(dim
     form = parser_form(written_out(prepare(conv_net(Offsets(by=np.zeros(dims))))))
     (node,) = [node for node in form.graph.node if node.op_type == "Offsets"]
     found = {item.name: item for item in node.attribute}
-    held = {"by"} if len(dims) == 1 else set()
-    assert set(found) == {"plugin_namespace", "plugin_version", *EXTRAS, *held}
-    assert bool(found[EXTRAS[0]].s) is not bool(held)
+    assert set(found) == {"plugin_namespace", "plugin_version", *EXTRAS, "by"}
+    assert bool(found[EXTRAS[0]].s) is (len(dims) > 1)
     if len(dims) == 1:
         assert (found["by"].t.data_type, list(found["by"].t.dims)) == (TensorProto.FLOAT, [8])
+    else:  # the parser warns of an attribute that is not there
+        assert list(found["by"].floats) == [0.0]
 
 
 def test_local_functions_of_plugins_are_left_out():
@@ -186,3 +188,11 @@ def test_equations_of_einsum_have_small_letters_and_mean_the_same(equation, read
     assert found.attribute[0].s.decode() == read
     inputs = [np.random.default_rng(i).standard_normal(dims).astype(np.float32) for i, dims in enumerate(shapes)]
     np.testing.assert_array_equal(np.einsum(equation, *inputs), np.einsum(read, *inputs))
+
+
+def test_outputs_that_nobody_names_get_names_that_no_tensor_has():
+    model = prepare(PLACES["gives a first output without a name"][0])
+    model.graph.node.append(helper.make_node("Relu", ["x"], ["plugin_output0"], "other"))
+    model.graph.output.append(helper.make_tensor_value_info("plugin_output0", TensorProto.FLOAT, [2, 3]))
+    node = next(node for node in parser_form(written_out(model)).graph.node if node.op_type == "Pair")
+    assert list(node.output) == ["plugin_output0_2", "y"]

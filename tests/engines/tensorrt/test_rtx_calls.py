@@ -145,10 +145,6 @@ def alive(references):
     return [item for item in (reference() for reference in references) if item is not None]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="TensorRT's bindings keep a reference for each get_capability_interface, and the adapter its host",
-)
 @pytest.mark.parametrize("case", ["TwoWays", "MeanAndRest", "Offsets"])
 def test_no_plugin_outlives_the_build(hosts, case):
     build_on_rtx(network(CASES[case]))

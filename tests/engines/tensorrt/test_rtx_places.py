@@ -17,10 +17,7 @@ WITH_WORKSPACE = ("BatchedNms", "MeanAndRest")
 """Plugins whose workspace the builder lists as a last output, of type UInt8."""
 STAYS_FLOAT = ("BatchedNms",)
 """Plugins that take half precision, and stay in float32: they have outputs of int32, and `to_half` takes them as a whole or not at all."""
-LEFT_OUT = pytest.mark.xfail(
-    strict=True, reason="a warning: the parser finds no attribute for a field that travels in bytes"
-)
-NAMES = [pytest.param(name, marks=LEFT_OUT) if name == "Everything" else name for name in CASES]
+
 NOT_COMPUTED = "gives what nobody reads"
 
 
@@ -47,7 +44,7 @@ def test_what_no_plugin_node_may_have_is_refused_with_its_name(place):
         build_on_rtx(model)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_each_plugin_reads_inputs_of_the_model_and_gives_its_outputs(name):
     case = CASES[name]
     layer = build_on_rtx(network(case)).plugin()
@@ -58,7 +55,7 @@ def test_each_plugin_reads_inputs_of_the_model_and_gives_its_outputs(name):
     assert [tensor.dtype for tensor in layer.outputs[len(outputs) :]] == ["UInt8"] * (name in WITH_WORKSPACE)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_each_plugin_stands_between_operators(name):
     built = build_on_rtx(network(CASES[name], around=True, twice=True))
     assert len(built.plugins()) == 1
@@ -90,7 +87,7 @@ def test_each_plugin_takes_a_free_batch(name):
 
 
 @pytest.mark.parametrize("precision", HALF)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CASES)
 def test_each_plugin_computes_in_half_precision_where_it_takes_that(name, precision):
     case = CASES[name]
     word, dtype = HALF[precision]

@@ -28,7 +28,6 @@ CALLBACKS = (
     "tactics",
     "fields",
 )
-INSIDE_CLONE = ("validate", "clone", "fields")
 """Callbacks that `Plugin.clone` calls, too."""
 MOST_CALLS = 14
 RAISED, BUILT = "raised", "built"
@@ -107,20 +106,7 @@ def outcomes():
     return dict(run_cases(items, build_failing, start="forkserver"))
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        pytest.param(
-            method,
-            marks=pytest.mark.xfail(
-                strict=True, reason="TensorRT reads through the null pointer that a clone that raises gives"
-            ),
-        )
-        if method in INSIDE_CLONE
-        else method
-        for method in CALLBACKS
-    ],
-)
+@pytest.mark.parametrize("method", CALLBACKS)
 def test_what_each_call_of_a_callback_raises_arrives_as_it_was_raised(method):
     of_method = {item: outcome for item, outcome in outcomes().items() if item[0] == method}
     assert of_method[method, 1, KeyError].kind == of_method[method, 1, KeyboardInterrupt].kind == RAISED
