@@ -77,7 +77,7 @@ def mark(
     placement: Placement,
     kept: Collection[ir.Node],
     requantizing: Collection[ir.Node] = (),
-    computing: Collection[str] = (),
+    computing: Collection[ir.Node] = (),
 ) -> Marks:
     """Walk a model.
 
@@ -87,7 +87,7 @@ def mark(
         placement: What the engine's int8 kernels take and give.
         kept: Relu and Clip nodes that read int8 themselves, since the saturation of what they read does not do their work.
         requantizing: Nodes of plugins that compute on int8 codes with scales of their own.
-        computing: Operators that copy values and have no kernel for these codes: they stay in float.
+        computing: Nodes that copy values and stay in float all the same.
     """
     marks, depth = Marks(), depths(nodes)
     for node in reversed(nodes):
@@ -108,7 +108,7 @@ def mark(
             indices = _plugin_inputs(node, marks)
         else:
             wanted = any(output in marks.wanted for output in node.outputs)
-            copies = wanted and not _gives_output(node) and not (node.domain == "" and node.op_type in computing)
+            copies = wanted and node not in computing and not _gives_output(node)
             indices = _copied_inputs(node) if copies else ()
             if indices:
                 marks.copying.add(node)

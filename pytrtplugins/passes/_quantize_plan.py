@@ -91,7 +91,7 @@ def make_plan(
         set()
     )  # rectifiers that no saturation does, since their results share a scale with negative values
     requantizing = {node for node in nodes if codes is INT8 and is_plugin_node(node) and requantizes(node)}
-    computing = ("MaxPool",) if codes is FP8 and not placement.fp8_pools else ()
+    computing = {node for node in nodes if _is_float_pool(node, placement, codes)}
     while True:
         marks = mark(nodes, float_layers, placement, kept, requantizing, computing)
         roots, members = _chains(marks)
@@ -143,6 +143,15 @@ def make_plan(
         required=required,
         code_readers=marks.reads,
     )
+
+
+def _is_float_pool(node: ir.Node, placement: Placement, codes: Codes) -> bool:
+    """Whether a node is a MaxPool that an engine does not run on codes."""
+    if node.domain != "" or node.op_type != "MaxPool":
+        return False
+    if codes is FP8:
+        return not placement.fp8_pools
+    return not placement.sliced_pools and any(user.op_type == "Slice" for user in node.successors())
 
 
 def _copied_by_onnx(value: ir.Value, marks: Marks) -> bool:

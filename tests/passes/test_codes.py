@@ -228,3 +228,22 @@ def test_in_int8_pools_hand_codes_on_whatever_an_engine_does_in_fp8():
         for placement in (None, Placement(fp8_pools=False))
     ]
     assert names[0] == names[1]
+
+
+def test_in_int8_a_pair_stands_behind_a_pool_that_a_slice_reads_where_an_engine_wants_it():
+    net = nets.Net(channels=16, opset=19)
+    pool = net.add("MaxPool", [net.conv("data", "a")], "pool", 4, kernel_shape=[2, 2], strides=[2, 2])
+    bounds = [net.constant(name, np.array([value])) for name, value in (("from", 0), ("to", 2), ("axis", 1))]
+    part = net.add("Slice", [pool, *bounds], "part", 2)
+    net.conv(net.add("Concat", [part, net.conv(pool, "b")], "joined", 6, axis=1), "c")
+    net.conv("c_leaky", "d", leaky=False)
+    model = net.model("d")
+    table = CalibrationTable(dict.fromkeys(nets.ones(model), 0.02))
+    before, behind = (quantize(model, table, placement=Placement(sliced_pools=pools)) for pools in (True, False))
+    assert nets.producers(before)["pool"].input[0] == "a_leaky_dequantized"
+    made = nets.producers(behind)
+    assert made["pool"].input[0] == "a_leaky"
+    assert made["b"].input[0] == made["part"].input[0] == "pool_dequantized"
+    x = image(model)
+    results = [run(each, x, ["d"])["d"] for each in (before, behind)]
+    np.testing.assert_array_equal(*results)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["TensorrtEngine"]
 
 _SHOWN = 3  # nodes in a choice
+PLACEMENT = Placement(fp8_pools=False, sliced_pools=False)
+"""As TensorRT for RTX's list of layers shows it: docs/tensorrt_qdq.md."""
 
 
 class TensorrtEngine(Engine):
@@ -102,8 +104,8 @@ class TensorrtEngine(Engine):
     @classmethod
     @override
     def quantize_options(cls, precision: str = "int8") -> dict[str, Any]:
-        """Its convolutions take FP8 behind a Q/DQ pair alone, and not behind a MaxPool that hands FP8 on."""
-        return {"placement": Placement(fp8_pools=False)} if precision == "fp8" else {}
+        """Its convolutions take FP8 behind a Q/DQ pair alone, and not behind a MaxPool that hands FP8 on; INT8 where a Slice reads that."""
+        return {"placement": PLACEMENT}
 
     @classmethod
     def calibrated(

@@ -27,17 +27,7 @@ COUNTS = {
 """Convolutions and products of each network; those that are quantized in INT8 (the last is not), and in FP8 (the first is not either)."""
 
 
-IN_FLOAT = {
-    (
-        "partial residual behind a pool",
-        "int8",
-    ): "Q/DQ stand before a pool that a Slice reads, too: the convolution behind it is float"
-}
-"""Networks in which a product misses the low type, with the reason."""
-BUILDS = [
-    pytest.param(*key, marks=pytest.mark.xfail(strict=True, reason=IN_FLOAT[key])) if key in IN_FLOAT else key
-    for key in itertools.product(COUNTS, ("fp16", "bf16", "int8", "fp8"))
-]
+BUILDS = list(itertools.product(COUNTS, ("fp16", "bf16", "int8", "fp8")))
 
 
 @pytest.mark.parametrize(("name", "precision"), BUILDS)
