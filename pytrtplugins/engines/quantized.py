@@ -59,7 +59,7 @@ def has_qdq(model: onnx.ModelProto) -> bool:
 
 
 def with_precisions(
-    model: onnx.ModelProto, table: Precisions, cls: type[Engine], calibration: Any, source: object
+    model: onnx.ModelProto, table: Precisions, cls: type[Engine], calibration: Any, source: object, rest: str = "fp32"
 ) -> onnx.ModelProto:
     """Write a prepared model with the precisions of a file, with the Q/DQ placement of an engine.
 
@@ -69,6 +69,7 @@ def with_precisions(
         cls: The engine's class.
         calibration: What the caller gave as calibration; it must be None.
         source: What the caller gave as precision, for messages.
+        rest: Type of what is not quantized.
 
     Raises:
         UsageError: there is a calibration too.
@@ -81,7 +82,7 @@ def with_precisions(
     if has_qdq(model):
         raise PrecisionError(f"{path}: the model holds Q/DQ nodes already.\nDo: give the float model")
     table.check_fits(model, network_digest(model), path)
-    return table.apply(model, **(cls.quantize_options(table.precision) if table.precision in CODES else {}))
+    return table.apply(model, **(cls.quantize_options(table.precision, rest) if table.precision in CODES else {}))
 
 
 def quantize_for(
@@ -92,6 +93,7 @@ def quantize_for(
     progress: bool = True,
     *,
     partial: bool = False,
+    rest: str = "fp32",
 ) -> QuantizedModel:
     """Quantize a prepared model as an engine needs it.
 
@@ -102,6 +104,7 @@ def quantize_for(
         options: The precision, ``"int8"`` or ``"fp8"``, threads and forms of plugins.
         progress: Show a progress bar while calibrating.
         partial: Let layers stay in float whose tensors have no scale in the table or cache; by default that is an error.
+        rest: Type of what is not quantized.
 
     Raises:
         CalibrationError: there is no calibration.
@@ -113,7 +116,7 @@ def quantize_for(
             'Do: calibration="yolov2.cache" for a table made before, or '
             'calibration=MinMaxCalibrator(ImageBatches("images/"), cache="yolov2.cache") to make one'
         )
-    quantize_options = cls.quantize_options(options.precision)
+    quantize_options = cls.quantize_options(options.precision, rest)
     placed = {name: value for name, value in quantize_options.items() if name != "weight_levels"}
     written = to_ir(ready_for(model, options.precision), checked=True)
     required = quantized_tensors(written, precision=options.precision, **placed)

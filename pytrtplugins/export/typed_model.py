@@ -141,13 +141,13 @@ def export_quantized(
     prepared = steps.prepare_float_model(loaded)
     if table is not None:
         quantized, scales = (
-            with_precisions(prepared, table, cls, calibration, precision),
+            with_precisions(prepared, table, cls, calibration, precision, rest),
             CalibrationTable(table.scales),
         )
         missing: tuple[str, ...] = ()
     else:
         options = BuildOptions(name, threads)
-        result = quantize_for(cls, prepared, calibration, options, progress, partial=True)
+        result = quantize_for(cls, prepared, calibration, options, progress, partial=True, rest=rest)
         quantized, scales, missing = result.model, result.table, result.missing
     float_layers = steps.float_layers(quantized)
     if reader != "tensorrt":

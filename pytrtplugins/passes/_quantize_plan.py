@@ -151,6 +151,8 @@ def _is_float_pool(node: ir.Node, placement: Placement, codes: Codes) -> bool:
         return False
     if codes is FP8:
         return not placement.fp8_pools
+    if not placement.int8_pools:
+        return True
     return not placement.sliced_pools and any(user.op_type == "Slice" for user in node.successors())
 
 

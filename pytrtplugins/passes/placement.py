@@ -37,7 +37,8 @@ class Placement:
             On a GPU a Q costs a launch, as much as such a convolution does.
         fp8_pools: Whether MaxPool hands FP8 on. Where it does not, Q/DQ stands behind it, which gives the same values: the largest of
             rounded values is the largest value, rounded.
-        sliced_pools: The same in INT8, of a MaxPool that a Slice reads, too.
+        int8_pools: The same for INT8.
+        sliced_pools: The same for INT8, of a MaxPool that a Slice reads, too.
     """
 
     layers: frozenset[str] = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul"))
@@ -48,6 +49,7 @@ class Placement:
     rewritten: bool = False
     pooled: bool = False
     fp8_pools: bool = True
+    int8_pools: bool = True
     sliced_pools: bool = True
 
 

@@ -178,8 +178,13 @@ class Engine(Uncopied, ABC):
         return b""
 
     @classmethod
-    def quantize_options(cls, precision: str = "int8") -> dict[str, Any]:
-        """Options of `pytrtplugins.passes.quantize` that this engine needs on this machine; ``precision``: int8 or fp8."""
+    def quantize_options(cls, precision: str = "int8", rest: str = "fp32") -> dict[str, Any]:
+        """Options of `pytrtplugins.passes.quantize` that this engine needs on this machine.
+
+        Args:
+            precision: ``"int8"`` or ``"fp8"``.
+            rest: Type of what is not quantized.
+        """
         return {}
 
     def requirements(self) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class HostEngine(Engine):
         return float32
 
     @classmethod
-    def quantize_options(cls, precision: str = "int8") -> dict[str, Any]:
+    def quantize_options(cls, precision: str = "int8", rest: str = "fp32") -> dict[str, Any]:
         """For int8 7-bit weights where the CPU adds products in 16 bits, and the library's placement."""
         if precision != "int8":
             return {}

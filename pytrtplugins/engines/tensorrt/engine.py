@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -103,9 +104,9 @@ class TensorrtEngine(Engine):
 
     @classmethod
     @override
-    def quantize_options(cls, precision: str = "int8") -> dict[str, Any]:
-        """Its convolutions take FP8 behind a Q/DQ pair alone, and not behind a MaxPool that hands FP8 on; INT8 where a Slice reads that."""
-        return {"placement": PLACEMENT}
+    def quantize_options(cls, precision: str = "int8", rest: str = "fp32") -> dict[str, Any]:
+        """Its convolutions take codes behind a Q/DQ pair, and not always behind a MaxPool that hands codes on: see `PLACEMENT`."""
+        return {"placement": replace(PLACEMENT, int8_pools=rest != "bf16")}
 
     @classmethod
     def calibrated(

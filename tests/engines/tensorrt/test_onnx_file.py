@@ -7,6 +7,8 @@ import logging
 import onnx
 import pytest
 
+from benchmarks.tensorrt_builds.build import recorded
+from darknet2caffe import read_network, to_onnx
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.engines.tensorrt.onnx_file import rtx_plan
 from pytrtplugins.errors import BuildError
@@ -19,6 +21,7 @@ from tests.pages import Reader, blocks, texts
 
 from .conftest import SUBSTRATE
 from .old_project import write_project
+from .small_networks import MODELS
 from .test_rtx import network
 
 pytestmark = pytest.mark.skipif(SUBSTRATE != "rtx", reason="for TensorRT for RTX. Do: make test-tensorrt")
@@ -98,3 +101,19 @@ def test_the_commands_of_the_page_build_an_engine(tmp_path):
     assert "TensorRT for RTX 1." in reader.shell(quantize)
     reader.shell(build)
     assert (tmp_path / "model.engine").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("rest", ["fp32", "fp16", "bf16"])
+def test_every_convolution_that_is_quantized_takes_codes_whatever_the_rest_is(tmp_path, rest):
+    """The shipped network has five pools before convolutions."""
+    cfg = MODELS / "yolov2-animals.cfg"
+    found = export_quantized(
+        to_onnx(read_network(cfg, cfg.with_suffix(".weights"))),
+        tmp_path / "q.onnx",
+        calibration=cfg.with_suffix(".cache"),
+        rest=rest,
+    )
+    with recorded() as log:
+        rtx_plan(onnx.load(tmp_path / "q.onnx"))
+    taken = [layer for layer in log.layers if layer.kind == "correlation" and layer.inputs[0].dtype == "Int8"]
+    assert len(taken) == len(found.quantized) == 22
