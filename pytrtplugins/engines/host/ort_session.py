@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import math
 import os
 import tempfile
-import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-import numpy.typing as npt
-
-from ...errors import ExecutionError
-from ...model.proto import copy_fields, copy_of, infos_of, node_name, numpy_type, without_data
-from ...passes import of_onnx
-from ...passes.contrib import ends_without_elements
-from ...utils.forks import ForkLock, in_children, never_free
+from ...model.proto import copy_fields, copy_of, infos_of, node_name
 from ...utils.optional import require
-from ...utils.override import override
-from ...validation import infer
 from ...validation.dataflow import reads, walk
-from ...validation.operators import node_text, standard_domain, standard_opset
+from ...validation.operators import standard_domain, standard_opset
 from ..base.failures import shortened
+from .elements import GuardedSession, may_be_plain, needs_guard, with_checks
+from .shared_session import Session
 
 if TYPE_CHECKING:
     import onnx
@@ -40,12 +30,6 @@ _SAFE_IR = 10  # known to onnxruntime since 1.18
 _ERRORS = 3  # and nothing less is logged
 _ENTRIES = {"session.qdq_matmulnbits_accuracy_level": "1"}
 """What int8 and int4 weights are multiplied by stays float32, as the model says; onnxruntime rounds it to int8 by default."""
-
-
-_FUSED = frozenset(
-    ("Add", "DequantizeLinear", "DynamicQuantizeLinear", "LayerNormalization", "MatMulInteger", "Mul", "QuantizeLinear")
-)
-"""Of which onnxruntime's optimizer makes kernels that end the process without elements."""
 
 
 @dataclass(frozen=True)
@@ -108,169 +92,6 @@ class Submodels:
         return Submodel(submodel, tuple(inputs), tuple(outputs))
 
 
-class Session:
-    """A session of onnxruntime's, which threads share. A child process makes it anew, since it lacks the threads of its parent's.
-
-    Args:
-        make: Makes it.
-    """
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make, self._making = make, ForkLock()
-        self._made: Any = make()
-        tensors = (*self._made.get_inputs(), *self._made.get_outputs())
-        self._bfloat16 = any(tensor.type == "tensor(bfloat16)" for tensor in tensors)
-        _SESSIONS.add(self)
-
-    def run(self, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
-        """Run once.
-
-        Returns:
-            The outputs of these names.
-
-        Raises:
-            Exception: of onnxruntime's own types.
-        """
-        session = self._made or self._anew()
-        if self._bfloat16:  # which its NumPy interface does not know
-            return _run_values(session, outputs, inputs)
-        arrays: list[Any] = session.run(outputs, inputs)
-        return arrays
-
-    def _anew(self) -> Any:
-        with self._making:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
-
-    def _leave_parent(self) -> None:
-        if self._made is not None:
-            never_free(self._made)
-            self._made = None
-
-
-class GuardedSession(Session):
-    """A session of a model with kernels that can end the process where they get no elements; without them, other kernels run.
-
-    Args:
-        make: Makes the session.
-        model: Its model.
-        make_plain: Makes a session of another model, without optimizers, which would make those kernels again.
-    """
-
-    def __init__(
-        self, make: Callable[[], Any], model: onnx.ModelProto, make_plain: Callable[[onnx.ModelProto], Any]
-    ) -> None:
-        super().__init__(make)
-        self._model, self._make_plain = model, make_plain
-        self._anywhere = any(map(_ends_without_elements, walk(model.graph.node)))
-        self._direct = _read_by_codes(model)
-        known = _known_empty(model)
-        self._always = any(_ends_without_elements(node) and known & {*node.input} for node in walk(model.graph.node))
-        self._plain: Session | None = None
-
-    @override
-    def run(self, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
-        empty = [name for name, array in inputs.items() if not array.size]
-        if not self._always and not (empty and (self._anywhere or self._direct.intersection(empty))):
-            return super().run(outputs, inputs)
-        _check_elements(self._model, {name: array.shape for name, array in inputs.items()})
-        with self._making:
-            self._plain = self._plain or Session(partial(self._make_plain, self._written()))
-        return self._plain.run(outputs, inputs)
-
-    def _written(self) -> onnx.ModelProto:
-        written = of_onnx(self._model)
-        node = next(filter(ends_without_elements, walk(written.graph.node)), None)
-        if node is not None:
-            raise ExecutionError(
-                f"{node_text(node)}: onnxruntime's kernel can end the process where an input has no elements, and this form of the "
-                'operator is not written with others.\nDo: give inputs with elements, or build with engine="reference"',
-                node=node.name,
-            )
-        return written
-
-
-def _ends_without_elements(node: onnx.NodeProto) -> bool:
-    return ends_without_elements(node) or _needs_elements(node)
-
-
-def _read_by_codes(model: onnx.ModelProto) -> set[str]:
-    """What is read by operators of which onnxruntime's optimizer makes such kernels."""
-    return {name for node in walk(model.graph.node) if node.op_type in _FUSED for name in node.input if name}
-
-
-def _known_empty(model: onnx.ModelProto) -> set[str]:
-    """Tensors of which it is known that they have no elements."""
-    empty = {tensor.name for tensor in model.graph.initializer if 0 in tensor.dims}
-    for name, info in infos_of(model.graph).items():
-        dims = info.type.tensor_type.shape.dim
-        if any(dim.HasField("dim_value") and not dim.dim_value for dim in dims):
-            empty.add(name)
-    return empty
-
-
-def _needs_elements(node: onnx.NodeProto) -> bool:
-    """Whether a kernel of ONNX's own operators ends the process without elements, as seen with onnxruntime 1.32."""
-    return node.op_type in ("Einsum", "GRU", "Scan") and not standard_domain(node.domain)
-
-
-def _check_elements(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Require elements in what such a kernel reads, as far as the dims of the inputs tell them."""
-    if not any(map(_needs_elements, walk(model.graph.node))):
-        return
-    given = without_data(model)
-    for info in given.graph.input:
-        info.type.tensor_type.ClearField("shape")
-        for size in shapes[info.name]:
-            info.type.tensor_type.shape.dim.add(dim_value=size)
-    inferred = infer(given)
-    empty = _known_empty(inferred)
-    for node in filter(_needs_elements, inferred.graph.node):
-        if not empty.isdisjoint(node.input):
-            raise ExecutionError(
-                f"{node_text(node)} is given a tensor without elements, which onnxruntime's kernel cannot read.\n"
-                'Do: give elements, or build with engine="reference"',
-                node=node.name,
-            )
-
-
-def _run_values(session: Any, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
-    """Run a session on onnxruntime's own tensors, which may be of bfloat16."""
-    values = {name: _to_value(array) for name, array in inputs.items()}
-    return [_to_array(value) for value in session.run_with_ort_values(outputs, values)]
-
-
-def _to_value(array: npt.NDArray[Any]) -> Any:
-    ort = require("onnxruntime", extra="cpu")
-    if array.dtype.name != "bfloat16":
-        return ort.OrtValue.ortvalue_from_numpy(array)
-    helper = require("onnx.helper", extra="onnx")
-    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), kind)
-
-
-def _to_array(value: Any) -> npt.NDArray[Any]:
-    dtype = numpy_type(value.element_type())
-    if dtype.name != "bfloat16":
-        array: npt.NDArray[Any] = value.numpy()
-        return array
-    count = math.prod(value.shape())
-    data = ctypes.string_at(value.data_ptr(), count * dtype.itemsize) if count else b""
-    return np.frombuffer(bytearray(data), dtype).reshape(value.shape())
-
-
-_SESSIONS: weakref.WeakSet[Session] = weakref.WeakSet()
-
-
-def _leave_parents() -> None:
-    for session in list(_SESSIONS):
-        session._leave_parent()
-
-
-in_children(_leave_parents)
-
-
 def make_session(
     model: onnx.ModelProto,
     threads: int,
@@ -301,14 +122,13 @@ def make_session(
 
     def guarded(model: onnx.ModelProto, *, optimized: bool = True) -> Session:
         make = partial(session, model, optimized=optimized)
-        ends = any(map(_ends_without_elements, walk(model.graph.node)))
-        if ends or not _read_by_codes(model).isdisjoint(info.name for info in model.graph.input):
+        if needs_guard(model):
             return GuardedSession(make, model, partial(session, optimized=False))
         return Session(make)
 
-    empty = _known_empty(model)
+    model = with_checks(model)
     try:
-        return guarded(model, optimized=not (empty and _read_by_codes(model).intersection(empty)))
+        return guarded(model, optimized=not may_be_plain(model))
     except Exception as error:  # onnxruntime raises types of its own
         first = error
     older = in_oldest_opset(model)

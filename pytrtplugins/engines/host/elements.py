@@ -1,0 +1,190 @@
+"""Kernels of onnxruntime's that end the process where a tensor has no elements, as seen with 1.32, are kept from such tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ExecutionError
+from ...model.proto import copy_of, infos_of, node_name, without_data
+from ...passes import of_onnx
+from ...passes.contrib import ends_without_elements
+from ...utils.optional import require
+from ...utils.override import override
+from ...validation import infer
+from ...validation.dataflow import bodies, walk
+from ...validation.operators import node_text, standard_domain
+from .shared_session import Session
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["GuardedSession", "may_be_plain", "needs_guard", "with_checks"]
+
+_FUSED = frozenset(
+    ("Add", "DequantizeLinear", "DynamicQuantizeLinear", "LayerNormalization", "MatMulInteger", "Mul", "QuantizeLinear")
+)
+"""Of which onnxruntime's optimizer makes kernels that end the process without elements."""
+
+
+class GuardedSession(Session):
+    """A session of a model with kernels that can end the process where they get no elements; without them, other kernels run.
+
+    Args:
+        make: Makes the session.
+        model: Its model.
+        make_plain: Makes a session of another model, without optimizers, which would make those kernels again.
+    """
+
+    def __init__(
+        self, make: Callable[[], Any], model: onnx.ModelProto, make_plain: Callable[[onnx.ModelProto], Any]
+    ) -> None:
+        super().__init__(make)
+        self._model, self._make_plain = model, make_plain
+        self._anywhere = any(map(_ends_without_elements, walk(model.graph.node)))
+        self._direct = _read_by_codes(model)
+        known = _known_empty(model)
+        self._always = any(_ends_without_elements(node) and known & {*node.input} for node in walk(model.graph.node))
+        self._plain: Session | None = None
+
+    @override
+    def run(self, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
+        empty = [name for name, array in inputs.items() if not array.size]
+        if not self._always and not (empty and (self._anywhere or self._direct.intersection(empty))):
+            return super().run(outputs, inputs)
+        _check_elements(self._model, {name: array.shape for name, array in inputs.items()})
+        with self._making:
+            self._plain = self._plain or Session(partial(self._make_plain, self._written()))
+        return self._plain.run(outputs, inputs)
+
+    def _written(self) -> onnx.ModelProto:
+        written = of_onnx(self._model)
+        node = next(filter(ends_without_elements, walk(written.graph.node)), None)
+        if node is not None:
+            raise ExecutionError(
+                f"{node_text(node)}: onnxruntime's kernel can end the process where an input has no elements, and this form of the "
+                'operator is not written with others.\nDo: give inputs with elements, or build with engine="reference"',
+                node=node.name,
+            )
+        return written
+
+
+def _ends_without_elements(node: onnx.NodeProto) -> bool:
+    return ends_without_elements(node) or _needs_elements(node)
+
+
+def _read_by_codes(model: onnx.ModelProto) -> set[str]:
+    """What is read by operators of which onnxruntime's optimizer makes such kernels."""
+    return {name for node in walk(model.graph.node) if node.op_type in _FUSED for name in node.input if name}
+
+
+def _known_empty(model: onnx.ModelProto) -> set[str]:
+    """Tensors of which it is known that they have no elements."""
+    empty = {tensor.name for tensor in model.graph.initializer if 0 in tensor.dims}
+    for name, info in infos_of(model.graph).items():
+        dims = info.type.tensor_type.shape.dim
+        if any(dim.HasField("dim_value") and not dim.dim_value for dim in dims):
+            empty.add(name)
+    return empty
+
+
+def _needs_elements(node: onnx.NodeProto) -> bool:
+    """Whether a kernel of ONNX's own operators ends the process without elements, as seen with onnxruntime 1.32."""
+    return node.op_type in ("Einsum", "GRU", "Scan") and not standard_domain(node.domain)
+
+
+def _check_elements(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Require elements in what such a kernel reads, as far as the dims of the inputs tell them."""
+    if not any(map(_needs_elements, walk(model.graph.node))):
+        return
+    given = without_data(model)
+    for info in given.graph.input:
+        info.type.tensor_type.ClearField("shape")
+        for size in shapes[info.name]:
+            info.type.tensor_type.shape.dim.add(dim_value=size)
+    inferred = infer(given)
+    empty = _known_empty(inferred)
+    for node in filter(_needs_elements, inferred.graph.node):
+        if not empty.isdisjoint(node.input):
+            raise ExecutionError(
+                f"{node_text(node)} is given a tensor without elements, which onnxruntime's kernel cannot read.\n"
+                'Do: give elements, or build with engine="reference"',
+                node=node.name,
+            )
+
+
+def needs_guard(model: onnx.ModelProto) -> bool:
+    """Whether inputs without elements could reach a kernel that ends the process."""
+    if any(map(_ends_without_elements, walk(model.graph.node))):
+        return True
+    return not _read_by_codes(model).isdisjoint(info.name for info in model.graph.input)
+
+
+def may_be_plain(model: onnx.ModelProto) -> bool:
+    """Whether it is known that an operator of which onnxruntime's optimizer makes such a kernel gets no elements."""
+    empty = _known_empty(model)
+    return bool(empty) and not empty.isdisjoint(_read_by_codes(model))
+
+
+def with_checks(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Let onnxruntime raise an error where such a kernel would get no elements from inside the model.
+
+    Before each input whose dims are not known to be 1 or more stands a Reshape to its own dims; these are computed with a Gather that
+    is out of range where there are no elements. Inputs of the model are `GuardedSession`'s.
+
+    Returns:
+        This very model where there is nothing to check; else a copy.
+    """
+    if not any(map(_needs_elements, walk(model.graph.node))):
+        return model
+    checked = copy_of(model)
+    sizes = {dim.dim_param for info in checked.graph.input for dim in info.type.tensor_type.shape.dim if dim.dim_param}
+    changed = _check_graph(checked.graph, sizes, {info.name for info in checked.graph.input})
+    return checked if changed else model
+
+
+def _check_graph(graph: onnx.GraphProto, sizes: Collection[str], inputs: Collection[str]) -> bool:
+    infos, held = infos_of(graph), {tensor.name for tensor in graph.initializer}
+    nodes, changed = list["onnx.NodeProto"](), False
+    for node in graph.node:
+        for body in bodies(node):
+            changed |= _check_graph(body, sizes, ())
+        for index, name in enumerate(node.input) if _needs_elements(node) else ():
+            if name and name not in held and name not in inputs and not _has_elements(infos.get(name), sizes):
+                nodes += _check(node, index)
+                changed = True
+        nodes.append(node)
+    if changed:
+        copies = [copy_of(node) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(copies)
+    return changed
+
+
+def _has_elements(info: onnx.ValueInfoProto | None, sizes: Collection[str]) -> bool:
+    """Whether all dims are numbers above 0, or those of the model's inputs."""
+    if info is None or not info.type.tensor_type.HasField("shape"):
+        return False
+    return all(dim.dim_value > 0 or dim.dim_param in sizes for dim in info.type.tensor_type.shape.dim)
+
+
+def _check(node: onnx.NodeProto, index: int) -> list[onnx.NodeProto]:
+    """The nodes that check one input; the node reads what they give."""
+    helper, name = require("onnx.helper", extra="onnx"), node.input[index]
+    result = f"{node_name(node)}/elements of {name}/{index}"
+    node.input[index] = result
+    zero = helper.make_tensor(f"{result}/zero", 7, [1], [0])  # TensorProto.INT64
+    steps = [
+        ("Constant", [], "none", {"value": zero}),
+        ("Size", [name], "size", {}),
+        ("Equal", [f"{result}/size", f"{result}/none"], "is empty", {}),
+        ("Cast", [f"{result}/is empty"], "place", {"to": 7}),
+        ("Gather", [f"{result}/none", f"{result}/place"], "nothing", {}),
+        ("Shape", [name], "dims", {}),
+        ("Add", [f"{result}/dims", f"{result}/nothing"], "same dims", {}),
+    ]
+    made = [
+        helper.make_node(op, given, [f"{result}/{said}"], f"{result}/{said}", **more) for op, given, said, more in steps
+    ]
+    return [*made, helper.make_node("Reshape", [name, f"{result}/same dims"], [result], result)]
