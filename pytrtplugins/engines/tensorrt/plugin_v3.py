@@ -61,7 +61,7 @@ def v3_class(api: Api) -> type:
 
         @guarded
         def _clone(self) -> Any:
-            return type(self)(self._here.clone())
+            return type(self)(self._living_host.clone())
 
         def _twin(self) -> Any:
             made = type(self).__new__(type(self))
@@ -73,7 +73,7 @@ def v3_class(api: Api) -> type:
             return made
 
         @property
-        def _here(self) -> PluginHost:
+        def _living_host(self) -> PluginHost:
             """The host, until the adapter is destroyed."""
             assert self.host is not None
             return self.host
@@ -92,15 +92,15 @@ def v3_class(api: Api) -> type:
 
         @guarded
         def get_output_data_types(self, input_types: Sequence[Any]) -> list[Any]:
-            return self._here.output_types(input_types)
+            return self._living_host.output_types(input_types)
 
         @guarded
         def get_output_shapes(self, inputs: Sequence[Any], shape_inputs: Sequence[Any], builder: Any) -> list[Any]:
-            return [api.dims_exprs(dims) for dims in self._here.output_dims(inputs, builder)]
+            return [api.dims_exprs(dims) for dims in self._living_host.output_dims(inputs, builder)]
 
         @guarded
         def supports_format_combination(self, position: int, descs: Sequence[Any], num_inputs: int) -> bool:
-            return self._here.supports(position, [desc.desc for desc in descs], num_inputs)
+            return self._living_host.supports(position, [desc.desc for desc in descs], num_inputs)
 
         def configure_plugin(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
             """The dims may still be free: the plugin is configured when they are numbers, in `on_shape_change`."""
@@ -108,23 +108,23 @@ def v3_class(api: Api) -> type:
         @guarded
         def get_workspace_size(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
             return max(
-                self._here.workspace_size(*([_At(desc, which) for desc in descs] for descs in (inputs, outputs)))
+                self._living_host.workspace_size(*([_At(desc, which) for desc in descs] for descs in (inputs, outputs)))
                 for which in ("min", "opt", "max")
             )
 
         @guarded
         def get_valid_tactics(self) -> list[int]:
-            return self._here.tactics()
+            return self._living_host.tactics()
 
         # -- runtime -------------------------------------------------------------------------------------------------
 
         @guarded
         def set_tactic(self, tactic: int) -> None:
-            self._here.set_tactic(tactic)
+            self._living_host.set_tactic(tactic)
 
         @guarded
         def on_shape_change(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-            self._here.prepare(inputs, outputs)
+            self._living_host.prepare(inputs, outputs)
 
         @guarded
         def enqueue(
@@ -136,15 +136,15 @@ def v3_class(api: Api) -> type:
             workspace: int,
             stream: int,
         ) -> None:
-            self._here.enqueue(inputs, outputs, workspace, stream)
+            self._living_host.enqueue(inputs, outputs, workspace, stream)
 
         @guarded
         def attach_to_context(self, resource_context: Any) -> Any:
-            return type(self)(self._here.clone())
+            return type(self)(self._living_host.clone())
 
         @guarded
         def get_fields_to_serialize(self) -> Any:
-            self._fields = to_fields(api, self._here.plugin, self._here.all_extras)
+            self._fields = to_fields(api, self._living_host.plugin, self._living_host.all_extras)
             return self._fields
 
     return PluginV3
