@@ -39,6 +39,14 @@ ENDED = (
 """Each ended the process in a kernel of onnxruntime's 1.32, the last one in OpenVINO 2026.4."""
 
 
+UNNAMED = (
+    "Conv-22/12: strides = [1, 2, 3, 4, 5, 6, 7]",
+    "Einsum-28/23: input 1 first axis cut",
+    "Max-8/19: no input 1",
+)
+"""Others that ended a process, or in an error without a name."""
+
+
 def faults(forms, engine):
     """What ended the process, or in another library's error, or in a refusal that names nothing."""
     for form, outcome in run_cases(list(forms), partial(run_form, runner=engine), 1, start="forkserver"):
@@ -61,7 +69,7 @@ def skip_without_compiler(engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_ended_a_process_is_run_or_refused_by_name(engine):
     skip_without_compiler(engine)
-    assert not list(faults(kin(ENDED), engine))
+    assert not list(faults(kin((*ENDED, *UNNAMED)), engine))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

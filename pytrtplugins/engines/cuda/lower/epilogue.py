@@ -68,7 +68,10 @@ class FuseConvolutions(Rewrite[list[int]]):
         dims = weight_dims(node) if is_op(node, "Conv") and is_float(node) else ()
         if not dims or not all(comes_from_constants(value) for value in node.inputs[1:]):  # cases 1, 2 and 4
             return None
-        return _pads(node, dims[2:], *_steps(node))  # None: case 3
+        pads = _pads(node, dims[2:], *_steps(node))  # None: case 3
+        if pads is not None and [len(numbers) for numbers in (*_steps(node), pads)] != [2, 2, 4]:
+            raise ValueError("expected two strides and dilations, and four pads")
+        return pads
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: list[int]) -> None:
         """Put the engine's node in its place."""
