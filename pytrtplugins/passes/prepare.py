@@ -9,7 +9,7 @@ from ..model import Graph, read_onnx
 from ..model.declared import check_declared, with_inferred_types
 from ..model.ir import to_ir, to_proto
 from ..utils.garbage import no_collection
-from ..validation import check_operand_types, check_slopes, validated
+from ..validation import check_operand_types, check_ranks, check_slopes, validated
 from ..validation.operators import standard_opset
 from .codes import CODES
 from .contrib import declared, has_faults, needed_opset, without_faults, write_functions
@@ -49,7 +49,8 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
 
     Raises:
         ModelError: it is not an ONNX model, its shapes contradict each other, operands that are to have one type differ, a slope of
-            PRelu does not broadcast, or its opset is newer than the installed ONNX.
+            PRelu does not broadcast, an input has other numbers of axes than its operator reads, or its opset is newer than the
+            installed ONNX.
         RegistryError: it has a plugin that is not registered.
     """
     return prepare_loaded(load_model(model))
@@ -72,6 +73,7 @@ def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.Mode
     prepared = add_dims(prepared)  # always: nodes lose what they leave out behind their last input
     check_operand_types(prepared)
     check_slopes(prepared)
+    check_ranks(prepared)
     if native and any(info.type.WhichOneof("value") is None for info in prepared.graph.output):
         return prepare_loaded(model)  # ONNX's operators tell the types that the file leaves out
     return prepared

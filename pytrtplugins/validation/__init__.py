@@ -12,11 +12,13 @@ from .external import load_external_data
 from .inference import infer, infer_node
 from .model import validated
 from .operand_types import check_operand_types
+from .ranks import check_ranks
 from .sizes import check_sizes
 from .tensors import check_tensor
 
 __all__ = [
     "check_operand_types",
+    "check_ranks",
     "check_sizes",
     "check_slopes",
     "check_tensor",

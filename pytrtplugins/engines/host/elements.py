@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ExecutionError
+from ...errors import BuildError, ExecutionError
 from ...model.proto import copy_of, infos_of, node_name, without_data
 from ...passes import of_onnx
 from ...passes.contrib import ends_without_elements
@@ -20,7 +20,7 @@ from .shared_session import Session
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["GuardedSession", "may_be_plain", "needs_guard", "with_checks"]
+__all__ = ["GuardedSession", "may_be_plain", "needs_guard", "with_checks", "without_known"]
 
 _FUSED = frozenset(
     ("Add", "DequantizeLinear", "DynamicQuantizeLinear", "LayerNormalization", "MatMulInteger", "Mul", "QuantizeLinear")
@@ -44,14 +44,12 @@ class GuardedSession(Session):
         self._model, self._make_plain = model, make_plain
         self._anywhere = any(map(_ends_without_elements, walk(model.graph.node)))
         self._direct = _read_by_codes(model)
-        known = _known_empty(model)
-        self._always = any(_ends_without_elements(node) and known & {*node.input} for node in walk(model.graph.node))
         self._plain: Session | None = None
 
     @override
     def run(self, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
         empty = [name for name, array in inputs.items() if not array.size]
-        if not self._always and not (empty and (self._anywhere or self._direct.intersection(empty))):
+        if not empty or not (self._anywhere or self._direct.intersection(empty)):
             return super().run(outputs, inputs)
         _check_elements(self._model, {name: array.shape for name, array in inputs.items()})
         with self._making:
@@ -125,6 +123,33 @@ def may_be_plain(model: onnx.ModelProto) -> bool:
     """Whether it is known that an operator of which onnxruntime's optimizer makes such a kernel gets no elements."""
     empty = _known_empty(model)
     return bool(empty) and not empty.isdisjoint(_read_by_codes(model))
+
+
+def without_known(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model in which no such kernel gets a tensor of which it is known that it has no elements; making a session may run it already.
+
+    Returns:
+        This very model where there is none, or one that is written with other operators.
+
+    Raises:
+        BuildError: such a node cannot be written with others.
+    """
+    empty = _known_empty(model)
+
+    def found(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+        nodes = filter(_ends_without_elements, walk(model.graph.node))
+        return [node for node in nodes if not empty.isdisjoint(node.input)]
+
+    if not empty or not found(model):
+        return model
+    written = of_onnx(model)
+    for node in found(written):
+        raise BuildError(
+            f"{node_text(node)} gets a tensor without elements, on which onnxruntime's kernel can end the process.\n"
+            'Do: build with engine="reference"',
+            node=node.name,
+        )
+    return written
 
 
 def with_checks(model: onnx.ModelProto) -> onnx.ModelProto:

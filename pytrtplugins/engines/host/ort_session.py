@@ -17,7 +17,7 @@ from ...utils.optional import require
 from ...validation.dataflow import reads, walk
 from ...validation.operators import standard_domain, standard_opset
 from ..base.failures import shortened
-from .elements import GuardedSession, may_be_plain, needs_guard, with_checks
+from .elements import GuardedSession, may_be_plain, needs_guard, with_checks, without_known
 from .shared_session import Session
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def make_session(
             return GuardedSession(make, model, partial(session, optimized=False))
         return Session(make)
 
-    model = with_checks(model)
+    model = with_checks(without_known(model))
     try:
         return guarded(model, optimized=not may_be_plain(model))
     except Exception as error:  # onnxruntime raises types of its own

@@ -1,0 +1,64 @@
+"""Inputs with other numbers of axes than their operators read are refused by name."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from pytrtplugins.errors import ModelError
+from pytrtplugins.passes import prepare
+from pytrtplugins.validation import check_ranks
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def recurrent(operator: str, **other: tuple[int, ...]) -> onnx.ModelProto:
+    rows = 2 * GATES[operator]
+    shapes = {"x": (4, 1, 3), "w": (1, rows, 3), "r": (1, rows, 2), **other}
+    weights = [numpy_helper.from_array(np.zeros(shapes[name], np.float32), name) for name in ("w", "r")]
+    node = helper.make_node(operator, ["x", "w", "r"], ["y"], name="layer", hidden_size=2)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shapes["x"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "g", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=9)
+
+
+@pytest.mark.parametrize("operator", GATES)
+@pytest.mark.parametrize("name", ["x", "w", "r"])
+@pytest.mark.parametrize("shape", [(), (6,), (2, 3), (1, 2, 3, 1)])
+def test_other_ranks_are_refused(operator, name, shape):
+    with pytest.raises(ModelError, match=rf"'layer'.*input {name.upper()}, '{name}', has {len(shape)} axes") as raised:
+        check_ranks(recurrent(operator, **{name: shape}))
+    assert raised.value.node == "layer"
+    assert raised.value.tensor == name
+
+
+@pytest.mark.parametrize("operator", GATES)
+def test_prepare_asks_for_them(operator):
+    prepare(recurrent(operator))
+    with pytest.raises(ModelError):
+        prepare(recurrent(operator, r=()))
+
+
+def along_an_axis(operator: str, *inputs: np.ndarray, **attributes: int) -> onnx.ModelProto:
+    tensors = [numpy_helper.from_array(array, f"t{index}") for index, array in enumerate(inputs)]
+    node = helper.make_node(operator, [tensor.name for tensor in tensors], ["y"], name="layer", **attributes)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "g", [], [y], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "attributes"),
+    [
+        ("CumSum", (np.float32, np.int64), {}),
+        ("GatherElements", (np.float32, np.int64), {"axis": 0}),
+        ("ScatterElements", (np.float32, np.int64, np.float32), {"axis": 0}),
+        ("LpNormalization", (np.float32,), {"axis": 0}),
+    ],
+)
+def test_an_axis_of_a_scalar_is_refused(operator, inputs, attributes):
+    check_ranks(along_an_axis(operator, *(np.zeros(1, dtype) for dtype in inputs), **attributes))
+    with pytest.raises(ModelError, match=r"'layer'.*'t0', has 0 axes; .* reads at least 1") as raised:
+        check_ranks(along_an_axis(operator, *(np.zeros((), dtype) for dtype in inputs), **attributes))
+    assert raised.value.tensor == "t0"
