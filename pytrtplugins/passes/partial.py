@@ -75,6 +75,8 @@ class PartialValues:
         wanted = None if value is None else self._of(value)
         if wanted is None:
             return _open_dims(node, value)
+        if np.ndim(wanted) != 1:
+            return None  # `check_ranks` refuses it
         if node.op_type == "ConstantOfShape":
             return list(wanted)
         dims = _dims(node.inputs[0])

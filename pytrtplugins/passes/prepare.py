@@ -65,6 +65,7 @@ def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.Mode
         native: Leave operators of ``com.microsoft`` as they are, for an engine that runs them, but for forms that onnxruntime gets wrong.
     """
     model = check_declared(model)
+    check_ranks(model)  # as declared, before operators are written with others; below once more, with what is inferred
     ir_model = to_ir(_without_faults(normalized(model)) if native else of_onnx(model), checked=True)
     for step in (TrainingNorms(), FoldBatchNorm(), MergePads(), Eliminate()):
         step(ir_model)

@@ -14,18 +14,30 @@ if TYPE_CHECKING:
 
 __all__ = ["check_ranks"]
 
-_EXACT = dict.fromkeys(("GRU", "LSTM", "RNN"), (("X", 3), ("W", 3), ("R", 3)))
-"""Operator → its first inputs, with the number of axes that each has."""
-_LEAST = {
-    **dict.fromkeys(("CumProd", "CumSum"), (("x", 1),)),
-    **dict.fromkeys(("GatherElements", "ScatterElements"), (("data", 1), ("indices", 1))),
-    "LpNormalization": (("input", 1),),
+_ANY = 2**31
+_RECURRENT = {0: ("X", 3, 3), 1: ("W", 3, 3), 2: ("R", 3, 3)}
+_ALONG = {0: ("x", 1, _ANY)}
+_ELEMENTS = {0: ("data", 1, _ANY), 1: ("indices", 1, _ANY)}
+_RANKS: Mapping[str, Mapping[int, tuple[str, int, int]]] = {
+    "ConstantOfShape": {0: ("input", 1, 1)},
+    "CumProd": _ALONG,
+    "CumSum": _ALONG,
+    "Expand": {1: ("shape", 1, 1)},
+    "GRU": _RECURRENT,
+    "GatherElements": _ELEMENTS,
+    "LSTM": _RECURRENT,
+    "LpNormalization": {0: ("input", 1, _ANY)},
+    "RNN": _RECURRENT,
+    "Reshape": {1: ("shape", 1, 1)},
+    "ScatterElements": _ELEMENTS,
+    "Tile": {1: ("repeats", 1, 1)},
+    "com.microsoft.GatherBlockQuantized": {0: ("data", 1, _ANY), 2: ("scales", 1, _ANY)},
 }
-"""Operator → its first inputs, with the fewest axes that each has."""
+"""Operator → place of an input → its name in ONNX, and the fewest and the most axes that it has."""
 
 
 def check_ranks(model: onnx.ModelProto) -> None:
-    """Require the axes of recurrent layers' inputs, and one axis where an operator goes along one, as far as the model says the dims.
+    """Require the numbers of axes that operators read: 3 of recurrent layers, 1 of shapes, and one to go along, as far as dims are said.
 
     Raises:
         ModelError: an input has others.
@@ -39,21 +51,20 @@ def _check(graph: onnx.GraphProto, outer: Mapping[str, int]) -> None:
         if info.type.tensor_type.HasField("shape"):
             known[info.name] = len(info.type.tensor_type.shape.dim)
     for node in graph.node:
-        if not standard_domain(node.domain):
-            _check_node(node, known)
+        _check_node(node, known)
         for body in bodies(node):
             _check(body, known)
 
 
 def _check_node(node: onnx.NodeProto, known: Mapping[str, int]) -> None:
-    exact = node.op_type in _EXACT
-    wanted = _EXACT.get(node.op_type) or _LEAST.get(node.op_type, ())
-    for (said, axes), name in zip(wanted, node.input, strict=False):
-        found = known.get(name, axes)
-        if found < axes or (exact and found > axes):
+    domain = standard_domain(node.domain)
+    for place, (said, least, most) in _RANKS.get(f"{domain}.{node.op_type}" if domain else node.op_type, {}).items():
+        name = node.input[place] if place < len(node.input) else ""
+        found = known.get(name, least)
+        if not least <= found <= most:
             raise ModelError(
                 f"{node_text(node)}: its input {said}, {name[:200]!r}, has {found} axes; {node.op_type} reads "
-                f"{axes if exact else f'at least {axes}'}",
+                f"{least if least == most else f'at least {least}'}",
                 node=node.name,
                 tensor=name,
             )

@@ -26,6 +26,7 @@ FORMS, KIN = 12, 11
 ENDED = (
     "com.microsoft.DynamicQuantizeMatMul-1/5: no rows in x2",
     "com.microsoft.EmbedLayerNormalization-1/28: input 8 one axis",
+    "com.microsoft.GatherBlockQuantized-1/12: input 0 a scalar",
     "com.microsoft.MatMulIntegerToFloat-1/0: input 3 first axis cut",
     "com.microsoft.MatMulIntegerToFloat-1/0: no rows in x3",
     "com.microsoft.QAttention-1/1: no rows in x0",
@@ -34,17 +35,20 @@ ENDED = (
     "com.microsoft.QLinearWhere-1/30: input 2 first axis cut",
     "com.microsoft.SkipLayerNormalization-1/1: no rows in x1",
     "CumSum-11/0: input 0 a scalar",
+    "Expand-8/1: input 0 first axis cut",
     "GRU-7/15: no rows in x0",
     "GRU-7/31: input 2 a scalar",
+    "Gather-13/0: input 0 last axis cut",
     "GatherND-13/11: input 1 a scalar",
 )
-"""Each ended the process in a kernel of onnxruntime 1.32; CumSum, GatherND and a scalar of GRU, in OpenVINO 2026.4."""
+"""Each ended the process in a kernel of onnxruntime 1.32; CumSum, Expand, Gather, GatherND and a scalar of GRU, in OpenVINO 2026.4."""
 
 
 UNNAMED = (
     "Conv-22/12: strides = [1, 2, 3, 4, 5, 6, 7]",
     "Einsum-28/23: input 1 first axis cut",
     "Max-8/19: no input 1",
+    "Reshape-14/0: input 1 a scalar",
 )
 """Others that ended a process, or in an error without a name."""
 

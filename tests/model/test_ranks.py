@@ -62,3 +62,15 @@ def test_an_axis_of_a_scalar_is_refused(operator, inputs, attributes):
     with pytest.raises(ModelError, match=r"'layer'.*'t0', has 0 axes; .* reads at least 1") as raised:
         check_ranks(along_an_axis(operator, *(np.zeros((), dtype) for dtype in inputs), **attributes))
     assert raised.value.tensor == "t0"
+
+
+@pytest.mark.parametrize("shape", [(), (1, 4)])
+def test_a_shape_with_other_axes_than_one_is_refused_by_name(shape):
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["a", "b", "c", "d"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    sizes = numpy_helper.from_array(np.ones(shape, np.int64), "sizes")
+    for operator in ("Reshape", "Expand", "Tile"):
+        node = helper.make_node(operator, ["x", "sizes"], ["y"], name="layer")
+        graph = helper.make_graph([node], "g", [x], [y], [sizes])
+        with pytest.raises(ModelError, match="layer"):
+            prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8))

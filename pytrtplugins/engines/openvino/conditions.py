@@ -33,7 +33,7 @@ __all__ = [
     "may_have_other_sizes",
     "only_ends_slices",
     "passes_infinities_on",
-    "reads_no_elements_of_constants",
+    "reads_no_elements",
     "resizes_otherwise",
     "strides_over_the_padding",
 ]
@@ -229,12 +229,10 @@ ATTENTION = {
 }
 
 
-def reads_no_elements_of_constants(usage: Usage) -> bool:
-    """Whether an input that is known when the model is built has no elements; Resize takes one for what it does not use."""
+def reads_no_elements(usage: Usage) -> bool:
+    """Whether it is known when the model is built that an input has no elements; Resize takes one for what it does not use."""
     places = range(len(usage.node.input))
-    return usage.node.op_type != "Resize" and any(
-        usage.is_constant(index) and 0 in (usage.dims(index) or ()) for index in places
-    )
+    return usage.node.op_type != "Resize" and any(0 in (usage.dims(index) or ()) for index in places)
 
 
 def may_be_out_of_range(usage: Usage) -> bool:

@@ -25,7 +25,7 @@ from .conditions import (
     may_have_other_sizes,
     only_ends_slices,
     passes_infinities_on,
-    reads_no_elements_of_constants,
+    reads_no_elements,
     resizes_otherwise,
     strides_over_the_padding,
 )
@@ -220,9 +220,9 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         (),
-        "that reads a tensor without elements, which constants give",
-        "folding it writes outside of memory",
-        reads_no_elements_of_constants,
+        "that reads a tensor without elements",
+        "it writes outside of memory, or divides by zero (Gather, Expand)",
+        reads_no_elements,
         example=(
             "14 (float[1] q = {1}) => (float[0, 2, 8] y, float[1] z) "
             "<float[1, 2, 8] a = {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8}, float[1, 1, 1] b = {1}, "
