@@ -175,45 +175,51 @@ def _calibration(
     return path
 
 
-def _result(found: TypedModel) -> Result[TypedModel]:
-    refused = found.parser is not None and found.parser.refused
+def _result(exported: TypedModel) -> Result[TypedModel]:
+    refused = exported.parser is not None and exported.parser.refused
     problem = (
-        f"{found.file}: {found.parser.library} refuses it: {found.parser.problem}" if found.parser and refused else ""
+        f"{exported.file}: {exported.parser.library} refuses it: {exported.parser.problem}"
+        if exported.parser and refused
+        else ""
     )
-    return Result(found, _print, not refused, problem)
+    return Result(exported, _print, not refused, problem)
 
 
-def _print(found: TypedModel) -> None:
-    types = found.precision if found.rest == found.precision else f"{found.precision}, the rest in {found.rest}"
-    reader = f", for {_TITLES[found.reader]}" if found.reader else ""
-    print(f"{found.file}: {types}{reader}, opset {found.opset}, {found.bytes:,} bytes")
-    if found.opaque:
-        names = ", ".join(map(repr, found.opaque[:_SHOWN])) + (" ..." if len(found.opaque) > _SHOWN else "")
-        print(f"{_count(len(found.opaque), 'node')} that nobody here has a class for, written as before: {names}")
-    if found.reader:
-        print(f"{_count(len(found.quantized), 'layer')} with weights in {found.precision}")
-        _list("in float", found.float_layers, "layer")
-    if found.rest != "fp32":
-        _list("in float32", found.float32_nodes, "node")
-    if found.missing:
-        shown = ", ".join(map(repr, found.missing[:_SHOWN]))
-        more = f" and {len(found.missing) - _SHOWN:,} more" if len(found.missing) > _SHOWN else ""
-        print(f"{_count(len(found.missing), 'tensor')} of the model without a scale in the cache: {shown}{more}")
-        more = "; (3) a node that nobody here has a class for comes before it" if found.opaque else ""
+def _print(exported: TypedModel) -> None:
+    types = (
+        exported.precision
+        if exported.rest == exported.precision
+        else f"{exported.precision}, the rest in {exported.rest}"
+    )
+    reader = f", for {_TITLES[exported.reader]}" if exported.reader else ""
+    print(f"{exported.file}: {types}{reader}, opset {exported.opset}, {exported.bytes:,} bytes")
+    if exported.opaque:
+        names = ", ".join(map(repr, exported.opaque[:_SHOWN])) + (" ..." if len(exported.opaque) > _SHOWN else "")
+        print(f"{_count(len(exported.opaque), 'node')} that nobody here has a class for, written as before: {names}")
+    if exported.reader:
+        print(f"{_count(len(exported.quantized), 'layer')} with weights in {exported.precision}")
+        _list("in float", exported.float_layers, "layer")
+    if exported.rest != "fp32":
+        _list("in float32", exported.float32_nodes, "node")
+    if exported.missing:
+        shown = ", ".join(map(repr, exported.missing[:_SHOWN]))
+        more = f" and {len(exported.missing) - _SHOWN:,} more" if len(exported.missing) > _SHOWN else ""
+        print(f"{_count(len(exported.missing), 'tensor')} of the model without a scale in the cache: {shown}{more}")
+        more = "; (3) a node that nobody here has a class for comes before it" if exported.opaque else ""
         print(
             f"  Causes: (1) TensorRT fused the tensor away; (2) the ONNX file was exported again, with other names{more}."
         )
         print("  Do: pytrt quantize MODEL --calibration IMAGES, if too much stays in float")
     print("onnx.checker: valid")
-    _print_comparison(found)
-    if found.parser is not None:
-        parser = found.parser
+    _print_comparison(exported)
+    if exported.parser is not None:
+        parser = exported.parser
         said = f"built, {parser.bytes:,} bytes" if parser.bytes else parser.problem.replace("\n", " ")
         print(f"{parser.library or 'parser'}: {said}")
 
 
-def _print_comparison(found: TypedModel) -> None:
-    comparison = found.comparison
+def _print_comparison(exported: TypedModel) -> None:
+    comparison = exported.comparison
     if comparison.problem:
         print(f"not compared with float32: {comparison.problem}")
         return

@@ -100,8 +100,8 @@ def in_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     converted = with_opset(model, opset)
     if converted is model:
         return model
-    made = {name for node in converted.graph.node for name in node.output}
-    converted.graph.value_info.extend(info for info in model.graph.value_info if info.name in made)
+    outputs = {name for node in converted.graph.node for name in node.output}
+    converted.graph.value_info.extend(info for info in model.graph.value_info if info.name in outputs)
     return add_shapes(converted)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
-from .dataflow import bodies, walk
+from .dataflow import walk, walk_known
 from .operators import node_text, standard_domain, standard_opset
 from .tensors import dims_text
 
@@ -27,20 +26,15 @@ def check_slopes(model: onnx.ModelProto) -> None:
         ModelError: one does not.
     """
     if standard_opset(model) >= BROADCAST_SLOPES and any(node.op_type == "PRelu" for node in walk(model.graph.node)):
-        _check(model.graph, {})
+        for node, known in walk_known(model.graph, lambda tensor: tuple(tensor.dims), _declared_dims):
+            if node.op_type == "PRelu" and not standard_domain(node.domain) and {*node.input} <= known.keys():
+                _check_slope(node, known[node.input[0]], known[node.input[1]])
 
 
-def _check(graph: onnx.GraphProto, outer: Mapping[str, _Dims]) -> None:
-    known: dict[str, _Dims] = {**outer, **{tensor.name: tuple(tensor.dims) for tensor in graph.initializer}}
-    for info in (*graph.value_info, *graph.input, *graph.output):
-        if info.type.tensor_type.HasField("shape"):
-            dims = info.type.tensor_type.shape.dim
-            known[info.name] = tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in dims)
-    for node in graph.node:
-        if node.op_type == "PRelu" and not standard_domain(node.domain) and {*node.input} <= known.keys():
-            _check_slope(node, known[node.input[0]], known[node.input[1]])
-        for body in bodies(node):
-            _check(body, known)
+def _declared_dims(declared: onnx.TypeProto.Tensor) -> _Dims | None:
+    if not declared.HasField("shape"):
+        return None
+    return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param for dim in declared.shape.dim)
 
 
 def _check_slope(node: onnx.NodeProto, dims: _Dims, slope: _Dims) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import onnx
@@ -21,8 +21,11 @@ __all__ = [
     "rename_reads",
     "walk",
     "walk_graphs",
+    "walk_known",
     "without_dead",
 ]
+
+T = TypeVar("T")
 
 
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -39,6 +42,30 @@ def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         yield node
         for body in bodies(node):
             yield from walk(body.node)
+
+
+def walk_known(
+    graph: onnx.GraphProto,
+    of_tensor: Callable[[onnx.TensorProto], T],
+    of_type: Callable[[onnx.TypeProto.Tensor], T | None],
+    outer: Mapping[str, T] | None = None,
+) -> Iterator[tuple[onnx.NodeProto, Mapping[str, T]]]:
+    """The nodes, and those of the graphs inside them, each with what the model says of the tensors that it may read, by name.
+
+    Args:
+        graph: The graph.
+        of_tensor: What is read from an initializer.
+        of_type: What is read from a declared type; None where it does not say it.
+        outer: What is known of the tensors around the graph.
+    """
+    known = {**(outer or {}), **{tensor.name: of_tensor(tensor) for tensor in graph.initializer}}
+    for info in (*graph.value_info, *graph.input, *graph.output):
+        if (fact := of_type(info.type.tensor_type)) is not None:
+            known[info.name] = fact
+    for node in graph.node:
+        yield node, known
+        for body in bodies(node):
+            yield from walk_known(body, of_tensor, of_type, known)
 
 
 def walk_graphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from ..utils.optional import require
-from .dataflow import bodies
+from .dataflow import walk_known
 from .operators import node_text, standard_domain, standard_opset
 
 if TYPE_CHECKING:
@@ -26,21 +26,13 @@ def check_operand_types(model: onnx.ModelProto) -> None:
         ModelError: two differ.
     """
     opset = standard_opset(model)
-    if opset:
-        _check(model.graph, {}, opset)
-
-
-def _check(graph: onnx.GraphProto, outer: Mapping[str, int], opset: int) -> None:
-    known = {**outer, **{tensor.name: tensor.data_type for tensor in graph.initializer}}
-    for info in (*graph.value_info, *graph.input, *graph.output):
-        if info.type.WhichOneof("value") == "tensor_type" and info.type.tensor_type.elem_type:
-            known[info.name] = info.type.tensor_type.elem_type
-    plugins = {name: node for node in graph.node if standard_domain(node.domain) for name in node.output}
-    for node in graph.node:
+    if not opset:
+        return
+    nodes = list(walk_known(model.graph, lambda tensor: tensor.data_type, lambda declared: declared.elem_type or None))
+    plugins = {name: node for node, _ in nodes if standard_domain(node.domain) for name in node.output}
+    for node, known in nodes:
         if not standard_domain(node.domain):
             _check_node(node, known, opset, plugins)
-        for body in bodies(node):
-            _check(body, known, opset)
 
 
 def _check_node(

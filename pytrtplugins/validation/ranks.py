@@ -1,4 +1,4 @@
-"""Numbers of axes that operators need, where ONNX's inference does not compare them and libraries read behind their memory."""
+"""Numbers of axes of inputs, where ONNX's inference does not check them and kernels of libraries end the process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
-from .dataflow import bodies
+from .dataflow import walk_known
 from .operators import node_text, standard_domain
 
 if TYPE_CHECKING:
@@ -37,30 +37,24 @@ _RANKS: Mapping[str, Mapping[int, tuple[str, int, int]]] = {
 
 
 def check_ranks(model: onnx.ModelProto) -> None:
-    """Require the numbers of axes that operators read: 3 of recurrent layers, 1 of shapes, and one to go along, as far as dims are said.
+    """Require that inputs have as many axes as their operators read, as far as the model says their dims.
 
     Raises:
-        ModelError: an input has others.
+        ModelError: an input has more, or fewer.
     """
-    _check(model.graph, {})
+    for node, ranks in walk_known(model.graph, lambda tensor: len(tensor.dims), _rank):
+        _check_node(node, ranks)
 
 
-def _check(graph: onnx.GraphProto, outer: Mapping[str, int]) -> None:
-    known = {**outer, **{tensor.name: len(tensor.dims) for tensor in graph.initializer}}
-    for info in (*graph.value_info, *graph.input, *graph.output):
-        if info.type.tensor_type.HasField("shape"):
-            known[info.name] = len(info.type.tensor_type.shape.dim)
-    for node in graph.node:
-        _check_node(node, known)
-        for body in bodies(node):
-            _check(body, known)
+def _rank(declared: onnx.TypeProto.Tensor) -> int | None:
+    return len(declared.shape.dim) if declared.HasField("shape") else None
 
 
-def _check_node(node: onnx.NodeProto, known: Mapping[str, int]) -> None:
+def _check_node(node: onnx.NodeProto, ranks: Mapping[str, int]) -> None:
     domain = standard_domain(node.domain)
     for place, (said, least, most) in _RANKS.get(f"{domain}.{node.op_type}" if domain else node.op_type, {}).items():
         name = node.input[place] if place < len(node.input) else ""
-        found = known.get(name, least)
+        found = ranks.get(name, least)
         if not least <= found <= most:
             raise ModelError(
                 f"{node_text(node)}: its input {said}, {name[:200]!r}, has {found} axes; {node.op_type} reads "

@@ -57,18 +57,18 @@ def qdq(model):
 
 def test_the_nodes_stand_where_the_engine_of_the_reader_has_them(model, table, tmp_path):
     for reader, cls in (("tensorrt", TensorrtEngine), ("openvino", CpuEngine)):
-        found = export_quantized(model, tmp_path / "q.onnx", calibration=table, reader=reader)
+        exported = export_quantized(model, tmp_path / "q.onnx", calibration=table, reader=reader)
         wanted = quantize(prepare(model), table, **cls.quantize_options("int8"))
         written = onnx.load(tmp_path / "q.onnx")
         assert [item[0] for item in qdq(written)] == [item[0] for item in qdq(wanted)]
         assert [item[2] for item in qdq(written)] == [item[2] for item in qdq(wanted)]
-        assert (found.precision, found.rest, found.reader, found.opset) == ("int8", "fp32", reader, 18)
-        assert found.quantized == ("a", "b", "c", "d")
-        assert found.float_layers == (FloatNode("e", "last layer before the outputs (float_last)"),)
+        assert (exported.precision, exported.rest, exported.reader, exported.opset) == ("int8", "fp32", reader, 18)
+        assert exported.quantized == ("a", "b", "c", "d")
+        assert exported.float_layers == (FloatNode("e", "last layer before the outputs (float_last)"),)
 
 
 def test_onnxruntime_computes_what_our_engine_computes(model, table, tmp_path):
-    found = export_quantized(model, tmp_path / "q.onnx", calibration=table, reader="onnxruntime")
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=table, reader="onnxruntime")
     x = nets.image(model)
     settings = {"int8": "always"}
     engine = ptp.build(model, engine="onnxruntime", precision="int8", calibration=table, settings=settings)
@@ -77,8 +77,8 @@ def test_onnxruntime_computes_what_our_engine_computes(model, table, tmp_path):
     plain = nets.run(onnx.load(tmp_path / "q.onnx"), x, ["e"])["e"]
     step = float(table["e"])
     assert np.abs(ours - plain).max() < 4 * step
-    assert 0 < found.comparison.outputs[0].relative < 0.1
-    assert found.parser is None
+    assert 0 < exported.comparison.outputs[0].relative < 0.1
+    assert exported.parser is None
 
 
 @pytest.mark.parametrize("rest", ["fp32", "fp16"])
@@ -93,10 +93,10 @@ def test_plain_openvino_reads_the_file_and_computes_the_same(model, table, tmp_p
 
 def test_the_error_is_that_of_plain_onnxruntime(model, table, tmp_path):
     x = nets.image(model, seed=3, batch=1)
-    found = export_quantized(model, tmp_path / "q.onnx", calibration=MinMaxCalibrator([{"data": x}]))
-    assert found.comparison.data == "the first calibration sample"
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=MinMaxCalibrator([{"data": x}]))
+    assert exported.comparison.data == "the first calibration sample"
     expected, given = (nets.run(each, x, ["e"])["e"] for each in (model, onnx.load(tmp_path / "q.onnx")))
-    (output,) = found.comparison.outputs
+    (output,) = exported.comparison.outputs
     assert output.name == "e"
     assert output.max_abs == pytest.approx(float(np.abs(expected - given).max()), rel=1e-3)
     relative = np.linalg.norm((expected - given).ravel()) / np.linalg.norm(expected.ravel())
@@ -107,22 +107,22 @@ def test_the_error_is_that_of_plain_onnxruntime(model, table, tmp_path):
 @pytest.mark.parametrize("reader", ["tensorrt", "onnxruntime", "openvino"])
 def test_the_rest_is_written_in_its_type(model, table, tmp_path, rest, version, kind, reader):
     path = tmp_path / "q.onnx"
-    found = export_quantized(model, path, calibration=table, rest=rest, reader=reader)
+    exported = export_quantized(model, path, calibration=table, rest=rest, reader=reader)
     onnx.checker.check_model(path, full_check=True)
-    assert (found.opset, opset(path), found.rest) == (version, version, rest)
+    assert (exported.opset, opset(path), exported.rest) == (version, version, rest)
     kinds = types(path)
     assert kinds["b_leaky_dequantized"] == getattr(onnx.TensorProto, kind)
     assert kinds["e"] == onnx.TensorProto.FLOAT
-    assert found.quantized == ("a", "b", "c", "d")
+    assert exported.quantized == ("a", "b", "c", "d")
     if rest == "fp16":
-        assert found.comparison.outputs[0].relative < 0.1
+        assert exported.comparison.outputs[0].relative < 0.1
 
 
 def test_fp8_is_written(model, table, tmp_path):
-    found = export_quantized(model, tmp_path / "q.onnx", calibration=table, precision="fp8", rest="fp16")
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=table, precision="fp8", rest="fp16")
     onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
-    assert "c" in found.quantized
-    assert found.opset == 19
+    assert "c" in exported.quantized
+    assert exported.opset == 19
     assert any(
         item.data_type == onnx.TensorProto.FLOAT8E4M3FN for item in onnx.load(tmp_path / "q.onnx").graph.initializer
     )
@@ -135,8 +135,8 @@ def test_caches_of_tensorrt_7_to_10_are_read_by_tensor_name(model, table, tmp_pa
     lines = table.to_bytes().decode().splitlines()[1:]
     extra = ["(Unnamed Layer* 7) [Shuffle]_output: 3c010204"]
     (tmp_path / "old.cache").write_text("\n".join([header, *lines, *extra]) + "\n")
-    found = export_quantized(model, tmp_path / "q.onnx", calibration=tmp_path / "old.cache")
-    assert (found.missing, found.quantized) == ((), ("a", "b", "c", "d"))
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=tmp_path / "old.cache")
+    assert (exported.missing, exported.quantized) == ((), ("a", "b", "c", "d"))
 
 
 def test_a_cache_of_the_exported_model_fits_the_one_with_its_batch_norms_folded(tmp_path):
@@ -151,17 +151,17 @@ def test_a_cache_of_the_exported_model_fits_the_one_with_its_batch_norms_folded(
         last = net.add("Relu", [net.add("BatchNormalization", [conv, *operands], f"{name}_bn")], f"{name}_relu")
     model = net.model(last)
     nets.calibrated(model).with_version("8.6.1").write(tmp_path / "old.cache")  # of the tensors that TensorRT saw
-    found = export_quantized(model, tmp_path / "q.onnx", calibration=tmp_path / "old.cache")
-    assert (found.missing, found.quantized) == ((), ("a", "b"))
-    assert found.comparison.outputs[0].relative < 0.2
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=tmp_path / "old.cache")
+    assert (exported.missing, exported.quantized) == ((), ("a", "b"))
+    assert exported.comparison.outputs[0].relative < 0.2
 
 
 def test_tensors_without_a_scale_are_listed_and_their_layers_stay_in_float(model, table, tmp_path):
     partial = CalibrationTable({name: scale for name, scale in table.items() if name != "a_leaky"})
-    found = export_quantized(model, tmp_path / "q.onnx", calibration=partial)
-    assert found.missing == ("a_leaky",)
-    assert found.quantized == ("a", "c", "d")
-    assert FloatNode("b", "the calibration has no scale of 'a_leaky'") in found.float_layers
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=partial)
+    assert exported.missing == ("a_leaky",)
+    assert exported.quantized == ("a", "c", "d")
+    assert FloatNode("b", "the calibration has no scale of 'a_leaky'") in exported.float_layers
 
 
 def test_a_cache_of_other_names_is_refused(model, table, tmp_path):
@@ -177,14 +177,14 @@ def test_plugins_are_kept_for_tensorrt_and_written_out_for_others(tmp_path):
     weights = next(item for item in model.graph.initializer if item.name == "w2")
     weights.CopyFrom(onnx.numpy_helper.from_array(np.ones((4, 32, 1, 1), np.float32), "w2"))
     for reader, domains in (("tensorrt", {"", "darknet"}), ("onnxruntime", {""}), ("openvino", {""})):
-        found = export_quantized(
+        exported = export_quantized(
             model,
             tmp_path / "q.onnx",
             calibration=MinMaxCalibrator([{"data": np.ones((1, 3, 8, 8), np.float32)}]),
             reader=reader,
         )
         assert {node.domain for node in onnx.load(tmp_path / "q.onnx").graph.node} == domains
-        assert found.comparison.runner.startswith("onnxruntime ")
+        assert exported.comparison.runner.startswith("onnxruntime ")
 
 
 def test_a_plugin_without_a_decomposition_is_run_by_our_engine_or_refused(tmp_path):
@@ -197,9 +197,9 @@ def test_a_plugin_without_a_decomposition_is_run_by_our_engine_or_refused(tmp_pa
             return x + x
 
     model, data = conv_net(Twice()), MinMaxCalibrator([{"data": np.ones((1, 3, 8, 8), np.float32)}])
-    found = export_quantized(model, tmp_path / "q.onnx", calibration=data)
-    assert found.comparison.runner == "engine 'onnxruntime', since a plugin has no decomposition"
-    assert found.comparison.outputs[0].relative < 0.1
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=data)
+    assert exported.comparison.runner == "engine 'onnxruntime', since a plugin has no decomposition"
+    assert exported.comparison.outputs[0].relative < 0.1
     with pytest.raises(BuildError, match=r"(?s)plugin test.typed::Twice cannot .*\nDo: add decompose") as caught:
         export_quantized(model, tmp_path / "r.onnx", calibration=data, reader="openvino")
     assert caught.value.facts == {"node": "plugin0", "engine": "openvino"}
@@ -208,14 +208,14 @@ def test_a_plugin_without_a_decomposition_is_run_by_our_engine_or_refused(tmp_pa
 
 def test_half_precision_keeps_what_is_beyond_float16(model, table, tmp_path):
     ranges = CalibrationTable({**table, "c_leaky": 1e6})
-    found = export_half(model, tmp_path / "h.onnx", precision="fp16", calibration=ranges)
+    exported = export_half(model, tmp_path / "h.onnx", precision="fp16", calibration=ranges)
     onnx.checker.check_model(tmp_path / "h.onnx", full_check=True)
-    assert {node.name for node in found.float32_nodes} == {"c_leaky", "route"}
-    assert found.float32_nodes[0].why == "tensor 'c_leaky' reaches 1.27e+08"
+    assert {node.name for node in exported.float32_nodes} == {"c_leaky", "route"}
+    assert exported.float32_nodes[0].why == "tensor 'c_leaky' reaches 1.27e+08"
     kinds = types(tmp_path / "h.onnx")
     assert (kinds["c_leaky"], kinds["c"], kinds["a"]) == (1, 10, 10)
-    assert found.comparison.outputs[0].relative < 0.01
-    assert (found.precision, found.rest, found.reader, found.opset) == ("fp16", "fp16", "", 18)
+    assert exported.comparison.outputs[0].relative < 0.01
+    assert (exported.precision, exported.rest, exported.reader, exported.opset) == ("fp16", "fp16", "", 18)
 
 
 def test_without_a_calibration_ranges_come_from_a_run(model, tmp_path):
@@ -223,9 +223,9 @@ def test_without_a_calibration_ranges_come_from_a_run(model, tmp_path):
         if item.name == "c_w":
             array = onnx.numpy_helper.to_array(item) * np.float32(6e4)
             item.CopyFrom(onnx.numpy_helper.from_array(array, item.name))
-    found = export_half(model, tmp_path / "h.onnx", precision="fp16")
-    assert {"c", "c_leaky"} <= {node.name for node in found.float32_nodes}
-    assert found.comparison.outputs[0].relative < 0.01
+    exported = export_half(model, tmp_path / "h.onnx", precision="fp16")
+    assert {"c", "c_leaky"} <= {node.name for node in exported.float32_nodes}
+    assert exported.comparison.outputs[0].relative < 0.01
     assert not export_half(model, tmp_path / "h.onnx", precision="bf16").float32_nodes
     onnx.checker.check_model(tmp_path / "h.onnx", full_check=True)
 
@@ -235,12 +235,12 @@ def test_a_precision_file_is_followed(model, tmp_path):
     names = layer_names(prepared)
     pinned = {"b": LayerPrecision("fp32", reason="it is far off")}
     Precisions("fp16", network_digest(prepared), names, pinned).write(tmp_path / "half.yaml")
-    found = export_half(model, tmp_path / "h.onnx", precision=tmp_path / "half.yaml")
-    assert found.float32_nodes == (FloatNode("b", "it is far off"),)
+    exported = export_half(model, tmp_path / "h.onnx", precision=tmp_path / "half.yaml")
+    assert exported.float32_nodes == (FloatNode("b", "it is far off"),)
     scales = {name: float(scale) for name, scale in nets.calibrated(prepared).items()}
     Precisions("int8", network_digest(prepared), names, pinned, scales).write(tmp_path / "int8.yaml")
-    found = export_quantized(model, tmp_path / "q.onnx", precision=tmp_path / "int8.yaml")
-    assert found.quantized == ("a", "c", "d")
+    exported = export_quantized(model, tmp_path / "q.onnx", precision=tmp_path / "int8.yaml")
+    assert exported.quantized == ("a", "c", "d")
     with pytest.raises(PrecisionError, match="\nDo: pytrt quantize MODEL --precision"):
         export_half(model, tmp_path / "h.onnx", precision=tmp_path / "int8.yaml")
     with pytest.raises(PrecisionError, match="\nDo: pytrt convert MODEL --precision"):

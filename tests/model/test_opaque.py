@@ -100,18 +100,18 @@ def test_tensors_before_and_around_are_calibrated():
 @pytest.mark.parametrize("form", FORMS)
 def test_layers_before_and_around_are_quantized(tmp_path, form, rest, reader):
     model = detector(*FORMS[form], middle=True, dims=[1, 8, 16, 16])
-    found = export_quantized(model, tmp_path / "q.onnx", calibration=data(), rest=rest, reader=reader)
-    assert found.opaque == ("nms",)
-    assert set(found.quantized) == {"a", "b", "c"}
-    assert found.missing == ("boxes",)
-    assert FloatNode("d", "the calibration has no scale of 'boxes'") in found.float_layers
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=data(), rest=rest, reader=reader)
+    assert exported.opaque == ("nms",)
+    assert set(exported.quantized) == {"a", "b", "c"}
+    assert exported.missing == ("boxes",)
+    assert FloatNode("d", "the calibration has no scale of 'boxes'") in exported.float_layers
     if rest != "bf16":
-        errors = {output.name: output.relative for output in found.comparison.outputs}
+        errors = {output.name: output.relative for output in exported.comparison.outputs}
         assert set(errors) == {"b", "nms, input 0"}
         assert 0 < max(errors.values()) < 0.1
     if reader == "tensorrt":
-        assert not found.parser.refused
-        assert "nobody here has a class for node 'nms'" in found.parser.problem
+        assert not exported.parser.refused
+        assert "nobody here has a class for node 'nms'" in exported.parser.problem
     before, after = next(node for node in model.graph.node if node.name == "nms"), nms(tmp_path / "q.onnx")
     assert (after.domain, list(after.attribute), list(after.output)) == (
         before.domain,
@@ -123,14 +123,14 @@ def test_layers_before_and_around_are_quantized(tmp_path, form, rest, reader):
 def test_a_scale_from_elsewhere_quantizes_what_is_behind(tmp_path):
     model = detector(middle=True, dims=[1, 8, 16, 16])
     table = {**calibrate(model, data(), progress=False), "boxes": np.float32(0.01), "d_leaky": np.float32(0.01)}
-    found = export_quantized(model, tmp_path / "q.onnx", calibration=CalibrationTable(table))
-    assert found.quantized == ("a", "b", "c", "d")
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=CalibrationTable(table))
+    assert exported.quantized == ("a", "b", "c", "d")
 
 
 def test_half_precision_goes_around_them(tmp_path):
     model = detector(middle=True, dims=[1, 8, 16, 16])
-    found = export_half(model, tmp_path / "h.onnx", precision="fp16")
-    assert found.float32_nodes == (FloatNode("nms", "nobody here has a class for it"),)
+    exported = export_half(model, tmp_path / "h.onnx", precision="fp16")
+    assert exported.float32_nodes == (FloatNode("nms", "nobody here has a class for it"),)
     written = onnx.load(tmp_path / "h.onnx")
     ends = {
         name: node.op_type

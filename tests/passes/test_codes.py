@@ -241,9 +241,9 @@ def test_in_int8_a_pair_stands_behind_a_pool_that_a_slice_reads_where_an_engine_
     table = CalibrationTable(dict.fromkeys(nets.ones(model), 0.02))
     before, behind = (quantize(model, table, placement=Placement(sliced_pools=pools)) for pools in (True, False))
     assert nets.producers(before)["pool"].input[0] == "a_leaky_dequantized"
-    made = nets.producers(behind)
-    assert made["pool"].input[0] == "a_leaky"
-    assert made["b"].input[0] == made["part"].input[0] == "pool_dequantized"
+    producers = nets.producers(behind)
+    assert producers["pool"].input[0] == "a_leaky"
+    assert producers["b"].input[0] == producers["part"].input[0] == "pool_dequantized"
     x = image(model)
     results = [run(each, x, ["d"])["d"] for each in (before, behind)]
     np.testing.assert_array_equal(*results)

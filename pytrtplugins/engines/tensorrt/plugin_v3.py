@@ -64,13 +64,13 @@ def v3_class(api: Api) -> type:
             return type(self)(self._living_host.clone())
 
         def _twin(self) -> Any:
-            made = type(self).__new__(type(self))
+            twin = type(self).__new__(type(self))
             for base in bases:
-                base.__init__(made)
+                base.__init__(twin)
             for name in _COPIED:
-                setattr(made, name, getattr(self, name))
-            made._fields = None
-            return made
+                setattr(twin, name, getattr(self, name))
+            twin._fields = None
+            return twin
 
         @property
         def _living_host(self) -> PluginHost:

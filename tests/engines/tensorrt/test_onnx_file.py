@@ -36,10 +36,10 @@ def table(model):
 @pytest.mark.parametrize("rest", ["fp32", "fp16", "bf16"])
 def test_a_quantized_file_is_built(tmp_path, caplog, precision, rest):
     model = prepare(network(Reorg(stride=2)))
-    found = export_quantized(model, tmp_path / "q.onnx", calibration=table(model), precision=precision, rest=rest)
-    assert (found.parser.problem, found.parser.refused) == ("", False)
-    assert found.parser.library.startswith("TensorRT for RTX 1.")
-    assert found.parser.bytes > 10_000
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=table(model), precision=precision, rest=rest)
+    assert (exported.parser.problem, exported.parser.refused) == ("", False)
+    assert exported.parser.library.startswith("TensorRT for RTX 1.")
+    assert exported.parser.bytes > 10_000
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -56,8 +56,8 @@ def test_its_convolutions_take_int8(tmp_path, caplog, rest):
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_a_file_in_half_precision_is_built(tmp_path, precision):
-    found = export_half(network(Reorg(stride=2)), tmp_path / "h.onnx", precision=precision)
-    assert (found.parser.problem, found.parser.refused) == ("", False)
+    exported = export_half(network(Reorg(stride=2)), tmp_path / "h.onnx", precision=precision)
+    assert (exported.parser.problem, exported.parser.refused) == ("", False)
 
 
 def test_a_registered_plugin_is_preferred_to_the_function_in_the_file(tmp_path, caplog):
@@ -85,9 +85,11 @@ def test_a_refusal_says_why(tmp_path):
         for name, dims in (("x", [2, 2]), ("y", []))
     ]
     graph = onnx.helper.make_graph([onnx.helper.make_node("Det", ["x"], ["y"], "det")], "g", infos[:1], infos[1:])
-    found = check_parser(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10))
-    assert found.refused
-    assert "det" in found.problem
+    parsed = check_parser(
+        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10)
+    )
+    assert parsed.refused
+    assert "det" in parsed.problem
 
 
 def test_the_commands_of_the_page_build_an_engine(tmp_path):
@@ -107,7 +109,7 @@ def test_the_commands_of_the_page_build_an_engine(tmp_path):
 def test_every_convolution_that_is_quantized_takes_codes_whatever_the_rest_is(tmp_path, rest):
     """The shipped network has five pools before convolutions."""
     cfg = MODELS / "yolov2-animals.cfg"
-    found = export_quantized(
+    exported = export_quantized(
         to_onnx(read_network(cfg, cfg.with_suffix(".weights"))),
         tmp_path / "q.onnx",
         calibration=cfg.with_suffix(".cache"),
@@ -116,4 +118,4 @@ def test_every_convolution_that_is_quantized_takes_codes_whatever_the_rest_is(tm
     with recorded() as log:
         rtx_plan(onnx.load(tmp_path / "q.onnx"))
     taken = [layer for layer in log.layers if layer.kind == "correlation" and layer.inputs[0].dtype == "Int8"]
-    assert len(taken) == len(found.quantized) == 22
+    assert len(taken) == len(exported.quantized) == 22
