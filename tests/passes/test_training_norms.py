@@ -44,6 +44,19 @@ def test_engines_give_the_values_of_the_batch(engine, opset):
         np.testing.assert_allclose(context.run({"x": X})["y"], literal(model, {"x": X})[0], atol=1e-6)
 
 
+@pytest.mark.parametrize("engine", ["onnxruntime", "cpu", "reference"])
+@pytest.mark.parametrize("scale_type", ["FLOAT16", "BFLOAT16", "DOUBLE"])
+def test_scale_and_bias_may_have_another_type(engine, scale_type):
+    model = norm_net(15)
+    expected = literal(model, {"x": X})[0]
+    data_type = onnx.TensorProto.DataType.Value(scale_type)
+    for tensor in model.graph.initializer[:2]:  # whole numbers, which are the same in each type
+        numbers = onnx.numpy_helper.to_array(tensor).astype(onnx.helper.tensor_dtype_to_np_dtype(data_type))
+        tensor.CopyFrom(onnx.numpy_helper.from_array(numbers, tensor.name))
+    with build(model, engine=engine, threads=1).create_context() as context:
+        np.testing.assert_allclose(context.run({"x": X})["y"], expected, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"outputs": "y a", "opset": 15}, {"kind": "float16", "opset": 15}, {"dims": "", "opset": 15}],
