@@ -75,7 +75,7 @@ def _write_out(graph: ir.Graph, node: ir.Node, opset: int) -> None:
 
     def column(value: Any) -> ir.Value:
         if value.dtype is None or value.dtype.name != "FLOAT":
-            value = step("Cast", value, to=onnx_ir.DataType.FLOAT)  # from opset 15 on scale and bias may have another type
+            value = step("Cast", value, to=onnx_ir.DataType.FLOAT)  # opset 15 gives scale and bias a type of their own
         dims = np.array([-1, *[1] * (rank - 2)], np.int64)
         return step("Reshape", value, add_constant(graph, f"{name}.dims", dims))
 
