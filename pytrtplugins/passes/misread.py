@@ -35,9 +35,10 @@ def write_unmistakably(model: onnx.ModelProto) -> None:
     for node in found:
         kind = infos[node.input[0]].type.tensor_type if node.input[0] in infos else None
         if kind is not None and kind.HasField("shape"):
+            rank = len(kind.shape.dim)
             for attribute in node.attribute:
                 if attribute.name == "axes":
-                    attribute.ints[:] = [axis % len(kind.shape.dim) for axis in attribute.ints]
+                    attribute.ints[:] = [axis + rank if -rank <= axis < 0 else axis for axis in attribute.ints]
 
 
 def _counts_from_the_end(node: onnx.NodeProto) -> bool:

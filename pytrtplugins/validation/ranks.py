@@ -18,6 +18,7 @@ _ANY = 2**31
 _RECURRENT = {0: ("X", 3, 3), 1: ("W", 3, 3), 2: ("R", 3, 3)}
 _ALONG = {0: ("x", 1, _ANY)}
 _ELEMENTS = {0: ("data", 1, _ANY), 1: ("indices", 1, _ANY)}
+_BLOCKED = ("DequantizeLinear", "QuantizeLinear")  # which with `block_size` have a scale for each block along an axis
 _RANKS: Mapping[str, Mapping[int, tuple[str, int, int]]] = {
     "ConstantOfShape": {0: ("input", 1, 1)},
     "CumProd": _ALONG,
@@ -52,7 +53,9 @@ def _rank(declared: onnx.TypeProto.Tensor) -> int | None:
 
 def _check_node(node: onnx.NodeProto, ranks: Mapping[str, int]) -> None:
     domain = standard_domain(node.domain)
-    for place, (said, least, most) in _RANKS.get(f"{domain}.{node.op_type}" if domain else node.op_type, {}).items():
+    operator = f"{domain}.{node.op_type}" if domain else node.op_type
+    blocked = operator in _BLOCKED and any(item.name == "block_size" and item.i for item in node.attribute)
+    for place, (said, least, most) in (_ALONG if blocked else _RANKS.get(operator, {})).items():
         name = node.input[place] if place < len(node.input) else ""
         found = ranks.get(name, least)
         if not least <= found <= most:

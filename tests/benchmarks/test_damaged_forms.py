@@ -35,13 +35,20 @@ ENDED = (
     "com.microsoft.QLinearWhere-1/30: input 2 first axis cut",
     "com.microsoft.SkipLayerNormalization-1/1: no rows in x1",
     "CumSum-11/0: input 0 a scalar",
+    "CumSum-14/26: input 0 one axis",
+    "DequantizeLinear-21/16: input 0 a scalar",
+    "DequantizeLinear-24/35: input 0 first axis cut",
     "Expand-8/1: input 0 first axis cut",
     "GRU-7/15: no rows in x0",
     "GRU-7/31: input 2 a scalar",
     "Gather-13/0: input 0 last axis cut",
     "GatherND-13/11: input 1 a scalar",
+    "PRelu-6/21: input 0 last axis cut",
+    "Scatter-9/11: input 0 first axis cut",
+    "ScatterElements-13/16: input 0 first axis cut",
+    "Unique-28/29: input 0 last axis cut",
 )
-"""Each ended the process in a kernel of onnxruntime 1.32; CumSum, Expand, Gather, GatherND and a scalar of GRU, in OpenVINO 2026.4."""
+"""Each ended the process: those of com.microsoft, GRU-7/15 and Unique in a kernel of onnxruntime 1.32, the others in OpenVINO 2026.4."""
 
 
 UNNAMED = (
@@ -49,7 +56,11 @@ UNNAMED = (
     "Conv-22/12: strides = [1, 2, 3, 4, 5, 6, 7]",
     "Einsum-28/23: input 1 first axis cut",
     "Max-8/19: no input 1",
+    "NegativeLogLikelihoodLoss-13/31: input 0 last axis cut",
     "Reshape-14/0: input 1 a scalar",
+    "Resize-18/10: input 0 a scalar",
+    "SoftmaxCrossEntropyLoss-12/20: input 1 one axis",
+    "SpaceToDepth-28/13: input 0 last axis cut",
 )
 """Others that ended a process, or in an error without a name."""
 

@@ -74,3 +74,17 @@ def test_a_shape_with_other_axes_than_one_is_refused_by_name(shape):
         graph = helper.make_graph([node], "g", [x], [y], [sizes])
         with pytest.raises(ModelError, match="layer"):
             prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8))
+
+
+@pytest.mark.parametrize("operator", ["QuantizeLinear", "DequantizeLinear"])
+@pytest.mark.parametrize("size", [0, 2])
+def test_blocks_need_an_axis(operator, size):
+    codes = operator == "DequantizeLinear"
+    scalar = np.array(3, np.int8 if codes else np.float32)
+    model = along_an_axis(operator, scalar, np.ones((2, 2) if size else (), np.float32), block_size=size, axis=0)
+    model.opset_import[0].version = 21
+    if size:
+        with pytest.raises(ModelError, match=r"'layer'.*input x, 't0', has 0 axes"):
+            check_ranks(model)
+    else:
+        check_ranks(model)

@@ -23,7 +23,9 @@ _MAX_CHARACTERS = 1500
 _NAMELESS = "Name:'' Status Message"  # of onnxruntime
 _BLOCKED = re.compile(r"(Name:'[^']+)_nchwc'")  # what onnxruntime calls a node of the model in its own layout
 _SHOWN = 5  # nodes in a message
-_PLACE = re.compile(r"(Exception from|Check '.*' failed at) \S+\.[ch]pp:\d+:?$")  # of OpenVINO's own sources
+_OF_SOURCES = re.compile(  # places in OpenVINO's own sources, and the steps of Python that it adds
+    r"(Exception from|Check '.*' failed at) \S+\.[ch]pp:\d+:?|At:|\S+\.py\(\d+\): \S+"
+)
 _QUOTED = re.compile(r"(?:'|Node )([^' ]+)(?:'| of type)")  # OpenVINO's, and its CPU plugin's
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -35,7 +37,7 @@ def shortened(text: object, max_characters: int = _MAX_CHARACTERS) -> str:
     """
     whole = _BLOCKED.sub(r"\1'", str(text))
     lines = dict.fromkeys(line.strip() for line in whole.splitlines())
-    found = "\n".join(line for line in lines if line and not _PLACE.fullmatch(line)) or whole.strip()
+    found = "\n".join(line for line in lines if line and not _OF_SOURCES.fullmatch(line)) or whole.strip()
     if len(found) <= max_characters:
         return found
     note = f"\n… of {len(whole):,} characters; the whole text is in .text"

@@ -89,7 +89,10 @@ def _known_empty(model: onnx.ModelProto) -> set[str]:
 
 def _needs_elements(node: onnx.NodeProto) -> bool:
     """Whether a kernel of ONNX's own operators ends the process without elements, as seen with onnxruntime 1.32."""
-    return node.op_type in ("Einsum", "GRU", "Scan") and not standard_domain(node.domain)
+    if standard_domain(node.domain):
+        return False
+    along = node.op_type == "Unique" and any(attribute.name == "axis" for attribute in node.attribute)
+    return along or node.op_type in ("Einsum", "GRU", "Scan")
 
 
 def _check_elements(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "is_real",
     "may_be_out_of_range",
     "may_have_other_sizes",
+    "may_scatter_elsewhere",
     "only_ends_slices",
     "passes_infinities_on",
     "reads_no_elements",
@@ -233,6 +234,17 @@ def reads_no_elements(usage: Usage) -> bool:
     """Whether it is known when the model is built that an input has no elements; Resize takes one for what it does not use."""
     places = range(len(usage.node.input))
     return usage.node.op_type != "Resize" and any(0 in (usage.dims(index) or ()) for index in places)
+
+
+def may_scatter_elsewhere(usage: Usage) -> bool:
+    """Whether a ScatterElements may write outside of its data: of a place out of range, or of more places than an axis has."""
+    dims, places = usage.dims(), usage.dims(1)
+    if not usage.is_constant(1) or may_be_out_of_range(usage) or dims is None or places is None:
+        return True
+    axis = usage.attribute("axis", 0) % len(dims)
+    pairs = list(zip(places, dims, strict=True))
+    del pairs[axis]
+    return not all(isinstance(place, int) and isinstance(dim, int) and place <= dim for place, dim in pairs)
 
 
 def may_be_out_of_range(usage: Usage) -> bool:

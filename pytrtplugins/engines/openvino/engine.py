@@ -213,9 +213,10 @@ class CpuEngine(HostEngine):
         except Exception as other:  # onnxruntime raises types of its own
             if named:
                 raise error from error.__cause__
-            raise ExecutionError(
-                f"{error}\nonnxruntime fails there, too: {shortened(other)}", engine=self.name, text=text
-            ) from error.__cause__
+            both = f"{error}\nonnxruntime fails there, too: {shortened(other)}"
+            failure = ExecutionError(both, engine=self.name, text=text)
+            named = names_node(str(other), self.model_without_weights)
+            raise (failure if named else with_suspects(failure, self.model_without_weights)) from error.__cause__
         _log.warning("engine 'cpu': onnxruntime computed a run in which OpenVINO failed: %s", shortened(text))
         return dict(zip(self._output_names, values, strict=True))
 

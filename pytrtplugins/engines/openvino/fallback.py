@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BuildError, ModelError
+from ...errors import BuildError, ExecutionError, ModelError
 from ...model.declared import infer_without_declared
 from ...model.decompose import infer_shapes
 from ...model.proto import arrays_of, copy_of, has_shape, info_dims, node_name, numpy_type, tensors_of
@@ -18,8 +18,8 @@ from ...tensor import Dims, DType, SymbolicDim
 from ...utils.optional import require
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import bodies, computed_from, given_inputs, walk
-from ...validation.operators import standard_domain, standard_opset
-from ..base.failures import shortened
+from ...validation.operators import node_text, standard_domain, standard_opset
+from ..base.failures import explaining, shortened
 from ..host.ort_session import Submodel, Submodels, make_session
 from .bounds import Bounds
 from .conditions import has_other_factors
@@ -82,6 +82,7 @@ class SessionHost:
         certain = all(node.op_type not in _POOLS for node in submodel.model.graph.node)
         self._outputs = [_described(info, certain) for info in submodel.model.graph.output]
         self._names = list(submodel.outputs)
+        self._nodes = ", ".join(map(node_text, submodel.model.graph.node))
         self.unranked = next(
             (name for name, (dims, _) in zip(submodel.outputs, self._outputs, strict=True) if dims is None), ""
         )
@@ -92,12 +93,18 @@ class SessionHost:
         return [(shape, _KEPT_AS.get(dtype, dtype)) for shape, dtype in self._outputs]
 
     def enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Run on OpenVINO's tensors. It may keep whole numbers in 32 bits, and half ones in float32: the model says which they are."""
+        """Run on OpenVINO's tensors. It may keep whole numbers in 32 bits, and half ones in float32: the model says which they are.
+
+        Raises:
+            ExecutionError: onnxruntime fails in the run; it names the node.
+        """
         feeds = {
             name: np.asarray(tensor.data).astype(dtype, copy=False)
             for (name, dtype), tensor in zip(self._inputs, inputs, strict=True)
         }
-        for tensor, value in zip(outputs, self._session.run(self._names, feeds), strict=True):
+        with explaining(self._nodes, "cpu", ExecutionError):
+            values = self._session.run(self._names, feeds)
+        for tensor, value in zip(outputs, values, strict=True):
             if tuple(tensor.shape) != value.shape:
                 tensor.shape = value.shape
             if value.size:
@@ -116,8 +123,11 @@ def whole_reason(model: onnx.ModelProto) -> str:
 
 def wrong_nodes(model: onnx.ModelProto) -> dict[int, str]:
     """Index of each node that OpenVINO is known to compute wrongly, and why; those that hold one are run by onnxruntime whole."""
-    facts = facts_of(model)
-    found = {}
+    without_elements = any(0 in tensor.dims for tensor in model.graph.initializer)
+    facts, found = (
+        facts_of(infer_shapes(model) if without_elements else model),
+        {},
+    )  # what is computed of them may have none, too
     for index, node in enumerate(model.graph.node):
         reason = next(filter(None, (_reason(Usage(item, facts)) for item in walk([node]))), "")
         if reason:

@@ -23,6 +23,7 @@ from .conditions import (
     is_real,
     may_be_out_of_range,
     may_have_other_sizes,
+    may_scatter_elsewhere,
     only_ends_slices,
     passes_infinities_on,
     reads_no_elements,
@@ -425,9 +426,9 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         ("Scatter", "ScatterElements"),
-        "with indices that may be out of range",
-        "memory in front of the array is written for an index below minus its size",
-        lambda usage: not usage.is_constant(1) or may_be_out_of_range(usage),
+        "with indices that may be out of range, or more than an axis has",
+        "memory outside of the array is written",
+        may_scatter_elsewhere,
         example="17 (float[2] x = {1, 2}, int64[1] i = {-3}, float[1] u = {5}) => (float[2] y) { y = ScatterElements(x, i, u) }",
     ),
     KnownError(
@@ -468,9 +469,9 @@ KNOWN_ERRORS = (
         example="DequantizeLinear-25/22",
     ),
     KnownError(
-        ("Conv", "ConvTranspose", "Gemm", "MatMul"),
+        ("Conv", "ConvTranspose", "CumSum", "Gemm", "MatMul", "PRelu"),
         "of constants alone",
-        "quantized ones are folded wrongly",
+        "quantized ones are folded wrongly, an axis or slopes that do not fit end the process",
         lambda usage: usage.is_constant(0) and usage.is_constant(1),
         example=(
             "13 (float[1] x = {0}) => (float[2, 2] y, float[1] o) <int8[3, 2] a = {-3, -128, 127, 5, -5, 3}, float s = {0.05}, "

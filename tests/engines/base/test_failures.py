@@ -141,6 +141,7 @@ def test_a_text_is_shortened_to_its_first_useful_lines():
     assert shortened(text) == "the reason\nmore"
     assert shortened("\n") == ""
     assert shortened("Exception from src/core.cpp:105:") == "Exception from src/core.cpp:105:"
+    assert shortened("it failed\nAt:\n/a/b.py(12): run\n/a/c.py(3): <module>\nthere, too") == "it failed\nthere, too"
     long = "\n".join(f"line {index}" for index in range(10_000))
     found = shortened(long)
     assert len(found) <= 1500

@@ -26,6 +26,7 @@ GRAPHS = {
         {{ {FOUND} t = Transpose (f) start = Constant <value_floats = [0.0]> ()
            y, z = Scan <num_scan_inputs = 1, body = b (float[1] s, float[1] e) => (float[1] o, float[1] p) {{
              o = Add (s, e) p = Identity (o) }}> (start, t) }}""",
+    "Unique": f"(float[4] x) => (float[A,B] y) {{ {FOUND} y = Unique <axis = 0> (f) }}",
 }
 
 
