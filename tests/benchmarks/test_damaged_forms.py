@@ -54,6 +54,7 @@ ENDED = (
 UNNAMED = (
     "BatchNormalization-15/0: training_mode = -1",
     "Conv-22/12: strides = [1, 2, 3, 4, 5, 6, 7]",
+    "ConvTranspose-11/13: no dilations",
     "Einsum-28/23: input 1 first axis cut",
     "Max-8/19: no input 1",
     "NegativeLogLikelihoodLoss-13/31: input 0 last axis cut",

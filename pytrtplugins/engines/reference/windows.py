@@ -68,11 +68,16 @@ def convolve_transposed(x: Array, weight: Array, a: Attributes) -> Array:
 
     Returns:
         [N, M, oh, ow], float64, no bias.
+
+    Raises:
+        ValueError: the pads cut off more than there is.
     """
     groups, kernel, dims = a.get("group", 1), weight.shape[2:], x.shape[2:]
     strides, dilations = _steps(a, kernel)
     whole = [(d - 1) * s + r for d, s, r in zip(dims, strides, _reach(kernel, dilations), strict=True)]
     pads, out = _transposed_pads(a, dims, whole, strides)
+    if min(out) < 0:
+        raise ValueError(f"its pads cut off more than there is: the image that it gives would be {list(out)}")
     columns = x.reshape(len(x), groups, x.shape[1] // groups, -1).astype(np.float64)
     rows = weight.reshape(groups, x.shape[1] // groups, weight.shape[1], *kernel).astype(np.float64)
     room = [max(size, low + wanted) for size, low, wanted in zip(whole, pads, out, strict=True)]

@@ -10,6 +10,7 @@ from onnx import TensorProto, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.reference.ops import OPS
+from pytrtplugins.errors import EngineError
 from tests.engines.operators import IMAGE, POINT, both, f, ints, model_of
 
 
@@ -296,3 +297,10 @@ def test_a_half_operand_beside_a_wider_first_one_does_not_narrow_the_result(op, 
 def test_positions_lose_their_fractions():
     found = by_engine("OneHot", [f(3) * 0 + np.float32(1.25), np.int64(3), np.float32([0, 5])], {})
     np.testing.assert_array_equal(found, np.float32([[0, 5, 0]] * 3))
+
+
+def test_pads_that_cut_off_more_than_there_is_are_refused():
+    with pytest.raises(
+        EngineError, match=r"its pads cut off more than there is: the image that it gives would be \[-1, 3\]"
+    ):
+        by_engine("ConvTranspose", [f(1, 1, 2, 3), f(1, 1, 1, 1)], {"pads": [2, 0, 1, 0]})

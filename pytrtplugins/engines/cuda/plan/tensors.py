@@ -64,7 +64,7 @@ class Tensors:
                 engine="cuda",
             )
         try:
-            return evaluate_dims(dims, self.bindings), dtype
+            sizes = evaluate_dims(dims, self.bindings)
         except DimsError as error:
             known = ", ".join(f"{free}={size}" for free, size in self.bindings.items())
             raise BuildError(
@@ -72,6 +72,13 @@ class Tensors:
                 'Do: give the inputs fixed dims beside it, or build with engine="cpu"',
                 engine="cuda",
             ) from error
+        if any(isinstance(size, int) and size < 0 for size in sizes):
+            raise BuildError(
+                f"engine 'cuda': the node that gives the tensor {name!r} cuts off more than there is: its dims would be {sizes}.\n"
+                "Do: export the model again, with smaller pads",
+                engine="cuda",
+            )
+        return sizes, dtype
 
     def dims(self, name: str) -> Dims:
         """Its dims."""
