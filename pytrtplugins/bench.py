@@ -18,6 +18,7 @@ import numpy as np
 
 from .doctor import machine
 from .engines import availability
+from .engines.base.arithmetic import Arithmetic
 from .engines.base.context import Arrays, ExecutionContext
 from .engines.base.engine import Engine
 from .engines.host.timing import sample_inputs
@@ -44,7 +45,8 @@ class Row:
     Attributes:
         name: What it is called in the table, such as ``"cpu fp32"``.
         engine: The engine's name.
-        precision: Of the arithmetic.
+        precision: The precision that the engine was built for.
+        computed: In which precision its layers compute; None where it could not be built.
         details: Versions and devices of the engine.
         reason: Why it was not timed: it could not be built, or its outputs differ; empty where it was.
         error: Distance of its outputs from the first engine's, over the norm of those; the largest of all outputs.
@@ -62,6 +64,7 @@ class Row:
     name: str
     engine: str = ""
     precision: str = ""
+    computed: Arithmetic | None = None
     details: str = ""
     reason: str = ""
     error: float = 0.0
@@ -118,6 +121,9 @@ class Benchmark:
             for row in self.rows if not row.reason
         ]  # fmt: skip
         notes = [f"{row.name} was not timed: {row.reason}" for row in self.rows if row.reason]
+        notes += [
+            f"{row.name}: {row.computed}" for row in self.rows if str(row.computed or row.precision) != row.precision
+        ]
         return view(f"benchmark, {self.date}", columns, rows, [*notes, self.machine.get("processor", "")])
 
     def draw(self, path: str | Path, title: str = "") -> None:
@@ -215,7 +221,8 @@ def bench(
                 first_error = first_error or error
                 rows[name] = Row(name, reason=str(error).partition("\n")[0])
             else:
-                row = Row(name, engine.name, engine.precision, engine.availability().details, build_s=build_s)
+                ran = engine.name, engine.precision, engine.arithmetic
+                row = Row(name, *ran, engine.availability().details, build_s=build_s)
                 subject = _Subject(row, engine, context, outputs)
                 _warm_up(subject, arrays, seconds / rounds)
                 grown = [max(0.0, (now - then) / _MIB) for now, then in zip(_used(cupy), before, strict=True)]

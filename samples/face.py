@@ -42,7 +42,7 @@ def main() -> None:
     embed = FaceEmbedder(engine, options.pixels)
     finder = FaceFinder(options.detector) if options.detector else None
     print(
-        f"engine {engine.name}, {engine.precision}; "
+        f"engine {engine.name}, {engine.arithmetic}; "
         + ("faces are found and aligned" if finder else "photos count as aligned faces")
     )
 

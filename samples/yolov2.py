@@ -45,7 +45,7 @@ def main() -> None:
     # 4. The detector fits an image into the network's input, runs it, and turns what comes out into boxes.
     detector = Yolov2(engine, names=options.names, mode=options.mode)
     detector.warm_up()  # so that the times below are those of every further image
-    print(f"engine {engine.name}, {engine.precision}, input {detector.size[0]}x{detector.size[1]}")
+    print(f"engine {engine.name}, {engine.arithmetic}, input {detector.size[0]}x{detector.size[1]}")
     summary, score, iou = Summary(), options.threshold, options.nms
     with Outputs(options.sources, output=options.output, json=options.json) as outputs:
         for frame, found in detector.stream(options.sources, score_threshold=score, iou_threshold=iou):

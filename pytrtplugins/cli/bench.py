@@ -70,6 +70,9 @@ def command(
 
     error: distance from the first row's outputs, over their norm; INT8 and FP8 may be any distance away.
 
+    A row computes in its precision even where the engine would keep float32 because that is faster; lines below the table say which layers
+    do. --setting int8=measured lets engines for CPUs choose.
+
     Examples: pytrt bench yolov2.onnx --engine cpu,onnxruntime
 
     pytrt bench yolov2.onnx --engine cpu,onnxruntime --precision fp32,int8 --plot bench.png
@@ -98,6 +101,7 @@ def command(
             threads=threads,
             settings=loading.read_settings(settings),
             plugins=loading.read_forms(forms),
+            as_asked=True,
         )
         for name in names
     }

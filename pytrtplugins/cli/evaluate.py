@@ -49,6 +49,7 @@ def evaluate(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")
     ] = None,
+    settings: options.Settings = None,
     plugins: options.Plugins = None,
 ) -> Result[Evaluated]:
     """Measure a detector's average precision on labelled images (pycocotools).
@@ -70,7 +71,8 @@ def evaluate(
         precision=precision,
         cache=cache,
         threads=threads,
-        settings=loading.as_asked(engine, precision),
+        settings=loading.read_settings(settings),
+        as_asked=True,
     )
     result = models.evaluate(
         loading.open_detector(built, model, names, mode=mode, max_detections=_MAX_EVALUATED),
@@ -82,8 +84,6 @@ def evaluate(
         limit=limit,
     )
     if plot:
-        models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {built.precision}")
-    said = built.choices.get(built.precision, "")
-    computed = said.partition(":")[0] if said.startswith("float32") else built.precision
-    found = Evaluated(built.name, built.precision, computed, result)
+        models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {result.computed}")
+    found = Evaluated(built.name, built.precision, result)
     return Result(found, functools.partial(tables.print_evaluation, name=str(model)))

@@ -115,14 +115,12 @@ class Evaluated:
 
     Attributes:
         engine: The engine that ran it.
-        precision: That it was built for.
-        computed: Of its arithmetic: ``"float32"`` where it was built for another precision and does not compute in it.
+        precision: The precision that it was built for; ``figures.computed`` says what its layers computed in.
         figures: What was measured.
     """
 
     engine: str
     precision: str
-    computed: str
     figures: Evaluation
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..engines import Engine
+from ..engines.base.arithmetic import Arithmetic
 from ..engines.base.fusion import Fusion, fusion_of
 from ..engines.base.fusion_chart import draw_fusion
 from ..utils.files import check_target
@@ -39,7 +41,8 @@ class FusedFacts:
 
     Attributes:
         engine: The engine's name.
-        precision: Of its arithmetic.
+        precision: The precision that the engine was built for.
+        computed: In which precision its layers compute.
         nodes: How many nodes the network has.
         kernels: What computes them, in the engine's order.
         added: How many parts the engine has beside them, such as casts and changes of layout.
@@ -49,6 +52,7 @@ class FusedFacts:
 
     engine: str
     precision: str
+    computed: Arithmetic
     nodes: int
     kernels: tuple[KernelFacts, ...]
     added: int
@@ -61,15 +65,15 @@ def inspect_fused(
 ) -> Result[FusedFacts]:
     """Build the network, or load it, and find what runs as one; with a picture where that is asked for."""
     target = None if graph is None else check_target(graph, "--graph", (".svg",))
-    built = loading.open_engine(path, weights=weights, engine=engine, precision=precision, cache=cache)
+    built = loading.open_engine(path, weights=weights, engine=engine, precision=precision, cache=cache, as_asked=True)
     model = built.model_without_weights if loading.is_engine_file(path) else loading.open_model(path, weights)
     found = fusion_of(model, built.parts(), built.model_without_weights)
     if target is not None:
-        draw_fusion(found, target, f"{path.name} on engine {built.name}, {built.precision}")
-    return Result(_facts(found, built.name, built.precision, target), _print)
+        draw_fusion(found, target, f"{path.name} on engine {built.name}, {built.arithmetic}")
+    return Result(_facts(found, built, target), _print)
 
 
-def _facts(found: Fusion, engine: str, precision: str, target: Path | None) -> FusedFacts:
+def _facts(found: Fusion, engine: Engine, target: Path | None) -> FusedFacts:
     kernels = tuple(
         KernelFacts(
             kernel.name,
@@ -81,7 +85,8 @@ def _facts(found: Fusion, engine: str, precision: str, target: Path | None) -> F
     )
     added = len(found.kernels) - len(kernels)
     without = tuple(found.names[place] for place in found.before)
-    return FusedFacts(engine, precision, len(found.names), kernels, added, without, str(target or ""))
+    ran = engine.name, engine.precision, engine.arithmetic
+    return FusedFacts(*ran, len(found.names), kernels, added, without, str(target or ""))
 
 
 def _print(facts: FusedFacts) -> None:
@@ -91,7 +96,7 @@ def _print(facts: FusedFacts) -> None:
         nodes = ", ".join(f"{name} ({operator})" for name, operator in zip(kernel.nodes, kernel.operators, strict=True))
         table.add_row(escape(kernel.name), escape(kernel.kind), escape(nodes))
     tables.console().print(table)
-    print(f"{facts.nodes} nodes become {len(facts.kernels)} kernels on engine {facts.engine}, {facts.precision}")
+    print(f"{facts.nodes} nodes become {len(facts.kernels)} kernels on engine {facts.engine}, {facts.computed}")
     if facts.added:
         print(f"the engine added {facts.added} parts, such as changes of layout and of type")
     if facts.without:

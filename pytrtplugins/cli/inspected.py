@@ -83,6 +83,7 @@ def engine_facts(engine: Engine, file: Path) -> EngineFacts:
         str(file),
         engine.name,
         engine.precision,
+        engine.arithmetic,
         engine.model_digest,
         tuple(
             TensorFacts(side, desc.name, str(desc.dtype), tuple(d if isinstance(d, int) else str(d) for d in desc.dims))

@@ -59,12 +59,13 @@ def keys(cls: type, path: str = "") -> Iterator[Key]:
 
 
 def _late() -> dict[str, Any]:
-    """The classes that results' annotations name, and that no command imports for that, since it takes long."""
+    """Classes in results' annotations whose names are not in the class's module: not imported there, or it is named for its package."""
     from darknet2caffe.inspect import Row
 
+    from ..engines import Arithmetic
     from ..engines.cuda.profile import StepTime
 
-    return {"Row": Row, "StepTime": StepTime}
+    return {"Arithmetic": Arithmetic, "Row": Row, "StepTime": StepTime}
 
 
 def _inner(hint: Any) -> tuple[str, type | None]:

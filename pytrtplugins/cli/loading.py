@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatches
 from ..engines import Engine, build, load_engine
 from ..engines.base.engine_file import is_engine_file
-from ..engines.registry import auto_engine, engine_class
+from ..engines.registry import available_class
 from ..errors import FormatError, ModelError, RegistryError, UsageError
 from ..model import Graph, read_onnx
 from ..models import Yolov2, describe, read_description
@@ -95,14 +95,6 @@ def open_detector(engine: Engine, path: Path, names: Path | None = None, **optio
     return Yolov2(engine, names, **options)
 
 
-def as_asked(engine: str, precision: str) -> dict[str, Any]:
-    """Settings with which an engine computes in INT8 even where float32 is faster: for commands that measure how right it is."""
-    if precision != "int8":
-        return {}
-    cls = engine_class(auto_engine(precision) if engine == "auto" else engine)
-    return {"int8": "always"} if "int8" in cls.settings else {}
-
-
 def open_model(path: Path, weights: Path | None = None, batch: BatchSize = 1) -> onnx.ModelProto:
     """Read an ONNX file, or darknet's .cfg with its weights (by default the file of the same name).
 
@@ -163,10 +155,13 @@ def open_engine(
     plugins: Mapping[str, str] | None = None,
     batch: int | None = None,
     said: Mapping[str, Any] | None = None,
+    as_asked: bool = False,
 ) -> Engine:
     """Load a saved engine, or build one from an ONNX file or a .cfg, which becomes a network of this batch.
 
     What is ``said`` of a detector (`pytrtplugins.models.describe`) goes into the engine; the names beside the model, where neither has any.
+    With ``as_asked`` an engine for CPUs computes in the precision even where float32 is faster, unless the settings say otherwise: commands
+    that measure accuracy, or compare precisions, measure what they were asked for.
     A precision file brings its scales with it; INT8 and FP8 take them from the cache, by default the model's name with ``.cache``, or
     makes it with the images.
 
@@ -204,13 +199,14 @@ def open_engine(
                 cache=cache,
             )
         calibrator = make_calibrator("minmax", calibration, cache, mode=mode)
+    always = available_class(engine, precision).always(precision) if as_asked else {}
     return build(
         model,
         engine=engine,
         precision=precision,
         calibration=calibrator,
         threads=threads,
-        settings=settings,
+        settings={**always, **(settings or {})},
         plugins=plugins,
     )
 

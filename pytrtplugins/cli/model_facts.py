@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..engines.base.arithmetic import Arithmetic
+
 if TYPE_CHECKING:
     from darknet2caffe.inspect import Row
 
@@ -119,7 +121,8 @@ class EngineFacts:
     Attributes:
         file: The file.
         engine: The engine's name.
-        precision: Of its arithmetic.
+        precision: The precision that it was built for.
+        computed: In which precision its layers compute.
         model_digest: Of the model from which it was built.
         tensors: Its inputs and outputs.
         choices: What was decided while it was built, and how.
@@ -128,6 +131,7 @@ class EngineFacts:
     file: str
     engine: str
     precision: str
+    computed: Arithmetic
     model_digest: str
     tensors: tuple[TensorFacts, ...]
     choices: dict[str, str]

@@ -227,7 +227,8 @@ def compare(
     choice: dict[str, Any] = {"limit": limit, "seed": seed, "mode": mode}
 
     def opened(path: Path, name: str, kind: str) -> Engine:
-        return loading.open_engine(path, engine=name, precision=kind, cache=cache if kind in CODES else None)
+        table = cache if kind in CODES else None
+        return loading.open_engine(path, engine=name, precision=kind, cache=table, as_asked=True)
 
     if (second is None) == (beside is None):
         raise UsageError(
@@ -244,13 +245,19 @@ def compare(
     samples = read_samples(data, one.inputs, **choice) if data else [loading.read_inputs(None, one)]
     if other is None:
         outputs = precision.compare_with_file(first, one, samples, wanted)
-        return Result(outputs, print, outputs.agrees)
+        return Result(outputs, functools.partial(_print_outputs, engine=one), outputs.agrees)
     result = precision.compare(one, other, samples, wanted)
-    return Result(result, _print_comparison, result.first_difference is None)
+    return Result(result, functools.partial(_print_comparison, engines=(one, other)), result.first_difference is None)
 
 
-def _print_comparison(result: precision.Comparison) -> None:
+def _print_outputs(result: precision.FileComparison, engine: Engine) -> None:
+    print(result, f"A: engine {engine.name}, {result.computed}", sep="\n")
+
+
+def _print_comparison(result: precision.Comparison, engines: tuple[Engine, Engine]) -> None:
     print(result)
+    for letter, engine, computed in zip("AB", engines, result.computed, strict=True):
+        print(f"{letter}: engine {engine.name}, {computed}")
     for text, missing in (("A", result.only_in_first), ("B", result.only_in_second)):
         if missing:
             shown = ", ".join(map(repr, missing[:3]))

@@ -99,6 +99,7 @@ def run(
     slots: Annotated[
         int, number(Whole(1, MAX_SLOTS), help="Simultaneous runs; from 2 on, the number of runs per second is shown.")
     ] = 1,
+    settings: options.Settings = None,
     forms: options.Forms = None,
     plugins: options.Plugins = None,
 ) -> Result[Detected] | Result[Ran]:
@@ -136,6 +137,7 @@ def run(
         precision=precision,
         cache=cache,
         threads=threads,
+        settings=loading.read_settings(settings),
         batch=batch,
         plugins=loading.read_forms(forms),
     )
@@ -157,7 +159,7 @@ def _run_on_arrays(engine: Engine, arrays: Arrays, repeat: int, slots: int, save
         runs.save_arrays(save, outputs)
     times = (figure, None) if slots == 1 else (None, figure)
     facts = tuple(_output_facts(name, np.asarray(array)) for name, array in outputs.items())
-    return Ran(engine.name, engine.precision, facts, repeat, slots, *times)
+    return Ran(engine.name, engine.precision, engine.arithmetic, facts, repeat, slots, *times)
 
 
 def _output_facts(name: str, array: npt.NDArray[Any]) -> OutputFacts:
@@ -193,4 +195,5 @@ def _detect(detector: Yolov2, sources: Sources, outputs: Outputs, **options: Any
         if all(source.kind != "live" for source in sources.found):
             raise
     engine, failures = detector.engine, tuple(map(str, sources.failures))
-    return Detected(engine.name, engine.precision, tuple(looked), failures, tuple(outputs.saved()), str(summary))
+    ran = engine.name, engine.precision, engine.arithmetic
+    return Detected(*ran, tuple(looked), failures, tuple(outputs.saved()), str(summary))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..engines.base.arithmetic import Arithmetic
 from ..vision import Detection
 
 __all__ = ["Detected", "Looked", "OutputFacts", "Ran"]
@@ -28,7 +29,8 @@ class Detected:
 
     Attributes:
         engine: The engine that ran it.
-        precision: Of its arithmetic.
+        precision: The precision that the engine was built for.
+        computed: In which precision its layers computed.
         images: The images and frames that were looked at, in order.
         failures: What is wrong with the files that could not be read.
         saved: Files and folders that were written, one a line of text.
@@ -37,6 +39,7 @@ class Detected:
 
     engine: str
     precision: str
+    computed: Arithmetic
     images: tuple[Looked, ...]
     failures: tuple[str, ...]
     saved: tuple[str, ...]
@@ -70,7 +73,8 @@ class Ran:
 
     Attributes:
         engine: The engine.
-        precision: Of its arithmetic.
+        precision: The precision that the engine was built for.
+        computed: In which precision its layers computed.
         outputs: What the last run gave.
         runs: How many runs were timed.
         slots: Runs at a time.
@@ -80,6 +84,7 @@ class Ran:
 
     engine: str
     precision: str
+    computed: Arithmetic
     outputs: tuple[OutputFacts, ...]
     runs: int
     slots: int

@@ -115,6 +115,9 @@ def print_benchmark(found: Benchmark) -> None:
     console().print(f"{escape(dims)}; {found.machine['processor']}; load {found.load:.1f}", soft_wrap=True)
     rate = f"runs/s, {found.slots} at a time"
     print_table(("", "p50 ms", "p90 ms", "p99 ms", "speed", rate, "memory", "build s", "error", "runs"), rows)
+    for row in found.rows:
+        if row.computed is not None and str(row.computed) != row.precision:
+            print(f"{row.name}: {row.computed}")
     if others:
         print_table(("not timed", "reason"), others)
 
@@ -181,7 +184,7 @@ def print_nodes(found: Nodes) -> None:
 def print_engine(engine: EngineFacts) -> None:
     """Precision, inputs and outputs of an engine."""
     console().print(
-        f"[bold]{escape(engine.file)}[/]: engine {escape(engine.engine)}, {engine.precision}, model {engine.model_digest[:8]}",
+        f"[bold]{escape(engine.file)}[/]: engine {escape(engine.engine)}, {escape(str(engine.computed))}, model {engine.model_digest[:8]}",
         soft_wrap=True,
     )
     _print_tensors(engine.tensors)
@@ -231,19 +234,20 @@ def print_ran(found: Ran) -> None:
     else:
         time = f"{found.runs_per_second:.1f} runs a second of {found.runs} runs, {found.slots} at a time"
     if not is_quiet():
-        print(f"engine {found.engine}, {found.precision}: {time}", file=sys.stderr)
+        print(f"engine {found.engine}, {found.computed}: {time}", file=sys.stderr)
 
 
 def print_detected(found: Detected) -> None:
-    """What was written, and how long it took; what was found on each image is printed as it comes."""
-    print(*(f"saved {each}" for each in found.saved), found.summary, sep="\n")
+    """What was written, how long it took and what ran; what was found on each image is printed as it comes."""
+    print(
+        *(f"saved {each}" for each in found.saved), found.summary, f"engine {found.engine}, {found.computed}", sep="\n"
+    )
 
 
 def print_evaluation(found: Evaluated, name: str) -> None:
     """One row per class, one for all."""
     result = found.figures
-    arithmetic = "" if found.computed == found.precision else f", which computes in {found.computed}"
-    print(f"{name}: engine {found.engine}, {found.precision}{arithmetic}")
+    print(f"{name}: engine {found.engine}, {result.computed}")
     print(result.table())
     print(f"{result.images} images in {result.seconds:.1f} s")
     if result.ignored:

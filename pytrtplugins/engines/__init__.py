@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .base.arithmetic import Arithmetic
 from .base.context import ExecutionContext
 from .base.detection import Boxes, DetectionContext, Timings
 from .base.engine import Engine
@@ -13,6 +14,7 @@ from .unsupported import unsupported_nodes
 from .weights import equalize, round_weights
 
 __all__ = [
+    "Arithmetic",
     "Availability",
     "Boxes",
     "BuildOptions",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ from ..passes.half import to_half
 from ..passes.half_ranges import float_nodes
 from ..passes.normalize import in_opset
 from ..passes.prepare import prepare_loaded
-from ..passes.quantize import FLOAT_LAYERS
 from ..plugin.onnx_node import is_plugin_node
 from ..tensor import DType
 from ..utils.optional import require
@@ -36,10 +34,8 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = [
-    "float_layers",
     "in_half",
     "prepare_float_model",
-    "quantized_layers",
     "read_float_model",
     "seen_ranges",
     "take_sample",
@@ -47,7 +43,6 @@ __all__ = [
     "write_out_plugins",
 ]
 
-_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _BFLOAT16_OPSET = 22
 """The first opset in which ONNX's convolutions, pools and Q/DQ nodes all have bfloat16."""
 _SCALES_OPSET = 19
@@ -204,16 +199,3 @@ def _check(model: onnx.ModelProto | str, path: str | Path) -> None:
             "newer opset",
             path=Path(path),
         ) from error
-
-
-def float_layers(model: onnx.ModelProto) -> dict[str, str]:
-    """Layers that the quantize pass left in float → why, as it notes in the model's metadata."""
-    texts = [entry.value for entry in model.metadata_props if entry.key == FLOAT_LAYERS]
-    return {str(name): str(why) for name, why in json.loads(texts[-1]).items()} if texts else {}
-
-
-def quantized_layers(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Names of the layers whose weights are dequantized codes."""
-    dequantized = {node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
-    layers = (node for node in model.graph.node if node.op_type in _WEIGHTED and node.domain == "")
-    return tuple(node_name(node) for node in layers if len(node.input) > 1 and node.input[1] in dequantized)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..calibration import CalibrationTable, Calibrator
+from ..engines.base.arithmetic import float_reasons, layer_types
 from ..engines.base.types import BuildOptions
 from ..engines.calibrate import network_digest
 from ..engines.quantized import has_qdq, quantize_for, read_precisions, with_precisions
@@ -149,12 +150,13 @@ def export_quantized(
         options = BuildOptions(name, threads)
         result = quantize_for(cls, prepared, calibration, options, progress, partial=True, rest=rest)
         quantized, scales, missing = result.model, result.table, result.missing
-    float_layers = steps.float_layers(quantized)
+    float_layers = float_reasons(quantized)
     if reader != "tensorrt":
         quantized = steps.write_out_plugins(quantized, reader, name)
     written, kept = quantized, dict[str, str]()
     if rest != "fp32":
         written, kept = steps.in_half(quantized, HALF_TYPES[rest], {tensor: scales.amax(tensor) for tensor in scales})
+    layers = tuple(layer for layer, kind in layer_types(written).items() if kind in CODES)
     sample, data = steps.take_sample(prepared, calibration)
     with progress_bar("checking", 3, progress) as advance:
         comparison = compare_models(prepared, written, sample, data)
@@ -164,7 +166,7 @@ def export_quantized(
         parser = check_parser(written) if reader == "tensorrt" else None
     return TypedModel(
         str(path), size, standard_opset(written), name, rest, reader, _opaque(prepared),
-        steps.quantized_layers(written), _nodes(float_layers), missing, _nodes(kept), comparison, parser,
+        layers, _nodes(float_layers), missing, _nodes(kept), comparison, parser,
     )  # fmt: skip
 
 

@@ -62,7 +62,8 @@ def describe(
     file = read_engine_file(files[ENGINE])
     file.check()
     facts, options = file.metadata, file.metadata.get("options")
-    engine, precision = str(facts.get("engine")), str(options.get("precision", "")) if isinstance(options, dict) else ""
+    engine, asked = str(facts.get("engine")), options.get("precision", "") if isinstance(options, dict) else ""
+    precision = str(facts.get("computes", asked))
     networks, seen = of_cache(files["calibration"]) if "calibration" in files else ({}, {})
     if network is not None:
         networks["source"] = data_digest(network)

@@ -70,7 +70,7 @@ class ModelVersion:
         version: Its number, from 1 on.
         created: When it was added, in UTC, such as ``2026-01-31T12:00:00Z``.
         engine: Name of the engine.
-        precision: Of its arithmetic.
+        precision: The precision of its layers: ``fp32`` where it was built for INT8 and computes in float32.
         files: By role: ``engine``, ``calibration`` (the cache), ``precision`` (the precision file).
         networks: Digests of the network: ``built`` as it is in the engine file, after all passes; ``source``, the file that it was
             built from; ``calibrated``, as the calibration cache names it.

@@ -6,13 +6,14 @@ import contextlib
 import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from ..engines.base.arithmetic import Arithmetic
 from ..errors import UsageError
 from ..utils.optional import require
 from ..utils.progress import progress_bar
@@ -72,6 +73,7 @@ class Evaluation:
         images: How many images were looked at.
         seconds: How long it took, reading images included.
         ignored: Classes of the data that the detector does not know; they count nowhere.
+        computed: In which precision the detector's layers computed; None where it has no engine that says so.
     """
 
     map50: float
@@ -80,6 +82,7 @@ class Evaluation:
     images: int
     seconds: float
     ignored: tuple[str, ...] = ()
+    computed: Arithmetic | None = None
 
     @property
     def precision_at_50(self) -> npt.NDArray[np.float64]:
@@ -178,7 +181,9 @@ def evaluate(
         "categories": [{"id": k + 1, "name": data.classes[k]} for k in classes],
     }
     precision = _precision(tools, truth, results)
-    return _evaluation(data, classes, precision, truths, results, len(names), time.perf_counter() - started)
+    computed = detector.engine.arithmetic if isinstance(detector, Yolov2) else None
+    figures = _evaluation(data, classes, precision, truths, results, len(names), time.perf_counter() - started)
+    return replace(figures, computed=computed)
 
 
 def _entry(image: int, kind: int, box: tuple[float, float, float, float], **more: float) -> dict[str, Any]:

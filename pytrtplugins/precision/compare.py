@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..engines.base.arithmetic import Arithmetic
 from ..engines.base.engine import Engine
 from ..errors import UsageError
 from ..plugin.policy import forms_in
@@ -50,11 +51,13 @@ class Comparison:
         tensors: The tensors that both have.
         only_in_first: Names of float tensors that the second does not have.
         only_in_second: Names of float tensors that the first does not have.
+        computed: In which precision the layers of the two engines compute.
     """
 
     tensors: tuple[TensorDifference, ...]
     only_in_first: tuple[str, ...]
     only_in_second: tuple[str, ...]
+    computed: tuple[Arithmetic, Arithmetic]
 
     @property
     def first_difference(self) -> TensorDifference | None:
@@ -117,6 +120,7 @@ def compare(
         tuple(found),
         tuple(name for name in ordered if name not in shared),
         tuple(sorted(names[second] - names[first] - shared)),
+        (first.arithmetic, second.arithmetic),
     )
 
 

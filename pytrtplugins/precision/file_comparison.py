@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..engines.base.arithmetic import Arithmetic
 from ..engines.base.engine import Engine
 from ..engines.base.failures import explaining
 from ..errors import ExecutionError, UsageError
@@ -52,9 +53,11 @@ class FileComparison:
 
     Attributes:
         outputs: The outputs in the file's order.
+        computed: In which precision the engine's layers compute.
     """
 
     outputs: tuple[OutputDifference, ...]
+    computed: Arithmetic
 
     @property
     def agrees(self) -> bool:
@@ -110,7 +113,7 @@ def compare_with_file(
                 difference = _difference(name, results[name], np.asarray(array), tolerance)
                 if name not in differences or difference.error > differences[name].error:
                     differences[name] = difference
-    return FileComparison(tuple(differences[name] for name in names))
+    return FileComparison(tuple(differences[name] for name in names), engine.arithmetic)
 
 
 def _check_names(path: str | Path, engine: Engine, inputs: Sequence[str], outputs: Sequence[str]) -> None:

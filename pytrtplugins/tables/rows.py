@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..engines.base.arithmetic import Arithmetic
 from ..utils.notebook import view
 from .tasks import Figure
 
@@ -60,6 +61,7 @@ class TableRow:
     Attributes:
         variant: Engine, precision and calibration.
         reason: Why it has no figures; empty where it has.
+        computed: In which precision its layers compute; None where it could not be built.
         build_s: Seconds of the build.
         file_mib: Size of the engine file, most of which are weights.
         latency: By batch. Of variants that differ in calibration only the first one was timed.
@@ -72,6 +74,7 @@ class TableRow:
 
     variant: Variant
     reason: str = ""
+    computed: Arithmetic | None = None
     build_s: float = 0.0
     file_mib: float = 0.0
     latency: dict[int, Latency] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from ..bench import bench
 from ..calibration import CALIBRATORS
 from ..doctor import machine
 from ..engines import Engine, build, calibrate, load_engine
+from ..engines.base.arithmetic import Arithmetic
 from ..engines.calibrate import network_digest
 from ..engines.registry import available_class
 from ..errors import PytrtpluginsError, UsageError
@@ -221,22 +222,23 @@ class _Maker:
             engine = self._build(variant)
             took = time.perf_counter() - began
             engine.save(path)
-            return {"build_s": took, "bytes": path.stat().st_size}
+            return {"build_s": took, "bytes": path.stat().st_size, "computed": asdict(engine.arithmetic)}
 
         facts = self.journal.get(f"build {self._key(variant)}", make)
-        if not path.is_file():  # somebody removed it
+        if not path.is_file() or "computed" not in facts:  # somebody removed it, or another version wrote the journal
             facts = make()
-        return TableRow(variant, build_s=facts["build_s"], file_mib=facts["bytes"] / _MIB)
+        computed = Arithmetic(**facts["computed"])
+        if str(computed) != variant.precision:
+            self.notes.append(f"{variant.name}: {computed}")
+        return TableRow(variant, computed=computed, build_s=facts["build_s"], file_mib=facts["bytes"] / _MIB)
 
     def _settings(self, variant: Variant) -> dict[str, Any]:
         """Of the engine."""
         settings = dict(self.plan.settings)
-        listed = available_class(variant.engine, "fp32" if _is_file(variant.precision) else variant.precision).settings
-        if "batch" in listed and "batch" not in settings and self.batches == self.plan.batches:
+        cls = available_class(variant.engine, "fp32" if _is_file(variant.precision) else variant.precision)
+        if "batch" in cls.settings and "batch" not in settings and self.batches == self.plan.batches:
             settings["batch"] = list(self.batches)  # kernels for each are chosen while building
-        if variant.precision in ("bf16", "int8") and variant.precision in listed:
-            settings.setdefault(variant.precision, "always")  # a row says what it costs, also where float32 is faster
-        return settings
+        return {**cls.always(variant.precision), **settings}  # a row says what it costs, also where float32 is faster
 
     def _build(self, variant: Variant) -> Engine:
         return build(

@@ -1,12 +1,14 @@
-"""Commands whose work is done by stubs."""
+"""Commands whose work is done by stubs, and what several commands read."""
 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import pytest
 
 from pytrtplugins.errors import UsageError
+from pytrtplugins.vision import load_image, save_image
 
 
 @pytest.fixture
@@ -31,3 +33,25 @@ def asked(monkeypatch):
     for name in ("calibrate", "check", "evaluate", "export", "precision", "run"):
         setattr(put, name, importlib.import_module(f"pytrtplugins.cli.{name}"))
     return put
+
+
+@pytest.fixture
+def labelled(images, tmp_path):
+    """The images as a data set."""
+    data = tmp_path / "set"
+    (data / "labels").mkdir(parents=True)
+    images.rename(data / "images")
+    (data / "labels" / "chelsea.txt").write_text("0 0.5 0.5 1 1\n")
+    (data / "labels" / "astronaut.txt").write_text("1 0.4 0.5 0.8 1\n")
+    (data / "classes.txt").write_text("cat\nperson\n")
+    (data / "val.txt").write_text("images/chelsea.png\nimages/astronaut.png\n")
+    return data
+
+
+@pytest.fixture
+def images(tmp_path):
+    source = Path(pytest.importorskip("skimage").__file__).parent / "data"
+    (tmp_path / "photos").mkdir()
+    for name in ("chelsea", "astronaut"):
+        save_image(load_image(source / f"{name}.png")[::2, ::2], tmp_path / "photos" / f"{name}.png")
+    return tmp_path / "photos"

@@ -10,7 +10,6 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytrtplugins.calibration import CalibrationTable
-from pytrtplugins.vision import load_image, save_image
 
 ROOT = Path(__file__).parents[2]
 CFG = ROOT / "samples" / "models" / "yolov2-animals.cfg"
@@ -49,15 +48,6 @@ def relu(tmp_path):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     onnx.save(model, tmp_path / "relu.onnx")
     return tmp_path / "relu.onnx"
-
-
-@pytest.fixture
-def images(tmp_path):
-    source = Path(pytest.importorskip("skimage").__file__).parent / "data"
-    (tmp_path / "photos").mkdir()
-    for name in ("chelsea", "astronaut"):
-        save_image(load_image(source / f"{name}.png")[::2, ::2], tmp_path / "photos" / f"{name}.png")
-    return tmp_path / "photos"
 
 
 @pytest.fixture
@@ -255,19 +245,6 @@ def test_without_scales_8_bits_say_how_to_make_them(pytrt, relu, precision):
     assert "Do: pytrt calibrate" in err
 
 
-@pytest.fixture
-def labelled(images, tmp_path):
-    """The images as a data set."""
-    data = tmp_path / "set"
-    (data / "labels").mkdir(parents=True)
-    images.rename(data / "images")
-    (data / "labels" / "chelsea.txt").write_text("0 0.5 0.5 1 1\n")
-    (data / "labels" / "astronaut.txt").write_text("1 0.4 0.5 0.8 1\n")
-    (data / "classes.txt").write_text("cat\nperson\n")
-    (data / "val.txt").write_text("images/chelsea.png\nimages/astronaut.png\n")
-    return data
-
-
 def test_evaluate_prints_a_table_and_draws_curves(pytrt, labelled, tmp_path):
     code, out, err = pytrt("evaluate", CFG, "--data", labelled, "--plot", "curves.svg")
     assert (code, err) == (0, "")
@@ -276,45 +253,6 @@ def test_evaluate_prints_a_table_and_draws_curves(pytrt, labelled, tmp_path):
     image = (tmp_path / "curves.svg").read_text()  # matplotlib writes each text as a comment, too
     assert f"<!-- mAP50 {map50}: 2 images, 2 objects of 2 classes -->" in image
     assert "<!-- yolov2-animals.cfg, " in image
-
-
-def float32_wins(monkeypatch):
-    """Let engines for CPUs find float32 faster than INT8."""
-    from pytrtplugins.engines.host import host_engine, timing
-
-    monkeypatch.setattr(host_engine, "sample_inputs", timing.sample_inputs)
-    monkeypatch.setattr(host_engine, "run_seconds", lambda runs: {"int8": 2.0, "float32": 1.0})
-
-
-@pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
-def test_evaluate_measures_int8_where_float32_is_faster(pytrt, labelled, monkeypatch, engine):
-    float32_wins(monkeypatch)
-    code, out, err = pytrt(
-        "evaluate",
-        CFG,
-        "--data",
-        labelled,
-        "--engine",
-        engine,
-        "--precision",
-        "int8",
-        "--cache",
-        CFG.with_suffix(".cache"),
-        "--json",
-    )
-    assert code == 0, err
-    found = json.loads(out)["result"]
-    assert (found["engine"], found["precision"], found["computed"]) == (engine, "int8", "int8")
-
-
-def test_evaluate_says_where_a_saved_engine_computes_in_float32(pytrt, labelled, monkeypatch):
-    float32_wins(monkeypatch)
-    cache = CFG.with_suffix(".cache")
-    built = pytrt("build", CFG, "--engine", "cpu", "--precision", "int8", "--cache", cache, "-o", "net.engine")
-    assert built[0] == 0, built
-    code, out, err = pytrt("evaluate", "net.engine", "--data", labelled)
-    assert code == 0, err
-    assert "net.engine: engine cpu, int8, which computes in float32" in out
 
 
 def test_evaluate_without_the_names_of_the_classes_asks_for_them(pytrt, labelled, tmp_path):
@@ -405,6 +343,7 @@ def test_the_table_of_kernels_says_which_layer_runs_by_what(capsys):
     from pytrtplugins.cli.inspected import kernel_facts
     from pytrtplugins.cli.model_facts import EngineFacts
     from pytrtplugins.cli.tables import print_built
+    from pytrtplugins.engines import Arithmetic
     from pytrtplugins.engines.cuda.conv.cache import Choice
     from pytrtplugins.engines.cuda.conv.selector import LayerKernel
 
@@ -415,7 +354,9 @@ def test_the_table_of_kernels_says_which_layer_runs_by_what(capsys):
             LayerKernel(("last",), "1x1, 8 → 5 channels", Choice("direct", "direct")),
         ]
     )
-    print_built(Built(EngineFacts("a.engine", "cuda", "fp16", "abc", (), {}), kernels, 1.0, 100))
+    print_built(
+        Built(EngineFacts("a.engine", "cuda", "fp16", Arithmetic("fp16", "fp16"), "abc", (), {}), kernels, 1.0, 100)
+    )
     out = capsys.readouterr().out
     assert re.search(
         r"conv0, conv1, conv2, and 2 more\s+3x3, 8 → 8 channels\s+hopper m64n64k128u1s4x1\s+2\.1\d\s+18", out

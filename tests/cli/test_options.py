@@ -11,6 +11,7 @@ import pytest
 from onnx import ModelProto
 
 from pytrtplugins.cli import loading
+from pytrtplugins.engines import Arithmetic
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.models import Description, describe, read_description
@@ -22,7 +23,7 @@ BUILT = ["--weights", "w", "--engine", "cpu", "--precision", "int8", "--cache", 
 OPENED = {"weights": Path("w"), "engine": "cpu", "precision": "int8", "cache": Path("c"), "threads": 3}
 DETECTOR = ["--names", "n", "--mode", "stretch", "--threshold", "0.25", "--nms", "0.75"]
 THRESHOLDS = {"score_threshold": 0.25, "iou_threshold": 0.75}
-ENGINE = SimpleNamespace(name="stub", precision="int8", choices={})
+ENGINE = SimpleNamespace(name="stub", precision="int8", arithmetic=Arithmetic("int8", "int8"), choices={})
 
 
 @pytest.mark.parametrize(
@@ -34,10 +35,10 @@ ENGINE = SimpleNamespace(name="stub", precision="int8", choices={})
          {**OPENED, "calibration": Path("p"), "mode": "stretch", "settings": {"batch": [1, 8]},
           "plugins": {"a::B": "compute", "a::C": "enqueue"}, "batch": 4,
           "said": {"names": Path("n"), "mode": "darknet", "score_threshold": 0.25}}),
-        (["run", *BUILT, "--plugin", "a::B=compute", "--batch", "4"],
-         {**OPENED, "plugins": {"a::B": "compute"}, "batch": 4}),
+        (["run", *BUILT, "--setting", "int8=always", "--plugin", "a::B=compute", "--batch", "4"],
+         {**OPENED, "settings": {"int8": "always"}, "plugins": {"a::B": "compute"}, "batch": 4}),
         (["bench", *BUILT, "--setting", "batch=1,8", "--plugin", "a::B=compute"],
-         {**OPENED, "settings": {"batch": [1, 8]}, "plugins": {"a::B": "compute"}}),
+         {**OPENED, "settings": {"batch": [1, 8]}, "plugins": {"a::B": "compute"}, "as_asked": True}),
         (["profile", "--weights", "w", "--precision", "int8", "--cache", "c", "--batch", "8",
           "--plugin", "a::B=decomposition"],
          {"weights": Path("w"), "engine": "cuda", "precision": "int8", "cache": Path("c"), "settings": {"batch": 8},
@@ -139,7 +140,7 @@ def test_run_on_images(pytrt, asked):
     assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "batch": 2})]
     assert detector.streamed == [((sources,), {**THRESHOLDS, "track": True, "decode": "cpu"})]
     assert trackers == [((), {})]
-    assert out.splitlines() == ["saved boxes.png", "no images"]
+    assert out.splitlines() == ["saved boxes.png", "no images", "engine stub, int8"]
     assert outputs.__exit__.called
 
 
@@ -154,7 +155,7 @@ def test_ctrl_c_ends_a_camera_and_interrupts_a_video(pytrt, asked, kind, ended):
     asked(asked.run, "Outputs", MagicMock(saved=lambda: ["a.mp4"]))
     asked(loading, "open_detector", Interrupted())
     code, out, _ = pytrt("run", "net.onnx", "--camera", "0")
-    assert (code, out) == (ended, "saved a.mp4\nno images\n" if ended == 0 else "")
+    assert (code, out) == (ended, "saved a.mp4\nno images\nengine stub, int8\n" if ended == 0 else "")
 
 
 @pytest.mark.parametrize(
@@ -204,9 +205,9 @@ def test_evaluate(pytrt, asked):
     opened, detectors = asked(loading, "open_engine", ENGINE), asked(loading, "Yolov2", "detector")
     evaluated = asked(asked.evaluate.models, "evaluate")
     ends(pytrt, "evaluate", "net.onnx", "--data", "d", "--data", "e.tar", "--split", "test.txt", *BUILT, *DETECTOR,
-         "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9")  # fmt: skip
+         "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9", "--setting", "batch=8")  # fmt: skip
     assert read == [(([Path("d"), Path("e.tar")],), {})]
-    assert opened == [((Path("net.onnx"),), {**OPENED, "settings": {"int8": "always"}})]
+    assert opened == [((Path("net.onnx"),), {**OPENED, "settings": {"batch": 8}, "as_asked": True})]
     assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "max_detections": 1000})]
     wanted = {**THRESHOLDS, "class_map": {"tv": "tvmonitor", "a": "b=c"}, "limit": 9}
     assert evaluated == [(("detector", "data", "test.txt"), wanted)]
@@ -296,8 +297,8 @@ def test_compare(pytrt, asked, tmp_path):
          "--precision-b", "int8", "--cache", "c", "--data", "d", "--tolerance", "cosine=0.5", "--limit", "3", "--seed", "7",
          "--mode", "stretch")  # fmt: skip
     assert opened == [
-        ((Path("a.onnx"),), {"engine": "cpu", "precision": "p.yaml", "cache": None}),
-        ((Path("b.cfg"),), {"engine": "onnxruntime", "precision": "int8", "cache": Path("c")}),
+        ((Path("a.onnx"),), {"engine": "cpu", "precision": "p.yaml", "cache": None, "as_asked": True}),
+        ((Path("b.cfg"),), {"engine": "onnxruntime", "precision": "int8", "cache": Path("c"), "as_asked": True}),
     ]
     assert read == [(([Path("d")], "inputs"), {"limit": 3, "seed": 7, "mode": "stretch"})]
     assert compared == [((engine, engine, "samples", parse_tolerance("cosine=0.5")), {})]

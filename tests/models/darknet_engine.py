@@ -7,6 +7,7 @@ import json
 import numpy as np
 from onnx import TensorProto, helper
 
+from pytrtplugins.engines import Arithmetic
 from pytrtplugins.engines.base.host_detection import HostDetection
 from pytrtplugins.tensor import SymbolicDim, TensorDesc
 
@@ -29,6 +30,7 @@ class FunctionEngine:
     """An engine that computes a function of the batch."""
 
     name, precision, nests = "function", "fp32", True
+    arithmetic = Arithmetic("fp32", "fp32")
 
     def __init__(self, function, dims, head_dims, **fields):
         self.function = function

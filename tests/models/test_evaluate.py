@@ -204,6 +204,8 @@ def test_yolov2_is_told_both_thresholds_too(data):
         for score, overlap in ((0.3, 0.5), (0.3, 0.2), (0.5, 0.5))
     ]
     assert counts == [2 * 3, 3, 3]
+    assert evaluate(Yolov2(engine, CLASSES), data).computed == engine.arithmetic
+    assert evaluate(Scripted(perfect()), data).computed is None
 
 
 def test_missing_data_say_where_they_were_looked_for(tmp_path):

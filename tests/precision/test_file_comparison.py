@@ -128,9 +128,8 @@ def test_the_command_prints_each_output_and_ends_with_1_where_one_differs(pytrt,
     written(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
     code, out, _ = pytrt("compare", "net.onnx", "--with", "file", "--engine", "cpu")
     assert code == 0
-    assert out.splitlines() == [
-        f"'{name}': largest difference 0 absolute, 0 relative; 0 of the tolerance" for name in "yz"
-    ]
+    rows = [f"'{name}': largest difference 0 absolute, 0 relative; 0 of the tolerance" for name in "yz"]
+    assert out.splitlines() == [*rows, "A: engine cpu, fp32"]
     code, out, _ = pytrt("compare", "net.onnx", "--with", "file", "--json")
     assert [output["name"] for output in json.loads(out)["result"]["outputs"]] == ["y", "z"]
     for words in (("net.onnx",), ("net.onnx", "net.onnx", "--with", "file")):

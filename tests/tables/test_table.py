@@ -70,6 +70,11 @@ def test_a_table_has_a_row_for_each_engine_precision_and_calibration(task, tmp_p
     first, int8 = found.rows[0], found.rows[1]
     assert first.figures["cosine_mean"] == pytest.approx(1)
     assert 0.9 < int8.figures["cosine_mean"] < 0.999999
+    computed = [row.computed.precision for row in found.rows]
+    assert computed == [row.variant.precision for row in found.rows]
+    assert f"onnxruntime int8, minmax on 3: {int8.computed}" in found.notes
+    again = make_table(network(), task, plan, name="net", work=tmp_path / "work")
+    assert [row.computed for row in again.rows] == [row.computed for row in found.rows]  # from the journal
     assert set(first.latency) == {1, 2}
     assert first.latency[1].speed == 1.0
     assert first.file_mib > 0

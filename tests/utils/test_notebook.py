@@ -13,6 +13,7 @@ from pytrtplugins.bench import Benchmark, Row
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.check import Report
 from pytrtplugins.check.report import Entry
+from pytrtplugins.engines import Arithmetic
 from pytrtplugins.passes import LayerPrecision, Precisions
 from pytrtplugins.precision import Comparison, SearchResult, TensorDifference
 from pytrtplugins.utils.notebook import view
@@ -66,7 +67,8 @@ class Page(html.parser.HTMLParser):
 
 
 def comparison(name):
-    return Comparison((TensorDifference(name, name, "Add", 3.5), TensorDifference("fine", "fine", "Add", 0.1)), (), ())
+    tensors = TensorDifference(name, name, "Add", 3.5), TensorDifference("fine", "fine", "Add", 0.1)
+    return Comparison(tensors, (), (), (Arithmetic("fp32", "fp32"), Arithmetic("fp16", "fp16")))
 
 
 def search(name):

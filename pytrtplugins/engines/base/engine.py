@@ -22,6 +22,7 @@ from ...utils.prefetch import map_async, map_in_contexts
 from ...utils.uncopied import Uncopied
 from ...validation.dataflow import given_inputs
 from ...version import __version__
+from .arithmetic import Arithmetic, arithmetic_of
 from .context import Arrays, ExecutionContext
 from .detection import DetectionContext
 from .engine_file import EngineFile, write_engine_file
@@ -57,6 +58,8 @@ class Engine(Uncopied, ABC):
         asks_fast: Whether it builds one node so fast that it can be asked for each operator; else its error names all that it lacks.
         weights_location: Location that models in its files give for weights that they leave out; None: no weights are left out.
         choices: What was decided while building, and why, by what it is about.
+        fallback: Why the engine computes in float32, although another precision was asked for; empty where it does not.
+        float_precision: Precision of the layers that are left in float where INT8 or FP8 was asked for.
         options: How it was built.
         inputs: Name, dims and dtype of each input; dims are symbolic where they are free.
         outputs: The same of each output.
@@ -87,6 +90,7 @@ class Engine(Uncopied, ABC):
     survives_fork: ClassVar[bool] = True
     parents_alone: ClassVar[str] = "the GPU"
     _load: ClassVar[Callable[[str | Path], Engine]]  # selection, which knows all engines, puts it here
+    float_precision: str = "fp32"
     instead: ClassVar[str] = (
         'engine.save("model.engine"), and pytrtplugins.load_engine("model.engine") where it is needed'
     )
@@ -98,6 +102,7 @@ class Engine(Uncopied, ABC):
         check_forms(model, self.name, options.plugins)
         self._model, self.options, self._forks = model, options, forks()
         self.choices: dict[str, str] = {}
+        self.fallback = ""
         if not self.survives_fork:
             _PARENTS.add(self)
         self.inputs = tuple(map(self._describe, given_inputs(model.graph)))
@@ -196,6 +201,11 @@ class Engine(Uncopied, ABC):
         """Why an engine with these requirements cannot be loaded on a device, or where it was built; empty when it can."""
         return ""
 
+    @classmethod
+    def always(cls, precision: str) -> dict[str, Any]:
+        """Settings with which the engine computes in a precision even where float32 is faster: those that measure accuracy need them."""
+        return {}
+
     # -- what callers use --------------------------------------------------------------------------------------------
 
     @property
@@ -210,8 +220,13 @@ class Engine(Uncopied, ABC):
 
     @property
     def precision(self) -> str:
-        """Arithmetic of the layers."""
+        """The precision that the engine was built for; `arithmetic` says what its layers compute in."""
         return self.options.precision
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """In which precision the layers compute."""
+        return arithmetic_of(self.model_without_weights, self.precision, self.fallback, self.float_precision)
 
     @property
     def model_digest(self) -> str:
@@ -225,6 +240,10 @@ class Engine(Uncopied, ABC):
     def weight_bytes(self) -> int | None:
         """Bytes of the network's constants as the engine keeps them, on its device; None where the library below it does not tell."""
         return None
+
+    def note_fallback(self, reason: str) -> None:
+        """Note that the engine computes in float32, although another precision was asked for."""
+        self.fallback, self.choices[self.precision] = reason, f"float32: {reason}"
 
     def create_context(self) -> ExecutionContext:
         """Make the state for one thread's runs; a context manager.
@@ -307,6 +326,7 @@ class Engine(Uncopied, ABC):
             "created_by": f"pytrtplugins {__version__}",
             "built_with": self.availability().details,
             "options": asdict(self.options),
+            "computes": self.arithmetic.precision,
             "requirements": self.requirements(),
         }
         write_engine_file(path, metadata, self.model.SerializeToString(deterministic=True), self.payload())
@@ -330,7 +350,7 @@ class Engine(Uncopied, ABC):
     def __repr__(self) -> str:
         """Name, precision, inputs and outputs."""
         inputs, outputs = (", ".join(map(str, descs)) for descs in (self.inputs, self.outputs))
-        return f"<{self.name} engine, {self.precision}: {inputs} -> {outputs}>"
+        return f"<{self.name} engine, {self.arithmetic}: {inputs} -> {outputs}>"
 
     def _repr_html_(self) -> str:
         sides = (("input", self.inputs), ("output", self.outputs))
@@ -338,7 +358,7 @@ class Engine(Uncopied, ABC):
             (side, desc.name, desc.dtype, " x ".join(map(str, desc.dims))) for side, descs in sides for desc in descs
         ]
         notes = [f"{about}: {choice}" for about, choice in self.choices.items()]
-        return view(f"engine {self.name}, {self.precision}", ("", "name", "type", "dims"), rows, notes)
+        return view(f"engine {self.name}, {self.arithmetic}", ("", "name", "type", "dims"), rows, notes)
 
 
 def _leave_parent() -> None:

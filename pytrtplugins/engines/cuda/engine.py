@@ -111,6 +111,7 @@ class CudaEngine(Engine):
         if not cublaslt_version():
             self.disabled |= {"cublaslt-kernels"}
         self.float_type = float_type(options)
+        self.float_precision = "fp16" if self.float_type is DType.FLOAT16 else "fp32"
         self.device = CudaDevice(device_number(options.device))
         if options.precision == "fp8" or holds_fp8(model):
             check_fp8(self.device)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ...errors import MissingExtraError, UnavailableError, UsageError
 from ...model.decompose import add_shapes
-from ...passes import Placement
+from ...passes import CODES, Placement
 from ...utils.optional import require
 from ...utils.override import override
 from ..base.engine import Engine
@@ -29,14 +29,18 @@ __all__ = ["ALWAYS", "HostEngine"]
 
 _log = logging.getLogger(__name__)
 _MEASURED, ALWAYS = "measured", "always"
+_FLOAT_GAIN = (
+    0.9  # float32 must take less than this part of INT8's time to be chosen: times that are about equal keep INT8
+)
 _EMULATED = "values are rounded as FP8 rounds them and computed with in float32, which shows its accuracy and is slower"
 
 
 class HostEngine(Engine):
     """Base of the engines for CPUs: one device, int8 weights that suit the CPU, and INT8 only where it is faster.
 
-    What `pytrtplugins.build` quantizes is built in INT8 and in float32; both are timed, and the faster one is kept, unless
-    ``settings={"int8": "always"}``. A model that has Q/DQ already, and a precision file, are taken at their word.
+    What `pytrtplugins.build` quantizes is built in INT8 and in float32; both are timed, and the faster one is kept, INT8 where
+    they are about equal, unless ``settings={"int8": "always"}``. A model that has Q/DQ already, and a precision file, are taken at
+    their word.
 
     Attributes:
         library: Name of the library below the engine; in lower case that of its module.
@@ -54,8 +58,8 @@ class HostEngine(Engine):
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
         super().__init__(model, options)
-        if options.precision == "int8" and not any(node.op_type == "DequantizeLinear" for node in model.graph.node):
-            self.choices["int8"] = "float32: the model was built without INT8 layers"
+        if options.precision in CODES and (computed := self.arithmetic).precision == "fp32":
+            self.note_fallback(computed.reason)
         if options.device not in (None, "CPU"):
             raise UnavailableError(
                 f"engine {self.name!r}: device {options.device!r} is unknown; it has CPU.\nDo: leave device out",
@@ -96,11 +100,11 @@ class HostEngine(Engine):
     ) -> Engine:
         """Make the engine of a model that was quantized, or of its float form where that is faster here."""
         int8 = cls.build(quantized, options, progress)
-        if options.precision == "fp8":
+        if options.precision == "fp8" and not int8.fallback:
             int8.choices["fp8"] = _EMULATED
             _log.warning("engine %r has no arithmetic in FP8: %s", cls.name, _EMULATED)
             return int8
-        if "int8" in int8.choices or options.settings.get("int8") == ALWAYS:
+        if int8.fallback or options.settings.get("int8") == ALWAYS:
             return int8
         inputs = sample_inputs(int8)
         if inputs is None:
@@ -111,23 +115,23 @@ class HostEngine(Engine):
         if isinstance(times, str):
             failure = "" if _failure(float32, inputs) else _failure(int8, inputs)
             if failure:
-                float32.choices["int8"] = f"float32: a run in INT8 failed: {failure}"
                 _log.warning("engine %r falls back from INT8 to float32: a run in INT8 failed: %s", cls.name, failure)
+                float32.note_fallback(f"a run in INT8 failed: {failure}")
                 return float32
             int8.choices["int8"] = f"int8, not timed: {times}"
             return int8
         figures = f"INT8 takes {1e3 * times['int8']:.3g} ms, float32 {1e3 * times['float32']:.3g} ms"
-        if times["int8"] <= times["float32"]:
+        if times["float32"] >= _FLOAT_GAIN * times["int8"]:
             int8.choices["int8"] = f"int8: {figures}"
             _log.info("engine %r computes in INT8: %s", cls.name, figures)
             return int8
-        float32.choices["int8"] = f"float32: {figures}"
         _log.warning(
             "engine %r falls back from INT8 to float32, which is faster here: %s.\n"
-            'Do: settings={"int8": "always"} (--setting int8=always) to keep INT8',
+            'Do: settings={"int8": "always"}, or pytrt build --setting int8=always, to keep INT8',
             cls.name,
             figures,
         )
+        float32.note_fallback(figures)
         return float32
 
     @classmethod
@@ -136,6 +140,11 @@ class HostEngine(Engine):
         if precision != "int8":
             return {}
         return {"weight_levels": safe_weight_levels(), "placement": cls.placement}
+
+    @classmethod
+    @override
+    def always(cls, precision: str) -> dict[str, Any]:
+        return {precision: ALWAYS} if precision in cls.settings else {}
 
     @override
     def requirements(self) -> dict[str, Any]:

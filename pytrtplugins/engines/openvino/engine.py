@@ -29,6 +29,7 @@ from ...utils.optional import require
 from ...utils.override import override
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
+from ..base.arithmetic import layer_types
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining, names_node, shortened, with_suspects
 from ..base.fusion import Part, part_of
@@ -177,6 +178,8 @@ class CpuEngine(HostEngine):
         session = self._make_session(reason)
         if session is not None:
             self.choices["computed by"] = f"onnxruntime: {reason}"
+            if self.precision == "bf16":
+                self.note_fallback(f"onnxruntime computes the model: {reason}")
         return session
 
     def _make_session(self, reason: str) -> Any:
@@ -292,7 +295,9 @@ class CpuEngine(HostEngine):
             compiling = partial(core.compile_model, network, "CPU", {**self._config(float_type), **apart})
             return CompiledNetwork(compiling, network.is_dynamic())
 
-        if self.precision != "bf16":
+        if (
+            self.precision != "bf16" or "bf16" in layer_types(self.model).values()
+        ):  # a precision file says it layer by layer
             return compiled_network("f32")
         bf16 = compiled_network("bf16")
         if self.options.settings.get("bf16") == ALWAYS:
@@ -342,12 +347,18 @@ class CpuEngine(HostEngine):
         }
         requests = {"float32": Request(float32), "bf16": Request(bf16)}
         times = run_seconds({name: partial(each.infer, inputs) for name, each in requests.items()})
-        chosen = "bf16" if times["bf16"] < _BF16_GAIN * times["float32"] else "float32"
-        self.choices["float layers"] = (
-            f"{chosen}: float32 {1e3 * times['float32']:.1f} ms, bf16 {1e3 * times['bf16']:.1f} ms"
+        figures = f"bf16 takes {1e3 * times['bf16']:.3g} ms, float32 {1e3 * times['float32']:.3g} ms"
+        if times["bf16"] < _BF16_GAIN * times["float32"]:
+            self.choices["bf16"] = f"bf16: {figures}"
+            _log.info("engine 'cpu' computes in bf16: %s", figures)
+            return bf16
+        _log.warning(
+            "engine 'cpu' falls back from bf16 to float32, which is faster here: %s.\n"
+            'Do: settings={"bf16": "always"}, or pytrt build --setting bf16=always, to keep bf16',
+            figures,
         )
-        _log.info("engine 'cpu': float layers compute in %s", self.choices["float layers"])
-        return bf16 if chosen == "bf16" else float32
+        self.note_fallback(figures)
+        return float32
 
     @contextmanager
     def _explaining(self, what: str, kind: type[EngineError]) -> Iterator[None]:

@@ -18,7 +18,7 @@ from ...passes.half import HALF_TYPES, to_half
 from ...passes.half_ranges import float_nodes
 from ...plugin.registry import PluginKey
 from ...utils.override import override
-from ...validation.dataflow import walk
+from ..base.arithmetic import Arithmetic
 from ..base.context import ExecutionContext
 from ..base.engine import Engine
 from ..base.engine_file import EngineFile
@@ -81,8 +81,8 @@ class TensorrtEngine(Engine):
         self._keys = plugin_keys(self._form)
         for key in self._keys:
             register_key(key, self.package)
-        if options.precision in CODES and calibration is None and not _is_quantized(self._form):
-            self.choices[options.precision] = f"float32: the model was built without {options.precision.upper()} layers"
+        if self.arithmetic.precision == "fp32" and options.precision in CODES:
+            self.note_fallback(self.arithmetic.reason)
         self.plan = self._build(calibration) if plan is None else plan
         self._runtime, self.cuda_engine = self._deserialize()
 
@@ -126,6 +126,13 @@ class TensorrtEngine(Engine):
         if not payload:
             raise BuildError("the file holds no serialized engine", engine=cls.name)
         return cls(file.model(), options, plan=payload)
+
+    @property
+    @override
+    def arithmetic(self) -> Arithmetic:
+        if self._settings.quantization == "implicit":  # TensorRT chooses the layers
+            return Arithmetic(self.precision, self.precision)
+        return super().arithmetic
 
     def payload(self) -> bytes:
         """The serialized engine, as TensorRT's own tools load it."""
@@ -222,10 +229,6 @@ class TensorrtEngine(Engine):
                     f"tensor {desc.name!r} holds sizes of other tensors, which TensorRT wants in the CPU's memory.\n"
                     "Do: make the sizes constants of the model"
                 )
-
-
-def _is_quantized(model: onnx.ModelProto) -> bool:
-    return any(node.op_type == "QuantizeLinear" for node in walk(model.graph.node))
 
 
 def _version_problem(api: _api.Api, built: str, compatible: bool) -> str:

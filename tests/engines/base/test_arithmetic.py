@@ -1,0 +1,139 @@
+"""What an engine computes in is read from its model: layer by layer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines import Arithmetic
+from pytrtplugins.engines.base.arithmetic import arithmetic_of
+from pytrtplugins.passes import prepare, quantize, to_half
+from pytrtplugins.passes.prepare import ready_for
+from pytrtplugins.tensor import DType
+from tests.engines.networks import conv_net, image
+
+
+@pytest.fixture(scope="module")
+def model():
+    return prepare(conv_net())
+
+
+@pytest.fixture(scope="module")
+def table(model):
+    return ptp.engines.calibrate(model, MinMaxCalibrator([{"data": image()}]), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "fallback", "rest", "precision", "layers", "text"),
+    [
+        ("fp32", "", "fp32", "fp32", "fp32", "fp32"),
+        ("fp16", "", "fp32", "fp16", "fp16", "fp16"),  # engine cuda computes a float32 model in float16
+        ("tf32", "", "fp32", "tf32", "tf32", "tf32"),
+        ("bf16", "slower", "fp32", "fp32", "fp32", "bf16, which computes in fp32 (slower)"),
+        ("int8", "slower", "fp32", "fp32", "fp32", "int8, which computes in fp32 (slower)"),
+        ("int8", "", "fp16", "fp16", "fp16",
+         "int8, which computes in fp16 (the model was built without INT8 layers)"),
+        ("fp8", "", "fp32", "fp32", "fp32",
+         "fp8, which computes in fp32 (the model was built without FP8 layers)"),
+    ],
+)  # fmt: skip
+def test_a_float_model_computes_as_asked_or_in_the_rests_precision(
+    model, asked, fallback, rest, precision, layers, text
+):
+    found = arithmetic_of(model, asked, fallback, rest)
+    assert (found.asked, found.precision, dict(found.layers)) == (asked, precision, {"conv1": layers, "conv2": layers})
+    assert str(found) == text
+
+
+@pytest.mark.parametrize(("precision", "first"), [("int8", "int8"), ("fp8", "fp32")])  # an image's layer takes no FP8
+def test_layers_with_codes_for_weights_and_the_others_are_told_apart(model, table, precision, first):
+    every = arithmetic_of(
+        quantize(ready_for(model, precision), table, precision=precision, float_last=False), precision
+    )
+    assert (every.precision, every.layers) == (precision, {"conv1": first, "conv2": precision})
+    one = arithmetic_of(
+        quantize(ready_for(model, precision), table, precision=precision, exclude=["conv1"], float_last=False),
+        precision,
+    )
+    assert (one.layers, one.reasons) == ({"conv1": "fp32", "conv2": precision}, {"conv1": "excluded"})
+    assert str(one) == f"{precision} in 1 of 2 layers, fp32 in 'conv1'"
+
+
+def test_a_name_does_not_change_what_the_codes_are(model, table):
+    found = arithmetic_of(quantize(ready_for(model, "fp8"), table, precision="fp8", float_last=False), "int8")
+    assert (found.precision, set(found.layers.values())) == ("fp8", {"fp32", "fp8"})
+    assert str(found) == "int8, which computes in fp8 (the model was built without INT8 layers)"
+
+
+@pytest.mark.parametrize(("kind", "precision"), [(DType.FLOAT16, "fp16"), (DType.BFLOAT16, "bf16")])
+def test_a_file_that_says_it_layer_by_layer_is_followed(model, kind, precision):
+    found = arithmetic_of(to_half(model, kind, keep=["conv2"]), precision)
+    assert (found.precision, found.layers) == (precision, {"conv1": precision, "conv2": "fp32"})
+    assert str(found) == f"{precision} in 1 of 2 layers, fp32 in 'conv2'"
+
+
+def test_that_all_layers_compute_as_asked_is_said_in_short(model, table):
+    assert str(arithmetic_of(quantize(model, table, float_last=False), "int8")) == "int8 in all 2 layers"
+
+
+def test_many_float_layers_are_counted():
+    layers = {f"c{number}": "int8" if number < 2 else "fp32" for number in range(1500)}
+    assert (
+        str(Arithmetic("int8", "int8", layers)) == "int8 in 2 of 1,500 layers, fp32 in 'c2', 'c3', 'c4' and 1,495 more"
+    )
+
+
+def graph(nodes, constants):
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
+    weights = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    return helper.make_model(helper.make_graph(nodes, "net", values[:1], values[1:], weights))
+
+
+def test_codes_of_onnxs_own_integer_operators_are_int8():
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"], name="product"),
+        helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
+    ]
+    found = arithmetic_of(graph(nodes, {"w": np.ones((4, 4), np.int8)}), "fp32")
+    assert (found.precision, found.layers) == ("int8", {"product": "int8"})
+    assert str(found) == "fp32, which computes in int8 (the model says so)"
+
+
+def test_tensors_between_layers_may_be_all_that_is_int8():
+    scale, zero = np.float32(0.1), np.uint8(0)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("MatMul", ["d", "w"], ["y"], name="product"),
+    ]
+    found = arithmetic_of(graph(nodes, {"s": scale, "z": zero, "w": np.ones((4, 4), np.float32)}), "int8")
+    assert (found.precision, found.layers) == ("int8", {"product": "fp32"})
+    assert str(found) == "int8 in 0 of 1 layers, fp32 in 'product'"
+
+
+def test_weights_that_are_kept_in_half_precision_and_widened_count_as_half():
+    nodes = [
+        helper.make_node("Cast", ["w"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("MatMul", ["x", "wide"], ["y"], name="product"),
+    ]
+    found = arithmetic_of(graph(nodes, {"w": np.ones((4, 4), np.float16)}), "fp16")
+    assert found.layers == {"product": "fp32"}  # the product's operands are float32
+
+
+def test_every_engine_says_it_and_so_does_what_it_saved(tmp_path, table):
+    calibrated = {"precision": "int8", "calibration": table}
+    for name in ("cpu", "onnxruntime", "reference"):
+        engine = ptp.build(
+            conv_net(), engine=name, settings=ptp.engines.registry.engine_class(name).always("int8"), **calibrated
+        )
+        engine.save(tmp_path / "net.engine")
+        for each in (engine, ptp.load_engine(tmp_path / "net.engine")):
+            assert each.arithmetic.precision == "int8"
+            assert each.arithmetic.layers["conv1"] == "int8"
+            assert str(each.arithmetic) in repr(each)
+    float_form = ptp.build(conv_net(), engine="cpu")
+    assert (float_form.arithmetic.precision, str(float_form.arithmetic)) == ("fp32", "fp32")
