@@ -101,6 +101,7 @@ def _engine(setup: Setup, row: Row) -> Engine:
     model = float_model(setup.name, setup.shared)
     settings = read_settings(setup.settings) if row.engine == setup.engine else {}
     if row.precision != "int8":
+        settings = {**engine_class(row.engine).always(row.precision), **settings}
         return build(model, engine=row.engine, precision=row.precision, settings=settings)
     source = Source(setup.name, setup.shared, setup.folder, equalized=row.channels == "equalized")
     model = source.model()

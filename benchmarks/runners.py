@@ -14,6 +14,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.model.decompose import inline_plugins
 from pytrtplugins.plugin.onnx_node import from_node, is_plugin_node
 
@@ -68,7 +69,13 @@ def ours(
         model = without_decompositions(subject.model) if compute else subject.model
         calibration = MinMaxCalibrator(subject.calibration) if precision == "int8" else None
         built = ptp.build(
-            model, engine=engine, precision=precision, calibration=calibration, threads=THREADS, progress=False
+            model,
+            engine=engine,
+            precision=precision,
+            calibration=calibration,
+            threads=THREADS,
+            settings=engine_class(engine).always(precision),
+            progress=False,
         )
         context, name = built.create_context(), built.outputs[0].name
         return lambda: context.run({"data": subject.x})[name]

@@ -20,8 +20,6 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["evaluate"]
 
-_MAX_EVALUATED = 1000  # boxes of an image; pycocotools takes 100 of each class
-
 
 @app.command()  # type: ignore[untyped-decorator]
 def evaluate(
@@ -75,7 +73,7 @@ def evaluate(
         as_asked=True,
     )
     result = models.evaluate(
-        loading.open_detector(built, model, names, mode=mode, max_detections=_MAX_EVALUATED),
+        loading.open_detector(built, model, names, mode=mode),
         labelled,
         split,
         score_threshold=threshold,

@@ -6,6 +6,7 @@ import contextlib
 import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engines.base.arithmetic import Arithmetic
+from ..engines.base.detection import MAX_DETECTIONS
 from ..errors import UsageError
 from ..utils.optional import require
 from ..utils.progress import progress_bar
@@ -122,7 +124,10 @@ def evaluate(
     limit: int | None = None,
     progress: bool = True,
 ) -> Evaluation:
-    """Measure a detector on labelled images, as COCO does (pycocotools, at most 100 detections an image).
+    """Measure a detector on labelled images, as COCO does (pycocotools).
+
+    pycocotools counts the 100 best detections of each class on an image. It gets all that a :class:`~pytrtplugins.models.Yolov2` finds,
+    whatever the detector's ``max_detections``, so that a network has one figure.
 
     Classes are matched by name, whatever their order; upper and lower case are the same. Detections of classes that the
     data do not label are left out, and so are labelled classes that the detector does not know.
@@ -157,8 +162,11 @@ def evaluate(
         sizes[name] = image.shape[:2]
         return image
 
-    looked = _detections(detector, names, read, score_threshold=score_threshold, iou_threshold=iou_threshold)
-    with progress_bar("evaluating", len(names), progress) as advance:
+    with ExitStack() as stack:
+        advance = stack.enter_context(progress_bar("evaluating", len(names), progress))
+        if isinstance(detector, Yolov2):
+            detector = stack.enter_context(detector.another(max_detections=MAX_DETECTIONS))
+        looked = _detections(detector, names, read, score_threshold=score_threshold, iou_threshold=iou_threshold)
         for number, (name, detections) in enumerate(looked, 1):
             height, width = sizes[name]
             images.append({"id": number, "width": width, "height": height})
@@ -225,7 +233,9 @@ def _precision(tools: Any, truth: dict[str, Any], results: list[dict[str, Any]])
         judge = evaluator(labelled, found, "bbox")
         judge.evaluate()
         judge.accumulate()
-    precision: npt.NDArray[np.float64] = judge.eval["precision"][:, :, :, 0, -1]  # objects of all sizes, 100 detections
+    precision: npt.NDArray[np.float64] = judge.eval["precision"][
+        :, :, :, 0, -1
+    ]  # objects of all sizes, 100 detections of a class
     return precision
 
 

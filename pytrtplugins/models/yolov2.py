@@ -107,6 +107,16 @@ class Yolov2(Uncopied):
         self._decoder: ImageDecoder | None = None
         self._beside = deque[DetectionContext]()
 
+    def another(self, max_detections: int) -> Yolov2:
+        """Make a detector of the same engine that differs in the largest number of boxes of an image."""
+        return Yolov2(
+            self.engine,
+            self.names,
+            mode=self.context.mode,
+            max_detections=max_detections,
+            batch=self.context.free_batch,
+        )
+
     @property
     def heads(self) -> tuple[Head, ...]:
         """The network's region and yolo layers."""

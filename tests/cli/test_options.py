@@ -208,7 +208,7 @@ def test_evaluate(pytrt, asked):
          "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9", "--setting", "batch=8")  # fmt: skip
     assert read == [(([Path("d"), Path("e.tar")],), {})]
     assert opened == [((Path("net.onnx"),), {**OPENED, "settings": {"batch": 8}, "as_asked": True})]
-    assert detectors == [((ENGINE, Path("n")), {"mode": "stretch", "max_detections": 1000})]
+    assert detectors == [((ENGINE, Path("n")), {"mode": "stretch"})]
     wanted = {**THRESHOLDS, "class_map": {"tv": "tvmonitor", "a": "b=c"}, "limit": 9}
     assert evaluated == [(("detector", "data", "test.txt"), wanted)]
 

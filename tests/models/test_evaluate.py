@@ -6,6 +6,8 @@ import tarfile
 
 import numpy as np
 import pytest
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 
 from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
 from pytrtplugins.models import ClassResult, Evaluation, YoloData, Yolov2, evaluate
@@ -250,3 +252,57 @@ def test_what_is_no_tar_is_refused(tmp_path):
     (tmp_path / "set.tar").write_bytes(b"no tar at all" * 100)
     with pytest.raises(FormatError, match="not an uncompressed tar"):
         YoloData(tmp_path / "set.tar")
+
+
+@pytest.mark.parametrize("kept", [1, 5, 200, 1000])
+def test_the_figure_is_pycocotools_however_many_boxes_the_detector_keeps(tmp_path, kept):
+    """400 boxes of two classes, of which 40 are labelled: many of the others have higher scores."""
+    random = np.random.default_rng(3)
+    side, kinds = 20, random.permutation(np.repeat([0, 1], [330, 70]))
+    head = np.zeros((1, 1, 7, side, side), np.float32)
+    head[0, 0, 0:2] = 0.5
+    head[0, 0, 4] = random.permutation(np.where(kinds, 0.02, 0.5) + np.linspace(0, 0.3, 400)).reshape(side, side)
+    head[0, 0, 5], head[0, 0, 6] = (kinds.reshape(side, side) == kind for kind in (0, 1))
+    labelled = random.choice(400, 40, replace=False)
+    rows = [(kinds[cell], (cell % side + 0.5) / side, (cell // side + 0.5) / side, 0.04, 0.04) for cell in labelled]
+    for name in ("images", "labels"):
+        (tmp_path / name).mkdir()
+    save_image(np.zeros((640, 640, 3), np.uint8), tmp_path / "images" / "a.png")
+    (tmp_path / "labels" / "a.txt").write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
+    (tmp_path / "classes.txt").write_text("cat\ndog\n")
+    (tmp_path / "val.txt").write_text("images/a.png\n")
+    values = head.reshape(1, 7, side, side)
+    engine = FunctionEngine(lambda images: values, (1, 3, 640, 640), values.shape, anchors=(0.8, 0.8), classes=2)
+    found = Yolov2(engine, CLASSES, max_detections=100_000)(np.zeros((640, 640, 3), np.uint8), score_threshold=0.005)
+    assert [sum(box.class_id == kind for box in found) for kind in (0, 1)] == [330, 70]
+    result = evaluate(Yolov2(engine, CLASSES, max_detections=kept), tmp_path)
+    assert (result.map50, result.map) == pytest.approx(by_pycocotools(rows, found), abs=1e-12)
+    assert [row.detections for row in result.classes] == [330, 70]
+
+
+def by_pycocotools(rows, found):
+    """mAP50 and mAP of one image of 640 x 640, by pycocotools' own `summarize`."""
+    truths = [(kind, 1.0, (x - w / 2, y - h / 2, w, h)) for kind, x, y, w, h in rows]
+    boxes = [
+        (box.class_id, box.score, [*box.xyxy[:2], box.xyxy[2] - box.xyxy[0], box.xyxy[3] - box.xyxy[1]])
+        for box in found
+    ]
+    sides = []
+    for scale, entries in ((640, truths), (1, boxes)):
+        coco = COCO()
+        coco.dataset = {
+            "images": [{"id": 1, "width": 640, "height": 640}],
+            "categories": [{"id": kind, "name": str(kind)} for kind in (0, 1)],
+            "annotations": [
+                {"id": number, "image_id": 1, "category_id": int(kind), "score": score, "iscrowd": 0,
+                 "bbox": [scale * value for value in box], "area": scale * scale * box[2] * box[3]}
+                for number, (kind, score, box) in enumerate(entries, 1)
+            ],
+        }  # fmt: skip
+        coco.createIndex()
+        sides.append(coco)
+    judge = COCOeval(*sides, "bbox")
+    judge.evaluate()
+    judge.accumulate()
+    judge.summarize()
+    return judge.stats[1], judge.stats[0]

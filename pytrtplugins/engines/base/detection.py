@@ -22,11 +22,13 @@ from .exclusive import Exclusive
 if TYPE_CHECKING:
     from .types import OwningEngine
 
-__all__ = ["Boxes", "DetectionContext", "Image", "Pixels", "Timings"]
+__all__ = ["MAX_DETECTIONS", "Boxes", "DetectionContext", "Image", "Pixels", "Timings"]
 
 Pixels = Image | DeviceImage
 """What contexts look at: arrays, and what they have decoded themselves."""
-_LONGEST_SIDE, _MAX_DETECTIONS = 1 << 14, 100_000
+MAX_DETECTIONS = 100_000
+"""Largest number of boxes that a context gives of an image."""
+_LONGEST_SIDE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
         width, height = size
         self.size = check_whole("width", width, 1, _LONGEST_SIDE), check_whole("height", height, 1, _LONGEST_SIDE)
         self.heads, self.mode = tuple(heads), mode
-        self.max_detections = check_whole("max_detections", max_detections, 1, _MAX_DETECTIONS)
+        self.max_detections = check_whole("max_detections", max_detections, 1, MAX_DETECTIONS)
         self.free_batch = None if batch is None else check_whole("batch", batch, 1, LARGEST_BATCH)
         self.timings = Timings()
         self._open()
