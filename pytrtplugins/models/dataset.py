@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, NoDataError
+from ..shards.labels.darknet import LabelFiles, class_names, parse_rows
+from ..shards.labels.photo_files import PhotoFiles
 from ..utils.file_set import FileSet
 from ..vision.image import MAX_FILE_BYTES, decode_image
 
@@ -16,9 +18,10 @@ __all__ = ["YoloData"]
 
 
 class YoloData:
-    """A data set: ``images/``, ``labels/`` (one text file an image), ``classes.txt`` and lists such as ``val.txt``.
+    """A data set: images, labels (a text file an image), ``classes.txt`` and lists such as ``val.txt``.
 
-    A label's line is ``class centre-x centre-y width height``, in 0..1 of the image; an image without objects has an empty
+    An image's labels are in the folder ``labels`` that stands for its folder ``images`` or ``JPEGImages``, or beside it; docs/shards.md has
+    the whole rule. A label's line is ``class centre-x centre-y width height``, in 0..1 of the image; an image without objects has an empty
     file or none. Tars are read in place, never extracted; a folder that holds tars instead of ``images/`` works too.
 
     Args:
@@ -26,25 +29,34 @@ class YoloData:
 
     Raises:
         NoDataError: a path does not exist, or ``classes.txt`` is missing.
-        FormatError: a tar cannot be read.
+        FormatError: a tar or the names of the classes cannot be read.
     """
 
     def __init__(self, source: str | Path | Iterable[str | Path]) -> None:
         self.files = FileSet(source)
         self.name = self.files.name
-        self.classes = tuple(self.files.lines("classes.txt"))
+        self.classes = class_names(self.files) or ()
         if not self.classes:
-            raise NoDataError(f"data {self.name!r}: classes.txt names no class.", path=self.name)
+            raise NoDataError(
+                f"data {self.name!r}: the names of the classes are missing: expected classes.txt or a file .names.\n"
+                "Do: write classes.txt into it, one name a line",
+                path=self.name,
+            )
+        self._photos = PhotoFiles(self.files)
+        self._labels = LabelFiles(self.files, self._photos)
 
     def images(self, split: str = "val.txt") -> list[str]:
         """Names of the images that a list holds, such as ``images/2009_003804.jpg``.
 
         Raises:
-            NoDataError: the list is missing or empty.
+            NoDataError: the list is missing or empty, or none of its images has labels.
+            FormatError: the list names an image that is missing, or one of several, or parts of the data have other images of one name.
         """
-        names = self.files.lines(split)
-        if not names:
+        lines = self.files.lines(split)
+        if not lines:
             raise NoDataError(f"data {self.name!r}: the list {split} is empty.")
+        names = [self._image(line, split) for line in lines]
+        self._labels.require(names)
         return names
 
     def image(self, name: str) -> npt.NDArray[np.uint8]:
@@ -60,30 +72,33 @@ class YoloData:
         """The image's objects: rows of class, centre x, centre y, width, height; the last four in 0..1.
 
         Raises:
-            FormatError: a line is broken or names a class that does not exist.
+            FormatError: a line is broken or names a class that does not exist, or several files may be the labels.
         """
-        path = PurePosixPath(name)
-        parts = ["labels" if part == "images" else part for part in path.parts[:-1]]
-        label = str(PurePosixPath(*parts, path.stem + ".txt"))
-        if label not in self.files:
+        try:
+            label = self._labels.of(name)
+        except ValueError as error:
+            raise FormatError(f"data {self.name!r}: {error}.\nDo: rename or remove one of them", path=name) from error
+        if label is None:
             return np.zeros((0, 5))
-        rows = [
-            self._row(label, number, line)
-            for number, line in enumerate(self.files.text(label).splitlines(), 1)
-            if line.strip()
-        ]
+        try:
+            rows = parse_rows(self.files.text(label), len(self.classes))
+        except FormatError as error:
+            where = f"data {self.name!r}: {label} "
+            raise FormatError(f"{where}{error}.", path=label, line=getattr(error, "line", None)) from error
         return np.array(rows, np.float64).reshape(-1, 5)
 
-    def _row(self, name: str, number: int, line: str) -> list[float]:
+    def _image(self, line: str, split: str) -> str:
         try:
-            values = [float(word) for word in line.split()]
-        except ValueError:
-            values = []
-        if len(values) != 5 or not np.isfinite(values).all() or values[0] not in range(len(self.classes)):
+            name = self._photos.listed(line, split)
+        except ValueError as error:
             raise FormatError(
-                f"data {self.name!r}: {name} line {number}: expected 'class x y w h' with a class from 0 to "
-                f"{len(self.classes) - 1}, found {line[:80]!r}.",
-                path=name,
-                line=number,
+                f"data {self.name!r}: {error}.\nDo: write its whole path into {split}", path=split
+            ) from error
+        if name is None:
+            raise NoDataError(
+                f"data {self.name!r}: {split} names {line[:200]!r}, which is missing; {len(self.files):,} files were found.\n"
+                "Do: look at docs/shards.md, which says where images and labels lie",
+                file=line,
             )
-        return values
+        self.files.check_alone(name, MAX_FILE_BYTES)
+        return name

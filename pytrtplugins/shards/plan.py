@@ -13,7 +13,9 @@ from pathlib import PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import FormatError
 from ..utils.file_set import FileSet
+from ..vision.image import MAX_FILE_BYTES
 from .labels import LabelledPhoto, Problem
 from .writer import stored_bytes
 
@@ -107,6 +109,10 @@ def _key(file: str, common: str) -> str:
 def _fault(file: str, key: str, files: FileSet) -> str:
     if file not in files:
         return "the photo is missing; its labels are there"
+    try:
+        files.check_alone(file, MAX_FILE_BYTES)
+    except FormatError as error:
+        return str(error).removeprefix(f"{file}: ")
     try:
         encoded = key.encode()
     except UnicodeEncodeError:

@@ -13,12 +13,15 @@ from .files import open_regular, read_regular
 
 __all__ = ["FileSet", "tar_members"]
 
+_Place = Path | tuple[Path, int, int]
 MAX_TEXT_BYTES = 16 << 20
 """Of a list, or of the labels of an image."""
 
 
 class FileSet:
     """Names and contents of files in folders and tars, which together make one set: the first that has a name counts.
+
+    `check_alone` refuses a file for which that would be a guess.
 
     A folder that holds tars instead of ``images/`` counts as its tars and its other files.
 
@@ -34,7 +37,8 @@ class FileSet:
     def __init__(self, source: str | Path | Iterable[str | Path], what: str = "data") -> None:
         paths = [Path(source)] if isinstance(source, (str, Path)) else [Path(path) for path in source]
         self.name, self._what = ", ".join(map(str, paths)), what
-        self._places: dict[str, Path | tuple[Path, int, int]] = {}
+        self._places: dict[str, _Place] = {}
+        self._others: dict[str, list[_Place]] = {}
         for path in paths:
             if path.is_dir():
                 self._add_folder(path)
@@ -61,7 +65,24 @@ class FileSet:
             NoDataError: there is none of this name.
             FormatError: it is too large, or its tar ends within it.
         """
-        place = self._place(name)
+        return self._read(self._place(name), name, max_bytes)
+
+    def check_alone(self, name: str, max_bytes: int) -> None:
+        """Refuse a file that is in several of the folders and tars, with different contents.
+
+        Raises:
+            FormatError: it is; or one of these files is too large.
+        """
+        if name in self._others:
+            first = self.read(name, max_bytes)
+            for place in self._others[name]:
+                if self._read(place, name, max_bytes) != first:
+                    places = " and in ".join(
+                        str(each if isinstance(each, Path) else each[0]) for each in (self._place(name), place)
+                    )
+                    raise FormatError(f"{name}: other contents in {places}", path=name)
+
+    def _read(self, place: _Place, name: str, max_bytes: int) -> bytes:
         if isinstance(place, Path):
             return read_regular(place, max_bytes)
         path, offset, size = place
@@ -98,7 +119,7 @@ class FileSet:
             return found.st_size, found.st_mtime_ns
         return place[2], place[0].stat().st_mtime_ns
 
-    def _place(self, name: str) -> Path | tuple[Path, int, int]:
+    def _place(self, name: str) -> _Place:
         place = self._places.get(name)
         if place is None:
             raise NoDataError(
@@ -109,10 +130,9 @@ class FileSet:
         return place
 
     def _add_folder(self, folder: Path) -> None:
-        found: dict[str, Path | tuple[Path, int, int]] = {
-            path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
-        }
-        self._places = found | self._places
+        for path in folder.rglob("*"):
+            if path.is_file():
+                self._add(path.relative_to(folder).as_posix(), path)
         if not (folder / "images").is_dir():
             for path in sorted(folder.glob("*.tar")):
                 self._add_tar(path)
@@ -120,11 +140,15 @@ class FileSet:
     def _add_tar(self, path: Path) -> None:
         try:
             for name, offset, size in tar_members(path):
-                self._places.setdefault(name, (path, offset, size))
+                self._add(name, (path, offset, size))
         except FormatError as error:
             raise FormatError(
                 f"{self._what} {str(path)!r}: {error}\nDo: extract it, and pass the folder", path=path
             ) from error
+
+    def _add(self, name: str, place: _Place) -> None:
+        if self._places.setdefault(name, place) is not place:
+            self._others.setdefault(name, []).append(place)
 
 
 def tar_members(path: Path) -> Iterator[tuple[str, int, int]]:

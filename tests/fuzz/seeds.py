@@ -305,6 +305,7 @@ def images() -> Seed:
         for name, text in {
             "classes.txt": "cat\n",
             "val.txt": "images/a.png\n",
+            "images/a.png": "",
             "labels/a.txt": "0 .5 .5 .1 .1\n",
         }.items():
             info = tarfile.TarInfo(name)

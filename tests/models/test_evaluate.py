@@ -161,6 +161,27 @@ def test_parts_make_one_set(data, tmp_path):
     assert evaluate(Scripted(perfect()), [data, tmp_path / "images.tar"]).map50 == pytest.approx(1)
 
 
+def test_parts_with_other_images_of_one_name_are_refused(data, tmp_path):
+    with tarfile.open(tmp_path / "more.tar", "w") as tar:
+        tar.add(data / "images" / "a.png", "images/b.png")
+    with pytest.raises(FormatError, match=r"images/b\.png: other contents in .*b\.png and in .*more\.tar"):
+        evaluate(Scripted(perfect()), [data, tmp_path / "more.tar"])
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [("images/d.png", "val.txt names 'images/d.png', which is missing"), ("a", "'a' in val.txt may be")],
+)
+def test_a_list_names_one_image_that_is_there(data, line, what):
+    (data / "other").mkdir()
+    (data / "images/a.png").rename(data / "other/a.png")
+    (data / "more").mkdir()
+    save_image(np.zeros((2, 2, 3), np.uint8), data / "more/a.png")
+    (data / "val.txt").write_text(line)
+    with pytest.raises((NoDataError, FormatError), match=what):
+        YoloData(data).images()
+
+
 def test_a_limit_takes_the_first_images(data):
     assert evaluate(Scripted(perfect()), data, limit=1).images == 1
 

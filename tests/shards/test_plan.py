@@ -20,6 +20,9 @@ class Files(dict):
     def state(self, name):
         return self[name], 0
 
+    def check_alone(self, name, max_bytes):
+        assert name in self
+
 
 def plan(*names):
     photos, problems, _ = plan_photos(Files.fromkeys(names, 100), labelled(*names))
@@ -95,3 +98,14 @@ def test_about_the_share_is_held_back():
     assert sum(held_back(key, 0.25) for key in keys) == pytest.approx(500, abs=80)
     assert not any(held_back(key, 0.0) for key in keys)
     assert all(held_back(key, 0.5) for key in keys if held_back(key, 0.25))
+
+
+def test_a_photo_that_two_sources_have_is_named_unless_it_is_the_same(tmp_path):
+    for source, pixels in (("x", b"1"), ("y", b"2"), ("z", b"1")):
+        (tmp_path / source).mkdir()
+        (tmp_path / source / "a.jpg").write_bytes(pixels)
+    _, problems, _ = plan_photos(FileSet([tmp_path / "x", tmp_path / "y"]), labelled("a.jpg"))
+    assert [str(each) for each in problems] == [
+        f"a.jpg: other contents in {tmp_path / 'x/a.jpg'} and in {tmp_path / 'y/a.jpg'}"
+    ]
+    assert plan_photos(FileSet([tmp_path / "x", tmp_path / "z"]), labelled("a.jpg"))[1] == []

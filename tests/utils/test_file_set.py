@@ -57,6 +57,15 @@ def test_the_first_of_several_wins(folder, tmp_path):
     assert FileSet([other, folder]).lines("a.txt") == ["of the tar"]
 
 
+def test_a_name_with_other_contents_in_another_part_is_not_alone(folder, tmp_path):
+    other = tar(tmp_path / "x.tar", {"a.txt": b"of the tar", "labels/b.txt": b"b"})
+    files = FileSet([folder, other])
+    files.check_alone("labels/b.txt", 10)
+    with pytest.raises(FormatError, match=r"a\.txt: other contents in .*a\.txt and in .*x\.tar"):
+        files.check_alone("a.txt", 100)
+    FileSet(folder).check_alone("a.txt", 1)  # nothing is read
+
+
 def test_a_long_name_is_read(tmp_path):
     name = "a" * 150 + "/" + "ä" * 60
     for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -113,6 +113,8 @@ class ClassNumbers:
         Raises:
             UnknownClassError: the list does not have it.
         """
+        if not name.strip():
+            raise UnknownClassError("a box whose class has no name")
         if not self._fixed:
             self._numbers.setdefault(name, len(self._numbers))
         elif name not in self._numbers and not self._drop:
@@ -134,35 +136,51 @@ class ClassNumbers:
 class Wanted:
     """The photos that a list names; all, where there is no list.
 
-    A name is that of a file, or its stem; with all folders, with some of the last ones, as the labels may have them, or with more of them
-    than the set has, as darknet's lists do.
+    Args:
+        names: Files or their stems; with all folders, with some of the last ones, as the labels may have them, or with more of them than
+            the set has, as darknet's lists do. None: all photos.
+        resolve: The photo of the set that a name means; None: there is none.
     """
 
-    def __init__(self, names: Iterable[str] | None) -> None:
-        self._seen: dict[str, bool] | None = None if names is None else dict.fromkeys(names, False)
-        self._by_end: dict[str, list[str]] = {}
-        for name in self._seen or ():
-            last = PurePosixPath(name.replace("\\", "/")).name
-            self._by_end.setdefault(last, []).append(name)
+    def __init__(self, names: Iterable[str] | None, resolve: Callable[[str], str | None]) -> None:
+        self._all, self._photos, self._missing = names is None, dict[str, str](), dict[str, list[str]]()
+        self.problems: list[Problem] = []
+        for name in dict.fromkeys(names or ()):
+            try:
+                photo = resolve(name)
+            except ValueError as error:
+                self.problems.append(Problem(name[:200], f"the list names it: {error}"))
+                continue
+            if photo is None:
+                self._missing.setdefault(_path(name).name, []).append(name)
+            else:
+                self._photos[photo] = name
+        self._seen: set[str] = set()
 
     def __contains__(self, file: object) -> bool:
-        if self._seen is None:
+        """Whether a photo is wanted; a name that no photo of the set has is looked for in the list."""
+        if self._all:
             return True
-        path = PurePosixPath(str(file))
-        found = False
-        for form in (path, path.with_suffix("")):
-            for name in self._by_end.get(form.name, ()):
-                if _is_end(PurePosixPath(name.replace("\\", "/")), form):
-                    self._seen[name] = found = True
-        return found
+        if file in self._photos:
+            self._seen.add(str(file))
+            return True
+        path = _path(str(file))
+        return any(
+            _is_end(_path(name), form)
+            for form in ((path, path.with_suffix("")) if path.name else ())
+            for name in self._missing.get(form.name, ())
+        )
 
-    def missing(self) -> list[Problem]:
-        """The names for which there was no photo with labels."""
-        return [
-            Problem(name[:200], "the list names it, but there is no such photo with labels")
-            for name, seen in (self._seen or {}).items()
-            if not seen
-        ]
+    def unused(self) -> list[Problem]:
+        """The names that mean several photos, or none with labels."""
+        what = "the list names it, but there is no such photo with labels"
+        missing = [name for names in self._missing.values() for name in names]
+        missing += [name for photo, name in self._photos.items() if photo not in self._seen]
+        return [*self.problems, *(Problem(name[:200], what) for name in missing)]
+
+
+def _path(name: str) -> PurePosixPath:
+    return PurePosixPath(name.replace("\\", "/"))
 
 
 def _is_end(one: PurePosixPath, other: PurePosixPath) -> bool:

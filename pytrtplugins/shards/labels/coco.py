@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from operator import itemgetter
 from typing import Any
 
 from ...errors import FormatError
@@ -19,6 +18,8 @@ NAME = "coco"
 _MAX_BYTES = 1 << 30
 _KEYS = (b'"images"', b'"annotations"', b'"categories"')
 _MAX_SIDE = 1 << 20
+_LONGEST_ID = 18  # digits of a text that counts as a number
+_Object = dict[str, Any]
 
 
 def recognize(files: FileSet, photos: PhotoFiles) -> str:
@@ -32,114 +33,186 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Want
     Raises:
         FormatError: a file is not COCO's.
     """
-    found = Annotations(NAME)
+    result = Annotations(NAME)
     for name in _json_files(files):
         facts = parse_json(files.read(name, _MAX_BYTES), name, max_bytes=_MAX_BYTES)
         images, annotations, categories = (
             _objects(facts, key, name) for key in ("images", "annotations", "categories")
         )
-        names: dict[Any, Any] = {each.get("id"): each.get("name") for each in categories}
-        if not all(type(key) is int and isinstance(label, str) for key, label in names.items()):
-            raise FormatError(f"{name}: a category lacks its id or its name.\nDo: export the labels again", path=name)
-        numbers.declare(str(name) for _, name in sorted(names.items(), key=itemgetter(0)))
-        by_image = defaultdict[Any, list[dict[str, Any]]](list)
+        names = _categories(categories, name)
+        numbers.declare(names.values())
+        result.left_out["categories with the name of another, joined"] += len(names) - len(set(names.values()))
+        reader = _Reader(name, photos, names, numbers, wanted, result)
+        reader.add(images, annotations)
+    return result
+
+
+class _Reader:
+    """Adds the photos of one file to a result, or what is wrong with them."""
+
+    def __init__(
+        self,
+        file: str,
+        photos: PhotoFiles,
+        names: dict[int | str, str],
+        numbers: ClassNumbers,
+        wanted: Wanted,
+        result: Annotations,
+    ) -> None:
+        self._file, self._photos, self._names = file, photos, names
+        self._numbers, self._wanted, self._result = numbers, wanted, result
+
+    def add(self, images: list[_Object], annotations: list[_Object]) -> None:
+        """Add all photos, each with the annotations that name its id."""
+        by_image = defaultdict[int | str, list[_Object]](list)
         for each in annotations:
-            by_image[_key(each.get("image_id"))].append(each)
+            image_id = _id(each.get("image_id"))
+            if image_id is None:
+                self._problem(f"annotation {shorten(each.get('id'))}: {_id_text(each, 'image_id')}")
+            else:
+                by_image[image_id].append(each)
+        owners = defaultdict[int | str, list[_Object]](list)
         for image in images:
-            boxes = by_image.pop(_key(image.get("id")), [])
-            _add(image, boxes, name, photos, names, numbers, wanted, found)
+            image_id = _id(image.get("id"))
+            if image_id is None:
+                self._problem(f"the image {shorten(image.get('file_name'))}: {_id_text(image, 'id')}")
+            else:
+                owners[image_id].append(image)
+        for image_id, same in owners.items():
+            boxes = by_image.pop(image_id, [])
+            if len(same) == 1:
+                self._add(same[0], boxes)
+            else:
+                files = " and ".join(shorten(each.get("file_name")) for each in same[:3])
+                self._problem(f"{len(same):,} images have the id {shorten(image_id)}: {files}")
         if by_image:
             what = f"{len(by_image):,} annotations are of images that it does not list: {shorten(list(by_image)[:3])}"
-            found.problems.append(Problem(name, what))
-    return found
+            self._problem(what)
+
+    def _problem(self, what: str) -> None:
+        self._result.problems.append(Problem(self._file, what))
+
+    def _add(self, image: _Object, annotations: list[_Object]) -> None:
+        """Add a photo with its boxes, or the problem with it."""
+        file = image.get("file_name")
+        if not isinstance(file, str) or not file:
+            self._problem(f"the image {shorten(image.get('id'))}: expected a file_name, found {shorten(file)}")
+            return
+        photo = self._photos.wanted(file, self._file, self._wanted, self._result.problems)
+        if photo is None:
+            return
+        rows, left_out = [], self._result.left_out
+        try:
+            size = self._size(image, photo)
+            for each in annotations:
+                if _is_crowd(each):
+                    left_out["boxes of crowds, left out"] += 1
+                    continue
+                kind = self._numbers.number(self._category(each))
+                if kind is None:
+                    left_out[OTHER_CLASSES] += 1
+                    continue
+                left, top, width, height = _box(each)
+                rows.append((kind, left, top, left + width, top + height))
+            self._result.photos.append(LabelledPhoto(photo, rows_of(rows, size), size))
+        except ValueError as error:
+            self._result.problems.append(Problem(photo, str(error)))
+
+    def _size(self, image: _Object, photo: str) -> tuple[int, int]:
+        """Width and height, which are the photo's own where the file has none, or 0."""
+        sides = [image.get(name) for name in ("width", "height")]
+        if any(side in (None, 0, "", "0") for side in sides):
+            return self._photos.size(photo)
+        width, height = (_id(side) for side in sides)
+        if not isinstance(width, int) or not isinstance(height, int) or not 0 < min(width, height) <= _MAX_SIDE:
+            raise ValueError(f"expected its width and height, found {shorten(sides)}")
+        if max(width, height) > _MAX_SIDE:
+            raise ValueError(f"expected a width and height of at most {_MAX_SIDE:,}, found {shorten(sides)}")
+        return width, height
+
+    def _category(self, annotation: _Object) -> str:
+        number = _id(annotation.get("category_id"))
+        if number is None or number not in self._names:
+            name = shorten(annotation.get("category_id"))
+            raise ValueError(f"annotation {shorten(annotation.get('id'))}: unknown category {name}")
+        return self._names[number]
 
 
-def _add(
-    image: dict[str, Any],
-    annotations: list[dict[str, Any]],
-    place: str,
-    photos: PhotoFiles,
-    names: dict[Any, Any],
-    numbers: ClassNumbers,
-    wanted: Wanted,
-    found: Annotations,
-) -> None:
-    """Add a photo with its boxes, or the problem with it."""
-    file = image.get("file_name")
-    if not isinstance(file, str) or not all(_is_side(image.get(side)) for side in ("width", "height")):
-        found.problems.append(
-            Problem(place, f"the image {shorten(image.get('id'))} lacks its file_name, width or height")
-        )
-        return
-    photo = photos.named(file, place)
-    if photo is None or photo not in wanted:
-        if file in wanted:
-            found.problems.append(Problem(file[:200], f"the photo is missing, which {place} names"))
-        return
-    size, rows = (image["width"], image["height"]), []
-    try:
-        for each in annotations:
-            if each.get("iscrowd") == 1:
-                found.left_out["boxes of crowds, left out"] += 1
-                continue
-            kind = numbers.number(_category(each, names))
-            if kind is None:
-                found.left_out[OTHER_CLASSES] += 1
-                continue
-            left, top, width, height = _box(each)
-            rows.append((kind, left, top, left + width, top + height))
-        found.photos.append(LabelledPhoto(photo, rows_of(rows, size), size))
-    except ValueError as error:
-        found.problems.append(Problem(photo, str(error)))
+def _categories(categories: list[_Object], file: str) -> dict[int | str, str]:
+    """Names by their ids, in the order of the ids: numbers before texts.
+
+    Raises:
+        FormatError: one lacks its id or its name, or two have one id.
+    """
+    names: dict[int | str, str] = {}
+    for each in categories:
+        number, name = _id(each.get("id")), each.get("name")
+        if number is None or not isinstance(name, str) or not name.strip():
+            what = f"the category {shorten(name)} lacks its id or its name ({_id_text(each, 'id')})"
+        elif names.setdefault(number, name) != name:
+            what = f"the categories {shorten(names[number])} and {shorten(name)} have the id {shorten(number)}"
+        else:
+            continue
+        raise FormatError(f"{file}: {what}.\nDo: correct it, or export the labels again", path=file)
+    ordered = sorted(names.items(), key=lambda item: (isinstance(item[0], str), item[0]))
+    return dict(ordered)
 
 
-def _category(annotation: dict[str, Any], names: dict[Any, Any]) -> str:
-    name = names.get(_key(annotation.get("category_id")))
-    if name is None:
-        number = shorten(annotation.get("category_id"))
-        raise ValueError(f"annotation {shorten(annotation.get('id'))}: unknown category {number}")
-    return str(name)
-
-
-def _box(annotation: dict[str, Any]) -> list[float]:
+def _box(annotation: _Object) -> list[float]:
     box = annotation.get("bbox")
     if (
         not isinstance(box, list)
         or len(box) != 4
         or not all(type(value) in (int, float) and math.isfinite(value) for value in box)
     ):
+        mask = (
+            "; its mask is not read: pycocotools.mask.toBbox gives the box of it"
+            if annotation.get("segmentation")
+            else ""
+        )
         raise ValueError(
-            f"annotation {shorten(annotation.get('id'))}: expected a bbox of 4 numbers, found {shorten(box)}"
+            f"annotation {shorten(annotation.get('id'))}: expected a bbox of 4 numbers, found {shorten(box)}{mask}"
         )
     return box
 
 
-def _key(value: Any) -> Any:
-    """An id, as a key."""
-    return value if isinstance(value, (int, str)) else None
+def _is_crowd(annotation: _Object) -> bool:
+    value = annotation.get("iscrowd", 0)
+    if value in (None, "") or value is False:
+        return False
+    number = 1 if value is True else _id(value)
+    if number not in (0, 1):
+        raise ValueError(f"annotation {shorten(annotation.get('id'))}: expected iscrowd 0 or 1, found {shorten(value)}")
+    return number == 1
 
 
-def _is_side(value: Any) -> bool:
-    return type(value) is int and 0 < value <= _MAX_SIDE
+def _id(value: Any) -> int | str | None:
+    """An id as a key: 1, 1.0 and "1" are one id, as writers such as pandas mix them. None: it is none."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if isinstance(value, str):
+        digits = value.isascii() and value.isdigit() and len(value) <= _LONGEST_ID
+        return int(value) if digits else value or None
+    return value if type(value) is int else None
 
 
-def _objects(facts: Any, key: str, name: str) -> list[dict[str, Any]]:
-    found = facts.get(key) if isinstance(facts, dict) else None
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+def _id_text(entry: _Object, key: str) -> str:
+    return f"expected a number or a text as its {key}, found {shorten(entry[key]) if key in entry else 'nothing'}"
+
+
+def _objects(facts: Any, key: str, name: str) -> list[_Object]:
+    values = facts.get(key) if isinstance(facts, dict) else None
+    if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
         raise FormatError(
-            f"{name}: expected a list of objects {key!r}, found {shorten(found)}.\nDo: export the labels again",
+            f"{name}: expected a list of objects {key!r}, found {shorten(values)}.\nDo: export the labels again",
             path=name,
         )
-    return found
+    return values
 
 
 def _json_files(files: FileSet) -> list[str]:
     """Files with the three lists. Where some are called ``instances``, as COCO's are, they alone: others have the same photos."""
     names = sorted(name for name in files if name.lower().endswith(".json"))
     instances = [name for name in names if name.rpartition("/")[2].startswith("instances")]
-    found = []
-    for name in instances or names:
-        data = files.read(name, _MAX_BYTES)
-        if all(key in data for key in _KEYS):
-            found.append(name)
-    return found
+    candidates = instances or names
+    return [name for name in candidates if all(key in files.read(name, _MAX_BYTES) for key in _KEYS)]

@@ -51,10 +51,8 @@ def _add(
 ) -> None:
     """Add a photo with its boxes, or the problem with it."""
     file = image.get("name", "")
-    photo = photos.named(file, place)
-    if photo is None or photo not in wanted:
-        if file in wanted:
-            found.problems.append(Problem(file[:200], f"the photo is missing, which {place} names"))
+    photo = photos.wanted(file, place, wanted, found.problems)
+    if photo is None:
         return
     rows = []
     try:
@@ -108,13 +106,16 @@ def _declared(meta: Element) -> Iterator[str]:
 
 
 def _xml_files(files: FileSet) -> list[str]:
+    """CVAT's files. Where none of the first few is one, no other is: VOC has a file for each photo."""
     names = sorted((name for name in files if name.lower().endswith(".xml")), key=lambda name: (name.count("/"), name))
-    found = []
-    for name in names[:_LOOKED_AT]:
-        try:
-            root = next(parse_children(files.read(name, _MAX_BYTES), name, max_bytes=_MAX_BYTES))
-        except (FormatError, StopIteration):
-            continue
-        if root.tag == "annotations":
-            found.append(name)
-    return found
+    if not any(_is_cvat(files, name) for name in names[:_LOOKED_AT]):
+        return []
+    return [name for name in names if _is_cvat(files, name)]
+
+
+def _is_cvat(files: FileSet, name: str) -> bool:
+    try:
+        root = next(parse_children(files.read(name, _MAX_BYTES), name, max_bytes=_MAX_BYTES))
+    except (FormatError, StopIteration):
+        return False
+    return root.tag == "annotations"

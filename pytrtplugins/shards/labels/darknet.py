@@ -1,33 +1,93 @@
-"""darknet's labels, also called the YOLO layout: a .txt beside each photo, or in ``labels/`` where the photo is in ``images/``."""
+"""darknet's labels, also called the YOLO layout: a .txt for each photo, beside it or in a folder ``labels`` of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import FormatError, NoDataError
 from ...utils.file_set import FileSet
 from ...utils.text_formats import shorten
 from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
+from .pairing import AmbiguousError, Pairs
 from .photo_files import PhotoFiles
 
-__all__ = ["NAME", "label_file", "read", "recognize"]
+__all__ = ["NAME", "LabelFiles", "class_names", "label_file", "parse_rows", "read", "recognize"]
 
 NAME = "darknet"
 _CLASS_FILES = ("classes.txt", "labels/classes.txt", "obj.names", "data/obj.names")
+_IMAGE_FOLDERS = ("images", "JPEGImages")
+_SHOWN = 6  # folders in a message
+
+
+class LabelFiles:
+    """The files of labels of a set's photos: the one rule for all commands; see `Pairs`.
+
+    Attributes:
+        photos: The photos of the set.
+    """
+
+    def __init__(self, files: FileSet, photos: PhotoFiles) -> None:
+        self.photos, self._files = photos, files
+        stems = {PurePosixPath(name).stem for name in photos.names}
+        self._texts = [name for name in files if name.endswith(".txt") and PurePosixPath(name).stem in stems]
+        self._pairs = Pairs(photos.names, self._texts)
+
+    def __len__(self) -> int:
+        """How many files there are with the name of a photo."""
+        return len(self._texts)
+
+    def of(self, photo: str) -> str | None:
+        """The file of labels of a photo; None: there is none.
+
+        Raises:
+            AmbiguousError: there are several, or it may be that of another photo.
+        """
+        return self._pairs.labels_of(photo)
+
+    def require(self, photos: Sequence[str]) -> None:
+        """Refuse photos of which none has a file of labels.
+
+        Raises:
+            NoDataError: none has; ``.folders`` are those that were looked at.
+        """
+        folders: dict[str, None] = {}
+        for photo in photos:
+            try:
+                if self.of(photo) is not None:
+                    return
+            except AmbiguousError:
+                return
+            folders |= dict.fromkeys(str(PurePosixPath(name).parent) for name in (label_file(photo), photo))
+        if folders:
+            shown = ", ".join(f"{folder}/" for folder in list(folders)[:_SHOWN])
+            more = f" and {len(folders) - _SHOWN:,} more" if len(folders) > _SHOWN else ""
+            raise NoDataError(
+                f"data {self._files.name!r}: none of {len(photos):,} photos has labels: looked for NAME.txt in {shown}{more}, and "
+                "in all other folders for files with the name of a photo.\n"
+                "Do: put the labels into the first of these folders; photos without an object may have an empty file",
+                path=self._files.name,
+                folders=tuple(folders),
+            )
 
 
 def recognize(files: FileSet, photos: PhotoFiles) -> str:
     """Why these files are of this format; empty where they are not."""
-    labelled = sum(label_file(name) in files for name in photos.names)
-    return f"{labelled:,} .txt files for {len(photos.names):,} photos" if labelled else ""
+    labels = LabelFiles(files, photos)
+    return f"{len(labels):,} .txt files for {len(photos.names):,} photos" if len(labels) else ""
 
 
 def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Wanted) -> Annotations:
-    """Read the labels of all photos; a photo without a file has no boxes."""
-    found = Annotations(NAME)
-    names = _classes(files)
+    """Read the labels of all photos; a photo without a file has no boxes.
+
+    Raises:
+        NoDataError: no photo has a file, or the names of the classes are missing.
+    """
+    found, labels = Annotations(NAME), LabelFiles(files, photos)
+    names = class_names(files)
     if names is None and not numbers.given:
         raise NoDataError(
             f"data {files.name!r}: the names of the classes are missing: expected classes.txt or a file .names.\n"
@@ -35,45 +95,52 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Want
             path=files.name,
         )
     numbers.declare(names or ())
-    for photo in photos.names:
-        label = label_file(photo)
-        if photo not in wanted:
-            continue
+    chosen = [photo for photo in photos.names if photo in wanted]
+    labels.require(chosen)
+    for photo in chosen:
+        label = None
         try:
-            rows = _rows(files.text(label), names, numbers) if label in files else []
-            boxes = rows_of([row for row in rows if row is not None])
+            label = labels.of(photo)
+            rows = parse_rows(files.text(label), numbers.count if names is None else len(names)) if label else []
+            kinds = [numbers.number(names[int(row[0])]) if names else int(row[0]) for row in rows]
+            boxes = [(kind, *row[1:]) for kind, row in zip(kinds, rows, strict=True) if kind is not None]
+            found.photos.append(LabelledPhoto(photo, _corners(rows_of(boxes))))
         except (FormatError, ValueError) as error:
-            found.problems.append(Problem(label, str(error)))
+            found.problems.append(Problem(label or photo, str(error).removeprefix(f"{photo}: ")))
             continue
-        found.photos.append(LabelledPhoto(photo, boxes))
-        found.left_out[OTHER_CLASSES] += rows.count(None)
-        found.left_out["photos without a label file: no boxes"] += label not in files
+        found.left_out[OTHER_CLASSES] += kinds.count(None)
+        found.left_out["photos without a label file: no boxes"] += label is None
     return found
 
 
 def label_file(photo: str) -> str:
-    """The label file of a photo: the last folder ``images`` becomes ``labels``, as in darknet and its successors."""
+    """Where darknet and its successors look for the labels of a photo: the last folder ``images`` or ``JPEGImages`` becomes ``labels``."""
     path = PurePosixPath(photo)
     parts = list(path.parts[:-1])
-    if "images" in parts:
-        parts[len(parts) - 1 - parts[::-1].index("images")] = "labels"
+    last = max((number for number, part in enumerate(parts) if part in _IMAGE_FOLDERS), default=None)
+    if last is not None:
+        parts[last] = "labels"
     return str(PurePosixPath(*parts, path.stem + ".txt"))
 
 
-def _classes(files: FileSet) -> tuple[str, ...] | None:
-    """The names that the set has; None where it has none."""
+def class_names(files: FileSet) -> tuple[str, ...] | None:
+    """The names that the set has, in the order of their numbers; None where it has none.
+
+    Raises:
+        FormatError: a name is blank, or appears twice.
+    """
     others = sorted(name for name in files if name.endswith(".names") and "/" not in name)
     place = next((name for name in (*_CLASS_FILES, *others) if name in files), None)
     return None if place is None else tuple(files.lines(place))
 
 
-def _rows(text: str, names: tuple[str, ...] | None, numbers: ClassNumbers) -> list[tuple[float, ...] | None]:
-    """Class, left, top, right, bottom of each line; None where the class is left out.
+def parse_rows(text: str, classes: int) -> list[list[float]]:
+    """Class, centre x, centre y, width and height of each line.
 
     Raises:
-        ValueError: a line is broken; the message says which.
+        FormatError: a line is broken, or names a class that does not exist; ``.line`` says which.
     """
-    rows: list[tuple[float, ...] | None] = []
+    rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
@@ -82,12 +149,17 @@ def _rows(text: str, names: tuple[str, ...] | None, numbers: ClassNumbers) -> li
         except ValueError:
             values = []
         if len(values) != 5 or not np.isfinite(values).all():
-            raise ValueError(f"line {number}: expected 'class x y width height', found {shorten(line)}")
-        known = numbers.count if names is None else len(names)
-        if values[0] not in range(known):
-            raise ValueError(f"line {number}: unknown class {values[0]:g}; there are {known}, from 0 on")
-        kind = int(values[0]) if names is None else numbers.number(names[int(values[0])])
-        _, x, y, width, height = values
-        corners = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-        rows.append(None if kind is None else (kind, *corners))
+            what = f"expected 'class x y width height', found {shorten(line)}"
+        elif values[0] not in range(classes):
+            what = f"unknown class {values[0]:g}; there are {classes}, from 0 on"
+        else:
+            rows.append(values)
+            continue
+        raise FormatError(f"line {number}: {what}", line=number)
     return rows
+
+
+def _corners(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Left, top, right and bottom in the place of centre and size."""
+    centres, halves = boxes[:, 1:3], boxes[:, 3:] / 2
+    return np.concatenate([boxes[:, :1], centres - halves, centres + halves], 1)

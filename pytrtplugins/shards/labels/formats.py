@@ -51,10 +51,10 @@ def read_labels(
         labels = _recognized(files, photos)
     elif labels not in _READERS:
         raise UsageError(f"labels {labels!r}: expected auto or one of {', '.join(FORMATS)}.", labels=labels)
-    wanted, numbers = Wanted(listed), ClassNumbers(classes, drop=drop_others)
+    wanted, numbers = Wanted(listed, photos.listed), ClassNumbers(classes, drop=drop_others)
     found = _READERS[labels].read(files, photos, numbers, wanted)
     found.classes = numbers.finish(found.photos)
-    found.problems.extend(wanted.missing())
+    found.problems.extend(wanted.unused())
     return found
 
 

@@ -2,42 +2,70 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import posixpath
+import re
 from itertools import takewhile
-from pathlib import PurePosixPath
 
 from ...utils.file_set import FileSet
 from ...vision.image import MAX_FILE_BYTES
 from ..photo import read_header
-from .annotations import PHOTO_SUFFIXES
+from .annotations import PHOTO_SUFFIXES, Problem, Wanted
+from .pairing import AmbiguousError, PathIndex, is_kind, splits
 
 __all__ = ["PhotoFiles"]
 
 
 class PhotoFiles:
-    """The photos of a set, by their names without folders."""
+    """The photos of a set.
+
+    Attributes:
+        names: Names of all photos, sorted.
+    """
 
     def __init__(self, files: FileSet) -> None:
         self._files = files
         self.names = sorted(name for name in files if name.lower().endswith(PHOTO_SUFFIXES))
-        self._by_name, self._by_stem = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-        for name in self.names:
-            last = name.rpartition("/")[2]
-            self._by_name[last].append(name)
-            self._by_stem[last.rpartition(".")[0]].append(name)
+        self._known = set(self.names)
+        self._by_name, self._by_stem = (PathIndex(self.names, stems=stems) for stems in (False, True))
 
-    def named(self, name: str, near: str) -> str | None:
-        """The photo that a file of labels names, perhaps with a part of its folders; of several the one nearest to the labels."""
-        if name in self._files and name.lower().endswith(PHOTO_SUFFIXES):
-            return name
-        path = PurePosixPath(name.replace("\\", "/"))
-        found = self._by_name.get(path.name, [])
-        ends = [each for each in found if f"/{each}".endswith(f"/{path}")]
-        return _nearest(ends or found, near)
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
 
-    def of_stem(self, stem: str, near: str) -> str | None:
-        """The photo whose name without suffix is this one."""
-        return _nearest(self._by_stem.get(stem, []), near)
+    def named(self, name: str, near: str = "") -> str | None:
+        """The photo that a list or a file of labels names; None: there is none.
+
+        The name is a path from the folder of that file, or of the set; or it has fewer folders than the photo's path, or more.
+        A file ``instances_val.json`` prefers photos in a folder ``val``, as COCO has it, and takes none from a folder ``train``.
+
+        Args:
+            name: As the file has it.
+            near: The file's own name.
+
+        Raises:
+            AmbiguousError: there are several such photos.
+        """
+        return self._named(name, near, self._by_name, splits(near) and splits(near) | splits(name))
+
+    def listed(self, name: str, near: str = "") -> str | None:
+        """As `named`, of a list of photos, which may leave out the photo's suffix, and may be of any part of the data.
+
+        Raises:
+            AmbiguousError: there are several such photos.
+        """
+        whole = self._named(name, near, self._by_name, set())
+        return whole or self._named(name, near, self._by_stem, set(), suffix=".")
+
+    def wanted(self, name: str, near: str, wanted: Wanted, problems: list[Problem]) -> str | None:
+        """The photo that a file of labels names, if it is wanted; where there is none, or there are several, that becomes a problem."""
+        try:
+            photo = self.named(name, near)
+        except AmbiguousError as error:
+            if any(each in wanted for each in error.candidates):
+                problems.append(Problem(near, str(error)))
+            return None
+        if photo is None and name in wanted:
+            problems.append(Problem(name[:200], f"the photo is missing, which {near} names"))
+        return photo if photo is not None and photo in wanted else None
 
     def size(self, name: str) -> tuple[int, int]:
         """Width and height in pixels that a photo's own head states.
@@ -48,11 +76,37 @@ class PhotoFiles:
         photo = read_header(self._files.read(name, MAX_FILE_BYTES), name)
         return photo.width, photo.height
 
+    def _named(self, name: str, near: str, index: PathIndex, parts: set[str], suffix: str = "") -> str | None:
+        """The photo with this name; where ``parts`` are given, it is in no folder of another part of the data."""
+        normal = posixpath.normpath(name.replace("\\", "/")) + suffix
+        beside = posixpath.normpath(posixpath.join(posixpath.dirname(near), normal))
+        known = next((path for path in (beside, name, normal) if path in self._known), None)
+        if known is not None:
+            return known
+        levels = [*_within(near, normal, index), index.equal(beside), index.equal(normal), index.longer(normal)]
+        tails = ["/".join(normal.split("/")[start:]) for start in range(1, normal.count("/") + 1)]
+        levels += [[each for each in index.equal(tail) if each.count("/") == tail.count("/")] for tail in tails]
+        found = next((level for level in (_consistent(level, parts) for level in levels) if level), [])
+        nearest = max((_shared(each, near) for each in found), default=0)
+        found = [each for each in found if _shared(each, near) == nearest]
+        if len(found) > 1:
+            raise AmbiguousError(f"{name[:200]!r}{f' in {near}' if near else ''} may be", found)
+        return found[0] if found else None
 
-def _nearest(names: list[str], near: str) -> str | None:
-    def shared(name: str) -> int:
-        """How many folders a photo and the labels have in common, from the first on."""
-        pairs = zip(name.split("/"), near.split("/"), strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
-    return max(names, key=shared, default=None)
+def _within(near: str, name: str, index: PathIndex) -> list[list[str]]:
+    """Photos in the folder that the last word of a file's name tells: ``val2017`` for ``instances_val2017.json``."""
+    folder = re.split(r"[_\-]", posixpath.basename(near).rpartition(".")[0])[-1]
+    path = f"{folder}/{name}"
+    return [] if not folder or is_kind(folder) else [index.equal(path), index.longer(path)]
+
+
+def _consistent(photos: list[str], parts: set[str]) -> list[str]:
+    """The photos that are not of another part of the data, such as ``train`` for ``instances_val.json``."""
+    return [photo for photo in photos if not parts or not splits(photo.rpartition("/")[0] + "/") - parts]
+
+
+def _shared(name: str, near: str) -> int:
+    """How many folders a photo and the labels have in common, from the first on."""
+    pairs = zip(name.split("/"), near.split("/"), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

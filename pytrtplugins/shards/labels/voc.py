@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from pathlib import PurePosixPath
 from xml.etree.ElementTree import Element
 
@@ -9,6 +11,7 @@ from ...errors import FormatError
 from ...utils.file_set import FileSet
 from ...utils.xml_text import parse_children
 from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
+from .pairing import AmbiguousError, Pairs
 from .photo_files import PhotoFiles
 
 __all__ = ["NAME", "read", "recognize"]
@@ -33,27 +36,46 @@ def recognize(files: FileSet, photos: PhotoFiles) -> str:
 
 def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Wanted) -> Annotations:
     """Read the labels of the photos that have some; others are left out."""
-    found = Annotations(NAME)
-    labelled = set()
-    for name in _xml_files(files):
-        photo = photos.of_stem(PurePosixPath(name).stem, name)
-        if photo is not None and photo not in wanted:
-            continue
+    found, names = Annotations(NAME), _xml_files(files)
+    labelled, pairs = set[str](), Pairs(photos.names, names)
+    for name in names:
         try:
-            root, *children = parse_children(files.read(name, _MAX_BYTES), name)
-            if root.tag != "annotation":
-                continue
-            photo = photo or photos.named(_text(children, "filename"), name)
-            if photo is None and PurePosixPath(name).with_suffix(".jpg").name in wanted:
-                found.problems.append(Problem(name, f"the photo {_text(children, 'filename')[:120]!r} is missing"))
-            elif photo is not None and photo in wanted:
+            photo, children = _read(files, name, pairs, photos, wanted)
+            if photo is not None and photo in wanted:
                 labelled.add(photo)
                 found.photos.append(_photo(photo, children, photos, numbers, found))
+        except AmbiguousError as error:
+            if any(photo in wanted for photo in error.candidates):
+                found.problems.append(Problem(name, str(error)))
         except (FormatError, ValueError) as error:
             found.problems.append(Problem(name, str(error).removeprefix(f"{name}: ")))
     others = sum(photo not in labelled and photo in wanted for photo in photos.names)
     found.left_out["photos without labels, left out"] += others
     return found
+
+
+def _read(
+    files: FileSet, name: str, pairs: Pairs, photos: PhotoFiles, wanted: Wanted
+) -> tuple[str | None, list[Element]]:
+    """The photo of a file of labels, and what the file holds; neither, where they are not wanted, or the file holds no labels.
+
+    Raises:
+        AmbiguousError: it may be that of several photos.
+        ValueError: the photo is missing.
+        FormatError: the file cannot be read.
+    """
+    with contextlib.suppress(AmbiguousError):
+        photo = pairs.photo_of(name)
+        if photo is not None and photo not in wanted:
+            return None, []
+    root, *children = parse_children(files.read(name, _MAX_BYTES), name)
+    if root.tag != "annotation":
+        return None, []
+    file = _text(children, "filename")
+    photo = pairs.photo_of(name, file) or photos.named(file, name)
+    if photo is None and PurePosixPath(name).with_suffix(".jpg").name in wanted:
+        raise ValueError(f"the photo {file[:120]!r} is missing")
+    return photo, children
 
 
 def _photo(
@@ -65,8 +87,10 @@ def _photo(
         ValueError: something is missing, or no number.
     """
     sizes = [each for each in children if each.tag == "size"]
-    stated = tuple(int(_number(sizes[0], side)) for side in ("width", "height")) if sizes else (0, 0)
-    size = (stated[0], stated[1]) if min(stated) > 0 else photos.size(photo)  # some writers put 0
+    width, height = (_number(sizes[0], side) for side in ("width", "height")) if sizes else (0.0, 0.0)
+    if not math.isfinite(width) or not math.isfinite(height):
+        raise ValueError(f"a size of {width:g} x {height:g}")
+    size = (int(width), int(height)) if min(width, height) >= 1 else photos.size(photo)  # some writers put 0
     rows = []
     for each in children:
         if each.tag != "object":

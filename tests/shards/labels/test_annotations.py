@@ -6,6 +6,13 @@ import numpy as np
 import pytest
 
 from pytrtplugins.shards.labels.annotations import ClassNumbers, LabelledPhoto, UnknownClassError, Wanted, rows_of
+from pytrtplugins.shards.labels.photo_files import PhotoFiles
+
+PHOTOS = PhotoFiles(("images/a.jpg", "images/b.jpg", "x/c.jpg", "y/c.jpg"))  # names, instead of files
+
+
+def wanted(*names):
+    return Wanted(names, PHOTOS.listed)
 
 
 @pytest.mark.parametrize(
@@ -22,22 +29,31 @@ from pytrtplugins.shards.labels.annotations import ClassNumbers, LabelledPhoto, 
     ],
 )
 def test_a_list_may_name_a_photo_so(name):
-    wanted = Wanted([name])
-    assert "images/b.jpg" not in wanted
-    assert wanted.missing()[0].file == name
-    assert "images/a.jpg" in wanted
-    assert wanted.missing() == []
+    photos = wanted(name)
+    assert "images/b.jpg" not in photos
+    assert photos.unused()[0].file == name
+    assert "images/a.jpg" in photos
+    assert photos.unused() == []
 
 
 @pytest.mark.parametrize("name", ["other/a.jpg", "a.png", "ges/a.jpg", "images", ".jpg", ""])
 def test_other_names_are_of_other_photos(name):
-    assert "images/a.jpg" not in Wanted([name])
+    assert "images/a.jpg" not in wanted(name)
+
+
+@pytest.mark.parametrize("name", ["c.jpg", "c", "images/c"])
+def test_a_name_of_two_photos_is_named_and_neither_is_wanted(name):
+    photos = wanted(name)
+    assert [file for file in PHOTOS.names if file in photos] == []
+    (problem,) = photos.unused()
+    assert (problem.file, problem.what.count("may be x/c.jpg or y/c.jpg")) == (name, 1)
 
 
 def test_without_a_list_all_are_wanted_and_with_an_empty_one_none():
-    assert "a.jpg" in Wanted(None)
-    assert Wanted(None).missing() == []
-    assert "a.jpg" not in Wanted([])
+    everything = Wanted(None, PHOTOS.listed)
+    assert "a.jpg" in everything
+    assert everything.unused() == []
+    assert "a.jpg" not in wanted()
 
 
 def test_classes_that_are_found_get_the_order_of_the_alphabet():

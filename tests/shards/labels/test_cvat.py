@@ -58,6 +58,13 @@ def test_tracks_of_a_video_are_refused(data):
         read_labels(rewrite(data, cvat_xml(more='<track id="0" label="cat"><box frame="0"/></track>')))
 
 
+def test_every_file_of_a_task_in_many_jobs_is_read(data):
+    for number in range(7):
+        (data / f"job{number}.xml").write_text(cvat_xml({"a": BOXES["a"]} if number == 6 else {}))
+    (data / "annotations.xml").unlink()
+    assert [photo.file for photo in read_labels(FileSet(data)).photos] == ["images/a.jpg"]
+
+
 def test_a_truncated_file_is_refused_with_its_line(data):
     with pytest.raises(FormatError, match="not XML: unclosed token in line 1") as raised:
         read_labels(rewrite(data, cvat_xml()[:-30]))
