@@ -28,7 +28,7 @@ from ..tables import (
 )
 from ..tables.image_pairs import PAIR_SUFFIXES
 from ..utils.files import check_target, write_atomic
-from ..utils.name_list import read_name_list
+from ..utils.name_list import read_class_names
 from ..utils.numbers import LARGEST_BATCH, Real, Whole
 from ..utils.optional import require
 from ..vision import PIXELS
@@ -210,7 +210,7 @@ def _task(
     mode: str,
     limit: int | None,
 ) -> Task:
-    known = None if names is None else tuple(read_name_list(names))
+    known = None if names is None else read_class_names(names)
     is_list = data.suffix.lower() in PAIR_SUFFIXES and not data.is_dir()
     if folder is not None and not is_list:
         raise UsageError("--images: only a list of pairs, .txt or .csv, names images in another folder")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError, UsageError
-from ..utils.name_list import read_name_list
+from ..utils.name_list import read_class_names
 from ..utils.numbers import check_share
 from ..utils.text_formats import parse_json, shorten
 from ..vision import MODES
@@ -66,7 +66,7 @@ def describe(
     """
     facts = {key: value for key, value in asdict(read_description(model)).items() if value is not None}
     if names is not None:
-        facts["names"] = list(read_name_list(names))
+        facts["names"] = list(read_class_names(names))
     if mode is not None:
         if mode not in MODES:
             raise UsageError(f"mode: expected one of {', '.join(MODES)}, found {mode!r}.", mode=mode)

@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from ..engines.base.arithmetic import Arithmetic
 from ..engines.base.detection import MAX_DETECTIONS
-from ..errors import UsageError
+from ..errors import NoDataError
 from ..utils.optional import require
 from ..utils.progress import progress_bar
 from ..vision import Detection
+from .class_match import ClassMatch, match_classes
 from .dataset import YoloData
 from .yolov2 import Yolov2
 
@@ -129,8 +130,8 @@ def evaluate(
     pycocotools counts the 100 best detections of each class on an image. It gets all that a :class:`~pytrtplugins.models.Yolov2` finds,
     whatever the detector's ``max_detections``, so that a network has one figure.
 
-    Classes are matched by name, whatever their order; upper and lower case are the same. Detections of classes that the
-    data do not label are left out, and so are labelled classes that the detector does not know.
+    Classes are matched by name, whatever their order. Where no name is exactly the same, upper and lower case are the same. Detections of
+    classes that the data do not label are left out, and so are labelled classes that the detector does not know.
 
     Args:
         detector: Usually a :class:`~pytrtplugins.models.Yolov2`.
@@ -138,19 +139,20 @@ def evaluate(
         split: The list of images.
         score_threshold: Detections below it are not looked at; low, since precision is averaged over all recalls.
         iou_threshold: Of the suppression.
-        class_map: Names in the data → names of the detector, where they differ: ``{"tv": "tvmonitor"}``.
+        class_map: Names in the data → names of the detector, where they differ: ``{"tv": "tvmonitor"}``. Several classes of the data may
+            be one of the detector: they are measured as that one.
         limit: Use only the first images.
         progress: Show a progress bar where standard error is a terminal.
 
     Raises:
-        NoDataError: the data are missing or empty.
-        UsageError: detector and data share no class.
+        NoDataError: the data are missing or empty, or no image has an object of a class that both know.
+        UsageError: detector and data share no class, or names differ in upper and lower case in several ways.
         ImageError: an image cannot be read.
     """
     tools = require("pycocotools.coco", extra="evaluate", package="pycocotools", feature="evaluation")
     data = data if isinstance(data, YoloData) else YoloData(data)
     names = data.images(split)[: None if limit is None else max(1, limit)]
-    known = _match_classes(detector.names, data.classes, class_map or {})
+    matched = match_classes(detector.names, data.classes, class_map or {})
     truths: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
     images: list[dict[str, Any]] = []
@@ -171,55 +173,44 @@ def evaluate(
             height, width = sizes[name]
             images.append({"id": number, "width": width, "height": height})
             for kind, x, y, w, h in data.boxes(name):
-                if int(kind) in known.values():
-                    truths.append(
-                        _entry(number, int(kind), ((x - w / 2) * width, (y - h / 2) * height, w * width, h * height))
-                    )
+                if int(kind) in matched.labelled:
+                    box = ((x - w / 2) * width, (y - h / 2) * height, w * width, h * height)
+                    truths.append(_entry(number, matched.labelled[int(kind)], box))
             for found in detections:
-                if found.class_id in known:
+                if found.class_id in matched.detected:
                     x1, y1, x2, y2 = found.xyxy
-                    results.append(_entry(number, known[found.class_id], (x1, y1, x2 - x1, y2 - y1), score=found.score))
+                    row = matched.detected[found.class_id]
+                    results.append(_entry(number, row, (x1, y1, x2 - x1, y2 - y1), score=found.score))
             advance()
-    classes = sorted(known.values())
+    if not truths:
+        raise NoDataError(
+            f"data {data.name!r}: the labels of {len(names):,} images have no object of the {len(matched.names):,} classes that are "
+            f"measured ({', '.join(matched.names[:6])}).\nDo: look at the labels, and at the list of images",
+            path=data.name,
+        )
     for identity, entry in enumerate([*truths, *results], 1):
         entry["id"] = identity
     truth = {
         "images": images,
         "annotations": truths,
-        "categories": [{"id": k + 1, "name": data.classes[k]} for k in classes],
+        "categories": [{"id": row + 1, "name": name} for row, name in enumerate(matched.names)],
     }
     precision = _precision(tools, truth, results)
     computed = detector.engine.arithmetic if isinstance(detector, Yolov2) else None
-    figures = _evaluation(data, classes, precision, truths, results, len(names), time.perf_counter() - started)
+    figures = _evaluation(matched, precision, truths, results, len(names), time.perf_counter() - started)
     return replace(figures, computed=computed)
 
 
-def _entry(image: int, kind: int, box: tuple[float, float, float, float], **more: float) -> dict[str, Any]:
+def _entry(image: int, row: int, box: tuple[float, float, float, float], **more: float) -> dict[str, Any]:
     """One box as COCO writes it; its class ids begin at 1 here."""
     return {
         "image_id": image,
-        "category_id": kind + 1,
+        "category_id": row + 1,
         "bbox": list(box),
         "area": box[2] * box[3],
         "iscrowd": 0,
         **more,
     }
-
-
-def _match_classes(names: Sequence[str], classes: Sequence[str], class_map: Mapping[str, str]) -> dict[int, int]:
-    """Detector's class id → data's."""
-    unknown = [name for name in class_map if name not in classes]
-    if unknown:
-        raise UsageError(f"evaluate: class_map: {unknown} are not classes of the data: {', '.join(classes)}.")
-    wanted = {class_map.get(name, name).casefold(): number for number, name in enumerate(classes)}
-    known = {number: wanted[name.casefold()] for number, name in enumerate(names) if name.casefold() in wanted}
-    if not known:
-        raise UsageError(
-            f"evaluate: the detector and the data share no class.\nDetector: {', '.join(names[:20])}.\nData: {', '.join(classes[:20])}.\n"
-            "Do: give the detector the right names (pytrt: --names FILE), or say which are the same: "
-            "class_map={'name in the data': 'name of the detector'} (pytrt: --class-map DATA=MODEL)"
-        )
-    return known
 
 
 def _precision(tools: Any, truth: dict[str, Any], results: list[dict[str, Any]]) -> npt.NDArray[np.float64]:
@@ -240,8 +231,7 @@ def _precision(tools: Any, truth: dict[str, Any], results: list[dict[str, Any]])
 
 
 def _evaluation(
-    data: YoloData,
-    classes: Sequence[int],
+    matched: ClassMatch,
     precision: npt.NDArray[np.float64],
     truths: Sequence[dict[str, Any]],
     results: Sequence[dict[str, Any]],
@@ -249,20 +239,15 @@ def _evaluation(
     seconds: float,
 ) -> Evaluation:
     rows = []
-    for column, kind in enumerate(classes):
-        values = precision[:, :, column]
-        objects, detections = (sum(entry["category_id"] == kind + 1 for entry in part) for part in (truths, results))
+    for row, name in enumerate(matched.names):
+        values = precision[:, :, row]
+        objects, detections = (sum(entry["category_id"] == row + 1 for entry in part) for part in (truths, results))
         ap50, ap = (float(values[0].mean()), float(values.mean())) if objects else (float("nan"), float("nan"))
         curve = tuple(values[0].tolist()) if objects else ()
-        rows.append(ClassResult(data.classes[kind], ap50, ap, objects, detections, curve))
+        rows.append(ClassResult(name, ap50, ap, objects, detections, curve))
     present = [row for row in rows if row.objects]
-    mean50, mean = (
-        (float(np.mean([row.ap50 for row in present])), float(np.mean([row.ap for row in present])))
-        if present
-        else (float("nan"), float("nan"))
-    )
-    ignored = tuple(name for number, name in enumerate(data.classes) if number not in classes)
-    return Evaluation(mean50, mean, tuple(rows), images, seconds, ignored)
+    mean50, mean = (float(np.mean([getattr(row, figure) for row in present])) for figure in ("ap50", "ap"))
+    return Evaluation(mean50, mean, tuple(rows), images, seconds, matched.ignored)
 
 
 def _detections(

@@ -15,7 +15,7 @@ import numpy as np
 from ..engines.base.detection import Boxes, DetectionContext, Pixels, Timings
 from ..engines.base.run_future import RunFuture
 from ..errors import UsageError
-from ..utils.name_list import read_name_list
+from ..utils.name_list import read_class_names
 from ..utils.prefetch import map_ahead, map_async, threads_for_files
 from ..utils.uncopied import Uncopied
 from ..vision import MODES, Detection, Detections, Frame, Head, Sources, Tracker, check_image, load_image
@@ -366,7 +366,7 @@ def read_names(names: str | Path | Iterable[str] | None, classes: int) -> tuple[
     if names is None:
         return tuple(f"class {number}" for number in range(classes))
     where = str(names) if isinstance(names, (str, Path)) else "names"
-    result = read_name_list(names)
+    result = read_class_names(names)
     if len(result) != classes:
         raise UsageError(
             f"{where}: expected {classes} class names, as the network has classes, found {len(result)}"

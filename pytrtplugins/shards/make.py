@@ -21,7 +21,7 @@ from ..errors import FormatError, NoDataError, UsageError
 from ..utils.file_set import FileSet
 from ..utils.files import remove_abandoned
 from ..utils.journal import Journal
-from ..utils.name_list import read_name_list
+from ..utils.name_list import read_class_names, read_name_list
 from ..utils.numbers import check_share, check_whole
 from ..utils.prefetch import threads_for_files
 from ..utils.progress import progress_bar
@@ -141,7 +141,7 @@ def make_shards(
     found = read_labels(
         files,
         labels=labels,
-        classes=None if classes is None else read_name_list(classes),
+        classes=None if classes is None else read_class_names(classes),
         drop_others=drop_others,
         listed=_listed(files, listed),
     )
@@ -236,7 +236,7 @@ def _listed(files: FileSet, listed: str | Path | Sequence[str] | None) -> Sequen
     if isinstance(listed, (str, Path)):
         if str(listed) in files:
             return files.lines(str(listed), _MAX_LIST_BYTES)
-        return read_name_list(listed, of="photo", max_bytes=_MAX_LIST_BYTES)
+        return read_name_list(listed, max_bytes=_MAX_LIST_BYTES)
     return listed
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, NoDataError
+from ..utils.encodings import EncodingError, decode_utf8
 from ..utils.files import read_regular, sha256_hex
 from ..utils.text_formats import shorten
 from ..vision import load_image
@@ -127,9 +128,9 @@ class ImagePairs:
 
 def _text(path: Path) -> str:
     try:
-        return read_regular(path, _MOST_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: expected a text in UTF-8: {error}", path=path, line=None) from error
+        return decode_utf8(read_regular(path, _MOST_BYTES))
+    except EncodingError as error:
+        raise FormatError(f"{path}: expected a text in UTF-8: {error}", path=path, line=error.line) from error
     except OSError as error:
         raise NoDataError(f"pairs {str(path)!r}: cannot be read: {error.strerror}", path=path) from error
 

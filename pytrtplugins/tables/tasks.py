@@ -226,6 +226,12 @@ class ClassificationTask(_OnImages):
                 + (f"; without a name are {', '.join(missing[:5])}" if missing else "")
                 + ".\nDo: give the names of all classes, in the network's order (pytrt table --names FILE)"
             )
+        twice = [label for label in self.data.labels if names.count(label) > 1]
+        if twice:
+            raise UsageError(
+                f"classification: several classes of the network are called {', '.join(twice[:5])}.\n"
+                "Do: give each class a name of its own (pytrt table --names FILE)"
+            )
         wanted = np.array([names.index(label) for label in self.data.labels])[self.data.numbers]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :5]
         hits = order == wanted[:, None]

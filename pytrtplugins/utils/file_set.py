@@ -9,7 +9,9 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from ..errors import FormatError, NoDataError
+from .encodings import EncodingError, decode_utf8
 from .files import open_regular, read_regular
+from .name_list import split_lines
 
 __all__ = ["FileSet", "tar_members"]
 
@@ -103,13 +105,14 @@ class FileSet:
             FormatError: it is too large, or not text.
         """
         try:
-            return self.read(name, max_bytes).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise FormatError(f"{self._what} {self.name!r}: {name} is not text ({error}).", path=name) from error
+            return decode_utf8(self.read(name, max_bytes))
+        except EncodingError as error:
+            what = f"{self._what} {self.name!r}: {name} is not text: {error}"
+            raise FormatError(what, path=name, line=error.line) from error
 
     def lines(self, name: str, max_bytes: int = MAX_TEXT_BYTES) -> list[str]:
         """The lines of a text, without blank ones."""
-        return [line.strip() for line in self.text(name, max_bytes).splitlines() if line.strip()]
+        return [line for line in split_lines(self.text(name, max_bytes)) if line]
 
     def state(self, name: str) -> tuple[int, int]:
         """A file's bytes, and when it, or its tar, was last changed, in nanoseconds."""

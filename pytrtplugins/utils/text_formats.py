@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from ..errors import FormatError
+from .encodings import EncodingError, decode_utf8
 from .files import Failure, read_regular
 from .optional import require
 from .placed_file import Names
@@ -184,10 +185,9 @@ def _decoded(data: str | bytes, path: str | Path, max_bytes: int, error: Failure
     if isinstance(data, str):
         return data
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        line = data.count(b"\n", 0, problem.start) + 1
-        raise error(f"{path}: not UTF-8 in line {line}: {problem.reason}", path=path, line=line) from problem
+        return decode_utf8(data)
+    except EncodingError as problem:
+        raise error(f"{path}: {problem}", path=path, line=problem.line) from problem
 
 
 def _check_depth(text: str, path: str | Path, error: Failure) -> None:

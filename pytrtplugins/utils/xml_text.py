@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from ..errors import FormatError
+from .encodings import EncodingError, decode_utf8
 from .files import Failure
 
-__all__ = ["MAX_DEPTH", "MAX_ELEMENTS", "parse_children"]
+__all__ = ["MAX_DEPTH", "MAX_ELEMENTS", "parse_children", "root_of"]
 
 MAX_DEPTH = 64
 MAX_ELEMENTS = 200_000
@@ -41,14 +43,39 @@ def parse_children(
     except expat.ExpatError as problem:
         what = expat.errors.messages.get(problem.code, "") if isinstance(problem.code, int) else ""
         raise error(
-            f"{path}: not XML: {what or problem} in line {problem.lineno}", path=path, line=problem.lineno
+            f"{path}: not XML: {what or problem} in line {problem.lineno}{_encoding_hint(problem, data)}",
+            path=path,
+            line=problem.lineno,
         ) from problem
-    except (_Refused, ValueError, LookupError) as problem:  # also of encodings that Python lacks
+    except (_Refused, ValueError, LookupError) as problem:  # also of encodings that expat or Python lacks
         line = parser.CurrentLineNumber
+        declared = f" (its encoding is {collector.encoding})" if collector.encoding else ""
         raise error(
-            f"{path}: XML that is not taken: {str(problem)[:200]} in line {line}", path=path, line=line
+            f"{path}: XML that is not taken: {str(problem)[:200]} in line {line}{declared}", path=path, line=line
         ) from problem
     yield from collector.take()
+
+
+def root_of(data: bytes, path: str | Path, *, max_bytes: int = 16 << 20) -> str:
+    """The tag of the root of an XML text, which may be damaged behind it, or in another encoding than UTF-8; empty where there is none."""
+    try:
+        return next(parse_children(data, path, max_bytes=max_bytes)).tag
+    except (FormatError, StopIteration):
+        match = re.match(
+            rb"\s*(?:<[?!][^>]*>\s*)*<(\w{1,40})[\s/>]",
+            data[:_CHUNK].lstrip(b"\xff\xfe\xef\xbb\xbf").replace(b"\0", b""),
+        )
+        return match[1].decode() if match else ""
+
+
+def _encoding_hint(problem: expat.ExpatError, data: bytes) -> str:
+    """What the encoding seems to be, where expat met a byte that its own does not have."""
+    if problem.code == expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]:
+        try:
+            decode_utf8(data)
+        except EncodingError as error:
+            return f"; {error}"
+    return ""
 
 
 class _Refused(Exception):
@@ -59,6 +86,7 @@ class _Collector:
     """Builds the children of the root, one after another."""
 
     def __init__(self) -> None:
+        self.encoding = ""
         self._done: list[Element] = []
         self._builder = TreeBuilder()
         self._depth = self._elements = 0
@@ -67,7 +95,7 @@ class _Collector:
         parser.buffer_text = True
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
-        parser.StartDoctypeDeclHandler = self._doctype
+        parser.StartDoctypeDeclHandler, parser.XmlDeclHandler = self._doctype, self._declaration
 
     def take(self) -> list[Element]:
         """The elements that have ended since the last call."""
@@ -97,6 +125,9 @@ class _Collector:
     def _text(self, text: str) -> None:
         if self._depth > 1:
             self._builder.data(text)
+
+    def _declaration(self, version: str, encoding: str | None, *_: object) -> None:
+        self.encoding = (encoding or "")[:40]
 
     def _doctype(self, *_: object) -> None:
         raise _Refused("a DOCTYPE, which could declare entities")

@@ -11,6 +11,7 @@ from torch import Tensor
 from darknet2caffe import Network, read_network
 from darknet2caffe.layers import Convolutional
 from pytrtplugins.errors import CfgError
+from pytrtplugins.models import read_names
 
 from .export import DARKNET_EPSILON
 from .model import Model
@@ -46,8 +47,8 @@ def load_darknet(cfg: Path) -> Model:
             path=cfg,
         )
     _fill(network, found)
-    names = cfg.with_suffix(".names").read_text().split("\n")
-    return Model(network, torch.tensor(anchors).view(ANCHORS, 2), tuple(filter(None, names)))
+    names = read_names(cfg.with_suffix(".names"), classes)
+    return Model(network, torch.tensor(anchors).view(ANCHORS, 2), names)
 
 
 def _fill(network: Yolov2, found: Network) -> None:

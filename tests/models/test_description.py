@@ -38,7 +38,7 @@ def detector(said=None, models_batch=1, **options):
 def test_what_is_written_is_read_again_and_the_rest_stays(tmp_path):
     model = relu()
     assert read_description(model) == Description()
-    (tmp_path / "a.names").write_text("cat\n\ndog \n")
+    (tmp_path / "a.names").write_text("cat\r\ndog \n\n")
     assert describe(model, names=tmp_path / "a.names", mode="stretch").names == ("cat", "dog")
     assert describe(model, score_threshold=0.25, iou_threshold=0.6) == Description(("cat", "dog"), "stretch", 0.25, 0.6)
     assert len(model.metadata_props) == 1

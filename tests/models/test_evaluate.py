@@ -131,6 +131,26 @@ def test_names_that_differ_can_be_mapped(data):
     assert result.map50 == pytest.approx(1)
 
 
+def test_several_classes_of_the_data_are_measured_as_one(data):
+    everything = {name: [(0, score, box) for _, score, box in found] for name, found in perfect().items()}
+    result = evaluate(Scripted(everything, names=("animal",)), data, class_map={"cat": "animal", "dog": "animal"})
+    (row,) = result.classes
+    assert (row.name, row.objects, row.detections, row.ap50) == ("animal", 3, 3, pytest.approx(1))
+
+
+def test_names_that_differ_in_case_only_are_two_classes(data):
+    (data / "classes.txt").write_text("cat\nCat\n")
+    result = evaluate(Scripted(perfect(), names=("cat", "Cat")), data)
+    assert [(row.name, row.objects, row.detections) for row in result.classes] == [("cat", 2, 2), ("Cat", 1, 1)]
+    assert result.map50 == pytest.approx(1)
+
+
+def test_images_without_an_object_that_can_be_measured_are_refused(data):
+    (data / "val.txt").write_text("images/c.png\n")
+    with pytest.raises(NoDataError, match=r"1 images have no object of the 2 classes that are measured \(cat, dog\)"):
+        evaluate(Scripted(perfect()), data)
+
+
 def test_nothing_in_common_is_refused(data):
     with pytest.raises(UsageError, match="share no class") as caught:
         evaluate(Scripted({}, names=("bird", "plane")), data)

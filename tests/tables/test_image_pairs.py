@@ -147,13 +147,13 @@ def test_a_wrong_line_is_named(folder, text, line, said):
         (f"{ANN[0]} {ANN[1]} 1\n", "expected pairs of the same and pairs of different ones"),
         (f"{ANN[0]} {ANN[1]} 1 0\n{ANN[0]} {BEN[0]} 0 7\n", "different ones in fold 0"),
         (f"{ANN[0]} {ANN[1]} 1 0\n{ANN[0]} {BEN[0]} 0 0\n", "expected 2 to 1,000 folds, found 1"),
-        (b"\xff\xfe1 0", "expected a text in UTF-8"),
+        (b"\xff\xfe1 0", "expected a text in UTF-8: not UTF-8 in line 1; it seems to be UTF-16"),
     ],
 )
 def test_a_file_as_a_whole_may_be_wrong(folder, text, said):
     with pytest.raises(FormatError, match=said) as caught:
         ImagePairs(written(folder, text))
-    assert caught.value.line is None
+    assert caught.value.line == (1 if isinstance(text, bytes) else None)
 
 
 @pytest.mark.parametrize(

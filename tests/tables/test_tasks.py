@@ -72,6 +72,13 @@ def test_classes_without_a_name_are_an_error_that_names_them(faces):
         task.measure(reference(classifier(faces.labels)), None)
 
 
+def test_a_name_of_two_classes_that_the_data_have_is_refused(faces):
+    task = ClassificationTask(faces, pixels="0..255", classes=(*faces.labels, "s2"))
+    network = reference(classifier((*faces.labels, "s2")))
+    with pytest.raises(UsageError, match="several classes of the network are called s2"):
+        task.measure(network, None)
+
+
 def test_calibration_takes_the_first_image_of_each_label_before_the_second(faces):
     seen, rest = faces.split(0.5)
     task = VerificationTask(rest, seen, "0..255")

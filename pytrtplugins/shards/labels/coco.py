@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 from ...errors import FormatError
+from ...utils.encodings import seems_to_hold
 from ...utils.file_set import FileSet
 from ...utils.text_formats import parse_json, shorten
 from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
@@ -215,4 +216,8 @@ def _json_files(files: FileSet) -> list[str]:
     names = sorted(name for name in files if name.lower().endswith(".json"))
     instances = [name for name in names if name.rpartition("/")[2].startswith("instances")]
     candidates = instances or names
-    return [name for name in candidates if all(key in files.read(name, _MAX_BYTES) for key in _KEYS)]
+    return [name for name in candidates if _is_coco(files.read(name, _MAX_BYTES))]
+
+
+def _is_coco(data: bytes) -> bool:
+    return all(seems_to_hold(data, key) for key in _KEYS)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...errors import FormatError, NoDataError
 from ...utils.file_set import FileSet
+from ...utils.name_list import check_class_names, split_lines
 from ...utils.text_formats import shorten
 from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
 from .pairing import AmbiguousError, Pairs
@@ -127,11 +128,22 @@ def class_names(files: FileSet) -> tuple[str, ...] | None:
     """The names that the set has, in the order of their numbers; None where it has none.
 
     Raises:
-        FormatError: a name is blank, or appears twice.
+        FormatError: a name is blank, or appears twice; or there are two files, with other names.
     """
     others = sorted(name for name in files if name.endswith(".names") and "/" not in name)
-    place = next((name for name in (*_CLASS_FILES, *others) if name in files), None)
-    return None if place is None else tuple(files.lines(place))
+    places = [name for name in (*_CLASS_FILES, *others) if name in files]
+    names = {}
+    for place in dict.fromkeys(places):
+        lines = split_lines(files.text(place))
+        try:
+            names[place] = check_class_names(lines, once=True)
+        except ValueError as error:
+            raise FormatError(f"data {files.name!r}: {place}: {error}.\nDo: correct it", path=place) from error
+    if len(set(names.values())) > 1:
+        raise FormatError(
+            f"data {files.name!r}: {' and '.join(names)} name other classes.\nDo: remove the wrong one", path=files.name
+        )
+    return next(iter(names.values()), None)
 
 
 def parse_rows(text: str, classes: int) -> list[list[float]]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...errors import NoDataError, UsageError
 from ...utils.file_set import FileSet
+from ...utils.name_list import check_class_names
 from . import coco, cvat, darknet, voc
 from .annotations import Annotations, ClassNumbers, Wanted
 from .photo_files import PhotoFiles
@@ -43,9 +44,13 @@ def read_labels(
 
     Raises:
         NoDataError: no labels are found.
-        UsageError: the format is unknown, or there are labels in several.
+        UsageError: the format is unknown, there are labels in several, or two classes have one name.
         FormatError: a file with the labels of all photos is damaged.
     """
+    try:
+        classes = None if classes is None else check_class_names(classes, once=True)
+    except ValueError as error:
+        raise UsageError(f"classes: {error}.\nDo: give each class a name of its own") from error
     photos = PhotoFiles(files)
     if labels == "auto":
         labels = _recognized(files, photos)

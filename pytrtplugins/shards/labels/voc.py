@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from ...errors import FormatError
 from ...utils.file_set import FileSet
-from ...utils.xml_text import parse_children
+from ...utils.xml_text import parse_children, root_of
 from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
 from .pairing import AmbiguousError, Pairs
 from .photo_files import PhotoFiles
@@ -24,13 +24,8 @@ _LOOKED_AT = 5  # files, of which some may be broken
 def recognize(files: FileSet, photos: PhotoFiles) -> str:
     """Why these files are of this format; empty where they are not."""
     names = _xml_files(files)
-    for name in names[:_LOOKED_AT]:
-        try:
-            root = next(parse_children(files.read(name, _MAX_BYTES), name))
-        except (FormatError, StopIteration):
-            continue
-        if root.tag == "annotation":
-            return f"{len(names):,} .xml files with <annotation>"
+    if any(_is_voc(files, name) for name in names[:_LOOKED_AT]):
+        return f"{len(names):,} .xml files with <annotation>"
     return ""
 
 
@@ -124,3 +119,10 @@ def _text(children: list[Element], name: str) -> str:
 
 def _xml_files(files: FileSet) -> list[str]:
     return sorted(name for name in files if name.lower().endswith(".xml"))
+
+
+def _is_voc(files: FileSet, name: str) -> bool:
+    try:
+        return root_of(files.read(name, _MAX_BYTES), name) == "annotation"
+    except FormatError:  # a larger file is of another format
+        return False

@@ -79,6 +79,7 @@ def test_a_truncated_file_is_refused_with_its_line(data):
         ('xtl="4.00"', "", "expected a number as xtl, found ''"),
         ('name="a.jpg" width="40"', 'name="a.jpg" width="0"', "a size of 0 x 20"),
         ('box label="dog"', 'box label="cow"', "unknown class 'cow'; known are"),
+        ('box label="dog"', 'box label=" "', "a box whose class has no name"),
     ],
 )
 def test_what_is_wrong_with_a_photo_is_said(data, old, new, what):

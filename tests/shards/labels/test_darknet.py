@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytrtplugins.errors import NoDataError
+from pytrtplugins.errors import FormatError, NoDataError, UsageError
+from pytrtplugins.models import YoloData
 from pytrtplugins.shards.labels import read_labels
 from pytrtplugins.shards.labels.darknet import label_file
 from pytrtplugins.utils.file_set import FileSet
@@ -18,6 +19,8 @@ from tests.shards.labels.written import CLASSES, write_darknet
         ("images/train/a.b.jpg", "labels/train/a.b.txt"),
         ("images/images/a.jpg", "images/labels/a.txt"),
         ("a.jpg", "a.txt"),
+        ("VOC/JPEGImages/a.jpg", "VOC/labels/a.txt"),
+        ("photos/a.jpg", "photos/a.txt"),
         ("data/obj/a.jpg", "data/obj/a.txt"),
     ],
 )
@@ -60,6 +63,45 @@ def test_names_that_are_missing_have_to_be_given(tmp_path):
     assert read_labels(FileSet(data), classes=CLASSES).problems == []
     (data / "obj.names").write_text("\n".join(CLASSES))
     assert read_labels(FileSet(data)).classes == CLASSES
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("cat\n\ndog\nperson\n", "classes.txt: line 2 is blank, which darknet counts as a class without a name"),
+        ("cat\ndog\ncat\n", "classes.txt: the class 'cat' is in lines 1 and 3"),
+    ],
+)
+def test_names_that_would_change_numbers_are_refused_by_all_commands(tmp_path, text, what):
+    data = write_darknet(tmp_path)
+    (data / "classes.txt").write_text(text)
+    for read in (lambda: read_labels(FileSet(data)), lambda: YoloData(data)):
+        with pytest.raises(FormatError, match=what):
+            read()
+
+
+def test_two_lists_of_other_names_are_refused(tmp_path):
+    data = write_darknet(tmp_path)
+    (data / "obj.names").write_text("\n".join(CLASSES) + "\n\n")
+    assert read_labels(FileSet(data)).classes == CLASSES
+    (data / "obj.names").write_text("\n".join(reversed(CLASSES)))
+    with pytest.raises(FormatError, match=r"classes\.txt and obj\.names name other classes"):
+        read_labels(FileSet(data))
+
+
+def test_classes_that_differ_in_case_only_keep_their_numbers(tmp_path):
+    data = write_darknet(tmp_path)
+    (data / "classes.txt").write_text("cat\nCat\nCAT\n")
+    found = read_labels(FileSet(data))
+    assert found.classes == ("cat", "Cat", "CAT")
+    assert [row[0] for each in found.photos for row in each.boxes.tolist()] == [1, 0, 2]
+    found = read_labels(FileSet(data), classes=("CAT", "cat", "Cat"))
+    assert [row[0] for each in found.photos for row in each.boxes.tolist()] == [2, 1, 0]
+
+
+def test_classes_that_are_given_twice_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="the class 'cat' is in lines 1 and 2"):
+        read_labels(FileSet(write_darknet(tmp_path)), classes=("cat", "cat", "dog"))
 
 
 def test_a_photo_without_a_file_has_no_boxes(tmp_path):

@@ -8,7 +8,7 @@ from pytrtplugins.errors import FormatError
 from pytrtplugins.shards import Shards, make_shards
 from pytrtplugins.shards.labels import read_labels
 from pytrtplugins.utils.file_set import FileSet
-from tests.shards.labels.written import SIZE, voc_xml, write_voc
+from tests.shards.labels.written import SIZE, voc_xml, write_cvat, write_voc
 
 pytest.importorskip("PIL")
 BOMB = '<!DOCTYPE a [<!ENTITY x "aaaaaaaaaa"><!ENTITY y "&x;&x;&x;&x;&x;&x;&x;&x;">]><annotation><filename>&y;</filename></annotation>'
@@ -60,6 +60,8 @@ def test_difficult_boxes_and_photos_without_labels_are_counted(data):
         (voc_xml("c", [])[:-20], "not XML: no element found in line 1"),
         ("<annotation><a></annotation>", "not XML: mismatched tag in line 1"),
         ("", "not XML: no element found"),
+        (voc_xml("c", [("", 0, 0, 4, 4)]), "a box whose class has no name"),
+        (voc_xml("c", [], size=("inf", 4)), "a size of inf x 4"),
         (BOMB, "a DOCTYPE"),
         ("<annotation>" + "<a>" * 100 + "</a>" * 100 + "</annotation>", "nested more than 64 deep"),
         ('<?xml version="1.0" encoding="no-such"?><annotation/>', "unknown encoding"),
@@ -94,6 +96,20 @@ def test_a_photo_that_was_made_smaller_since_is_taken(data):
     assert Shards.open(data.parent / "shards").boxes(2).ravel().tolist() == pytest.approx(
         [1, 0.375, 15 / 41, 0.25, 10 / 41]
     )
+
+
+def test_a_large_file_of_another_format_is_none_of_these(tmp_path, monkeypatch):
+    monkeypatch.setattr("pytrtplugins.shards.labels.voc._MAX_BYTES", 100)
+    assert read_labels(FileSet(write_cvat(tmp_path))).format == "cvat"
+
+
+def test_two_photos_that_differ_in_their_suffix_are_told_apart_by_the_file_name(data):
+    (data / "JPEGImages/c.png").write_bytes((data / "JPEGImages/c.jpg").read_bytes())
+    found = read_labels(FileSet(data))
+    assert (found.problems, found.photos[-1].file) == ([], "JPEGImages/c.jpg")
+    rewrite(data, voc_xml("d", []))
+    (problem,) = problems(data)
+    assert "Annotations/c.xml may be the labels of JPEGImages/c.jpg or JPEGImages/c.png" in problem
 
 
 def test_photos_that_are_missing_do_not_matter_where_a_list_leaves_them_out(data):
