@@ -48,7 +48,7 @@ def sidecar(path):
 
 READERS = [
     read_cfg, weights, tree, read_prototxt, read_caffemodel, CalibrationTable.read, sidecar, Precisions.read, read_report,
-    lambda path: read_names(path, 2), YoloData, read_npy, read_npz, read_engine_file, load_image,
+    lambda path: read_names(path, 2), lambda path: YoloData(path), read_npy, read_npz, read_engine_file, load_image,
 ]  # fmt: skip
 
 

@@ -43,6 +43,7 @@ def evaluate(
             "--class-map", metavar="DATA=MODEL", help="A class's name in the data, and its name in the model."
         ),
     ] = None,
+    exif: options.Exif = "shown",
     limit: options.FirstImages = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")
@@ -61,7 +62,7 @@ def evaluate(
     """
     if plot:
         check_figure(plot)
-    labelled = models.YoloData(data)
+    labelled = models.YoloData(data, exif=exif)
     built = loading.open_engine(
         model,
         weights=weights,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from ..shards.make import MAX_WORKERS, SHARD_BYTES, SIDES, TURNED
 from ..utils.numbers import Real, Whole
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
+from . import options
 from .app import app
 from .number import number
 from .results import Result, show
@@ -22,6 +24,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 __all__ = ["command"]
 
 _TURNED = "Most decoders for training do not turn photos: --longest-side of `pytrt shards make` stores them upright."
+_DRAWN = "Their boxes are taken as drawn on photos that are turned so. If the program for labels ignored EXIF, give --exif stored."
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 command: Any = typer.Typer(
@@ -70,6 +73,7 @@ def make(
             help="Write two sets, train/ and held-back/, which gets this share of the photos, by a hash of their names.",
         ),
     ] = 0.0,
+    exif: options.Exif = "shown",
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse boxes outside their photo, which are cut otherwise.")
     ] = False,
@@ -102,12 +106,13 @@ def make(
         size=_bytes(size),
         longest_side=longest_side,
         hold_back=hold_back,
+        exif=exif,
         strict=strict,
         skip_bad=skip_bad,
         force=force,
         workers=workers,
     )
-    return Result(made, _print_made)
+    return Result(made, functools.partial(_print_made, upright=longest_side is not None, exif=exif))
 
 
 @command.command("check")  # type: ignore[untyped-decorator]
@@ -143,7 +148,7 @@ def _bytes(text: str) -> int:
     return size
 
 
-def _print_made(made: Made) -> None:
+def _print_made(made: Made, *, upright: bool, exif: str) -> None:
     print(f"labels: {made.labels}, {len(made.classes)} classes")
     for each in made.sets:
         kept = f", {each.kept} of them kept from an interrupted run" if each.kept else ""
@@ -155,7 +160,10 @@ def _print_made(made: Made) -> None:
         if count:
             print(f"{count:,} {what}")
     if made.changed.get(TURNED):
-        print(_TURNED)
+        if not upright:
+            print(_TURNED)
+        if exif == "shown":
+            print(_DRAWN)
     if made.skipped:
         print(f"{len(made.skipped):,} photos or labels skipped:")
         for problem in made.skipped:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from ..errors import FormatError, NoDataError
 from ..shards.labels.darknet import LabelFiles, class_names, parse_rows
 from ..shards.labels.photo_files import PhotoFiles
+from ..shards.photo import check_exif, read_header
 from ..utils.file_set import FileSet
-from ..vision.image import MAX_FILE_BYTES, decode_image
+from ..vision.image import MAX_FILE_BYTES, decode_image, turn_boxes
 
 __all__ = ["YoloData"]
 
@@ -26,13 +27,16 @@ class YoloData:
 
     Args:
         source: A folder or a tar, or several that together make one set.
+        exif: What the labels are drawn on: the image as it is ``shown``, turned as EXIF says, as :meth:`image` gives it; or its pixels as
+            they are ``stored``.
 
     Raises:
         NoDataError: a path does not exist, or ``classes.txt`` is missing.
         FormatError: a tar or the names of the classes cannot be read.
     """
 
-    def __init__(self, source: str | Path | Iterable[str | Path]) -> None:
+    def __init__(self, source: str | Path | Iterable[str | Path], *, exif: str = "shown") -> None:
+        self._exif = check_exif(exif)
         self.files = FileSet(source)
         self.name = self.files.name
         self.classes = class_names(self.files) or ()
@@ -69,7 +73,7 @@ class YoloData:
         return decode_image(self.files.read(name, MAX_FILE_BYTES), name)
 
     def boxes(self, name: str) -> npt.NDArray[np.float64]:
-        """The image's objects: rows of class, centre x, centre y, width, height; the last four in 0..1.
+        """The image's objects: rows of class, centre x, centre y, width, height; the last four in 0..1 of the image as it is shown.
 
         Raises:
             FormatError: a line is broken or names a class that does not exist, or several files may be the labels.
@@ -85,7 +89,10 @@ class YoloData:
         except FormatError as error:
             where = f"data {self.name!r}: {label} "
             raise FormatError(f"{where}{error}.", path=label, line=getattr(error, "line", None)) from error
-        return np.array(rows, np.float64).reshape(-1, 5)
+        boxes = np.array(rows, np.float64).reshape(-1, 5)
+        if self._exif == "shown":
+            return boxes
+        return turn_boxes(boxes, read_header(self.files.read(name, MAX_FILE_BYTES), name).orientation)
 
     def _image(self, line: str, split: str) -> str:
         try:

@@ -7,22 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import FormatError, ImageError, PytrtpluginsError
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ImageError, PytrtpluginsError
 from ..utils.file_set import FileSet
 from ..utils.files import atomic_path
 from ..utils.progress import ProgressBar
-from ..vision.image import MAX_FILE_BYTES, decode_image
+from ..vision.image import MAX_FILE_BYTES, decode_image, turn_boxes
 from .labels import Problem
 from .manifest import ShardFacts
-from .photo import SUFFIXES, Photo, read_header, shrunk
+from .photo import SUFFIXES, Photo, check_labelled_size, read_header, shrunk
 from .plan import PlannedPhoto, PlannedShard
 from .writer import ShardWriter
 
 __all__ = ["BadPhotosError", "ShardJob", "StoppedError", "write_shard"]
-
-_ASPECT = (
-    0.02  # by which a photo's height may differ from that of its labels' proportions; or by a pixel: sizes are rounded
-)
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,12 @@ class ShardJob:
     classes: tuple[str, ...]
     longest_side: int | None
     skip_bad: bool
+    exif: str
 
     @property
     def identity(self) -> dict[str, Any]:
         """What a finished shard depends on beside its photos."""
-        return {"classes": self.classes, "longest_side": self.longest_side, "version": 1}
+        return {"classes": self.classes, "longest_side": self.longest_side, "exif": self.exif, "version": 1}
 
 
 class BadPhotosError(Exception):
@@ -63,13 +63,13 @@ def write_shard(job: ShardJob, shard: PlannedShard, stop: threading.Event, bar: 
             if stop.is_set():
                 raise StoppedError
             try:
-                image, photo = _read_photo(job, planned)
+                source, image, photo, boxes = _read_photo(job, planned)
             except (PytrtpluginsError, OSError) as error:
                 problems.append(Problem(planned.file, str(error).partition("\n")[0]))
             else:
-                turned += photo.turned
+                turned += source.turned
                 size = (photo.width, photo.height)
-                writer.add(planned.key, SUFFIXES[photo.format], image, size, planned.boxes)
+                writer.add(planned.key, SUFFIXES[photo.format], image, size, boxes)
             bar()
         if problems and not job.skip_bad:
             raise BadPhotosError(problems)
@@ -79,17 +79,23 @@ def write_shard(job: ShardJob, shard: PlannedShard, stop: threading.Event, bar: 
     return {"shard": vars(facts), "problems": [vars(each) for each in problems], "turned": turned}
 
 
-def _read_photo(job: ShardJob, planned: PlannedPhoto) -> tuple[bytes, Photo]:
-    """A photo as it is stored; it has been decoded once, so that training does not meet one that cannot be."""
+def _read_photo(job: ShardJob, planned: PlannedPhoto) -> tuple[Photo, bytes, Photo, npt.NDArray[np.float32]]:
+    """The head of a photo's file; what is stored of it, the head of that, and its boxes.
+
+    It is decoded once, so that training does not meet a photo that cannot be.
+    """
     image = job.files.read(planned.file, MAX_FILE_BYTES)
+    source = photo = read_header(image, planned.file)
     if job.longest_side is not None:
         image = shrunk(image, planned.file, job.longest_side)
-    photo = read_header(image, planned.file)
+        photo = read_header(image, planned.file)
     if photo.format not in SUFFIXES:
         raise ImageError(f"a {photo.format} file; shards hold {', '.join(SUFFIXES)}: --longest-side makes JPEG of it")
-    height, width = decode_image(image, planned.file).shape[:2]
-    if planned.size is not None:
-        stated_width, stated_height = planned.size
-        if abs(height - width * stated_height / stated_width) > max(1, _ASPECT * height):
-            raise FormatError(f"{width} x {height} pixels; its labels are for {stated_width} x {stated_height}")
-    return image, photo
+    decode_image(image, planned.file)
+    check_labelled_size(source, planned.size, job.exif)
+    return (
+        source,
+        image,
+        photo,
+        turn_boxes(planned.boxes, source.orientation) if job.exif == "stored" else planned.boxes,
+    )

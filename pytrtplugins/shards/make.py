@@ -28,6 +28,7 @@ from ..utils.progress import progress_bar
 from .job import BadPhotosError, ShardJob, write_shard
 from .labels import Problem, read_labels
 from .manifest import NAME, Manifest, ShardFacts
+from .photo import check_exif
 from .plan import PlannedShard, held_back, plan_photos, plan_shards
 
 if sys.platform != "win32":
@@ -102,6 +103,7 @@ def make_shards(
     size: int = 256 << 20,
     longest_side: int | None = None,
     hold_back: float = 0.0,
+    exif: str = "shown",
     strict: bool = False,
     skip_bad: bool = False,
     force: bool = False,
@@ -120,6 +122,8 @@ def make_shards(
         size: Bytes of a shard, about.
         longest_side: Make larger photos smaller, and turn those upright that EXIF says are not, as JPEG. None: photos stay as they are.
         hold_back: Share of the photos for a second set, 0 to 1, chosen by a hash of their names.
+        exif: What the labels are drawn on: the photo as it is ``shown``, turned as EXIF says; or its pixels as they are ``stored``. The
+            boxes in shards are those of the photo as it is shown.
         strict: Refuse boxes outside their photo, which are cut otherwise.
         skip_bad: Leave out photos that cannot be used, which are refused otherwise.
         force: Replace a set that is finished.
@@ -144,6 +148,7 @@ def make_shards(
         classes=None if classes is None else read_class_names(classes),
         drop_others=drop_others,
         listed=_listed(files, listed),
+        exif=check_exif(exif),
     )
     photos, problems, changed = plan_photos(files, found.photos)
     problems = [*found.problems, *problems]
@@ -161,10 +166,10 @@ def make_shards(
     for folder in parts:
         _check_free(folder, force)
     total = changed + found.left_out
-    facts = {"labels": found.format, "longest_side": longest_side, "changed": dict(sorted(total.items()))}
+    facts = {"labels": found.format, "longest_side": longest_side, "exif": exif, "changed": dict(sorted(total.items()))}
     sets, skipped = [], list(problems)
     for folder, part in parts.items():
-        job = ShardJob(files, folder, found.classes, longest_side, skip_bad)
+        job = ShardJob(files, folder, found.classes, longest_side, skip_bad, exif)
         made, late, turned = _make_set(job, plan_shards(files, part, size), facts, problems, threads, progress)
         sets.append(made)
         skipped += late

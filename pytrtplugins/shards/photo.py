@@ -6,15 +6,20 @@ import io
 import warnings
 from dataclasses import dataclass
 
-from ..errors import ImageError
+from ..errors import FormatError, ImageError, UsageError
 from ..utils.optional import require
+from ..utils.text_formats import shorten
 from ..vision.image import decode_image
 from ..vision.jpeg import SIDEWAYS
 
-__all__ = ["SUFFIXES", "Photo", "read_header", "shrunk"]
+__all__ = ["EXIF", "SUFFIXES", "Photo", "check_exif", "check_labelled_size", "read_header", "shrunk"]
 
 SUFFIXES = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
 """What shards hold, by Pillow's names, and how the files are called there."""
+EXIF = ("shown", "stored")
+"""What labels are drawn on: the photo as EXIF has it turned, or the pixels as they are in the file."""
+_ASPECT = 0.02
+"""By which a photo's height may differ from that of its labels' proportions; or by a pixel: sizes are rounded."""
 _OTHERS = ("BMP", "TIFF", "GIF", "PPM")
 _ORIENTATION = 0x0112  # of EXIF
 _QUALITY = 90  # of JPEG, where a photo is made smaller
@@ -28,13 +33,23 @@ class Photo:
         format: Pillow's name.
         width: In pixels, once the photo is upright.
         height: The same.
-        turned: Whether EXIF says that the photo has to be turned, which decoders for training seldom do.
+        orientation: What EXIF says, 1 to 8; 1: the photo is stored upright.
     """
 
     format: str
     width: int
     height: int
-    turned: bool
+    orientation: int
+
+    @property
+    def turned(self) -> bool:
+        """Whether the photo has to be turned to be upright, which decoders for training seldom do."""
+        return self.orientation != 1
+
+    def size(self, exif: str) -> tuple[int, int]:
+        """Width and height of what labels are drawn on: the photo as it is ``shown``, or its pixels as they are ``stored``."""
+        size = self.width, self.height
+        return size[::-1] if exif == "stored" and self.orientation in SIDEWAYS else size
 
 
 def read_header(data: bytes, name: str) -> Photo:
@@ -52,9 +67,44 @@ def read_header(data: bytes, name: str) -> Photo:
                 size, kind = image.size, image.format
     except Exception as error:  # decoders raise many types for damaged files: OSError, SyntaxError, struct.error, ...
         raise ImageError(f"photo {name}: not an image that can be read ({str(error)[:200]}).", path=name) from error
-    turned = type(orientation) is int and 2 <= orientation <= 8
-    width, height = size[::-1] if turned and orientation in SIDEWAYS else size
-    return Photo(kind, width, height, turned)
+    if type(orientation) is not int or not 1 <= orientation <= 8:
+        orientation = 1
+    width, height = size[::-1] if orientation in SIDEWAYS else size
+    return Photo(kind, width, height, orientation)
+
+
+def check_exif(exif: str) -> str:
+    """Give back a word of `EXIF`.
+
+    Raises:
+        UsageError: it is another.
+    """
+    if exif not in EXIF:
+        raise UsageError(f"exif {shorten(exif)}: expected one of {', '.join(EXIF)}.", exif=exif)
+    return exif
+
+
+def check_labelled_size(photo: Photo, stated: tuple[int, int] | None, exif: str) -> None:
+    """Compare a photo's proportions with those that its labels state.
+
+    Raises:
+        FormatError: they differ by more than rounding.
+    """
+    if stated is None or _is_alike(photo.size(exif), stated):
+        return
+    (width, height), other = photo.size(exif), EXIF[1 - EXIF.index(exif)]
+    reason = ""
+    if photo.orientation in SIDEWAYS:
+        wide, high = photo.size(other)
+        reason = f" as it is {exif}; EXIF (orientation {photo.orientation}) turns it: as it is {other}, it has {wide} x {high}"
+        if _is_alike(photo.size(other), stated):
+            reason += f": --exif {other}"
+    raise FormatError(f"{width} x {height} pixels{reason}; its labels are for {stated[0]} x {stated[1]}")
+
+
+def _is_alike(size: tuple[int, int], stated: tuple[int, int]) -> bool:
+    (width, height), (stated_width, stated_height) = size, stated
+    return abs(height - width * stated_height / stated_width) <= max(1, _ASPECT * height)
 
 
 def shrunk(data: bytes, name: str, longest_side: int) -> bytes:

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import NoDataError
+from ..errors import FormatError, NoDataError
 from ..utils.file_set import FileSet
-from ..vision.image import MAX_FILE_BYTES
+from ..vision.image import MAX_FILE_BYTES, turn_boxes
 from .labels import LabelledPhoto, Problem, read_labels
 from .labels.photo_files import PhotoFiles
 from .manifest import NAME
+from .photo import check_exif, check_labelled_size, read_header
 from .plan import PlannedPhoto, plan_photos
 from .reader import Example, Shards
 
@@ -31,10 +32,16 @@ class PhotoSet:
     """
 
     def __init__(
-        self, files: FileSet, labels: str, classes: tuple[str, ...], photos: list[PlannedPhoto], problems: list[Problem]
+        self,
+        files: FileSet,
+        labels: str,
+        classes: tuple[str, ...],
+        photos: list[PlannedPhoto],
+        problems: list[Problem],
+        exif: str,
     ) -> None:
         self.name, self.labels, self.classes, self.problems = files.name, labels, classes, tuple(problems)
-        self._files, self._photos = files, photos
+        self._files, self._photos, self._exif = files, photos, exif
 
     @classmethod
     def open(
@@ -44,6 +51,7 @@ class PhotoSet:
         labels: str = "auto",
         classes: Sequence[str] | None = None,
         listed: str | Sequence[str] | None = None,
+        exif: str = "shown",
     ) -> PhotoSet:
         """Open a folder or an uncompressed tar, or several that make one set together.
 
@@ -52,6 +60,7 @@ class PhotoSet:
             labels: Format of the labels: one of `FORMATS`; ``auto``: what the files show; ``none``: photos without labels.
             classes: Names of the classes, in the order of their numbers; None: as the labels have them.
             listed: The photos to take, by files or stems, or the name of a list in the set. None: all.
+            exif: What the labels are drawn on: the photo as it is ``shown``, turned as EXIF says; or its pixels as they are ``stored``.
 
         Raises:
             NoDataError: a path does not exist, or there are no photos or labels.
@@ -59,6 +68,7 @@ class PhotoSet:
             UsageError: there are labels in several formats.
         """
         files = FileSet(source)
+        check_exif(exif)
         names = files.lines(listed) if isinstance(listed, str) else listed
         if labels == "none":
             found, labels, classes = (
@@ -68,13 +78,13 @@ class PhotoSet:
             )
             problems: list[Problem] = []
         else:
-            annotations = read_labels(files, labels=labels, classes=classes, listed=names)
+            annotations = read_labels(files, labels=labels, classes=classes, listed=names, exif=exif)
             found, labels, classes = annotations.photos, annotations.format, annotations.classes
             problems = annotations.problems
         photos, more, _ = plan_photos(files, found)
         if not photos:
             raise NoDataError(f"data {files.name!r}: no photos that can be used were found.", path=files.name)
-        return cls(files, labels, tuple(classes), photos, [*problems, *more])
+        return cls(files, labels, tuple(classes), photos, [*problems, *more], exif)
 
     def __len__(self) -> int:
         return len(self._photos)
@@ -84,19 +94,34 @@ class PhotoSet:
         return self._photos[number].key
 
     def boxes(self, number: int) -> npt.NDArray[np.float32]:
-        """A photo's boxes; see `Example`."""
-        return self._photos[number].boxes
+        """A photo's boxes; see `Example`. Where labels are drawn on stored pixels, the head of the file is read."""
+        photo = self._photos[number]
+        if self._exif == "shown":
+            return photo.boxes
+        return turn_boxes(
+            photo.boxes, read_header(self._files.read(photo.file, MAX_FILE_BYTES), photo.file).orientation
+        )
 
     def read(self, number: int) -> Example:
         """A photo with its boxes.
 
         Raises:
             IndexError: there is none of this number.
-            FormatError: the file is too large, or its tar is truncated.
+            FormatError: the file is too large, its tar is truncated, or its labels are for another size.
+            ImageError: it is no image.
             OSError: it cannot be read.
         """
         photo = self._photos[number]
-        return Example(photo.key, self._files.read(photo.file, MAX_FILE_BYTES), photo.boxes)
+        image = self._files.read(photo.file, MAX_FILE_BYTES)
+        boxes = photo.boxes
+        if photo.size is not None or self._exif == "stored":
+            header = read_header(image, photo.file)
+            try:
+                check_labelled_size(header, photo.size, self._exif)
+            except FormatError as error:
+                raise FormatError(f"photo {photo.file}: {error}", path=photo.file) from error
+            boxes = turn_boxes(boxes, header.orientation) if self._exif == "stored" else boxes
+        return Example(photo.key, image, boxes)
 
 
 def open_photos(source: str | Path, labels: str = "auto") -> Shards | PhotoSet:

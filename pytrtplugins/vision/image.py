@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,10 @@ __all__ = [
     "read_image_file",
     "read_usual_header",
     "save_image",
+    "turn_boxes",
 ]
+
+Number = TypeVar("Number", np.float32, np.float64)
 
 Image = npt.NDArray[np.uint8]
 """An image: (height, width, 3), uint8, RGB."""
@@ -252,6 +255,23 @@ def _upright(image: Image, orientation: int) -> Image:
     if orientation in (2, 3, 6, 7):
         image = image[:, ::-1]
     return np.ascontiguousarray(image)
+
+
+def turn_boxes(boxes: npt.NDArray[Number], orientation: int) -> npt.NDArray[Number]:
+    """Boxes on the pixels that a file stores → the same on the image as it is shown.
+
+    Args:
+        boxes: (M, 5): class, centre x, centre y, width, height; the last four in shares of the sides.
+        orientation: What EXIF says, 1 to 8.
+    """
+    boxes = boxes.copy()
+    if orientation in SIDEWAYS:
+        boxes = boxes[:, [0, 2, 1, 4, 3]]
+    if orientation in (3, 4, 7, 8):
+        boxes[:, 2] = 1 - boxes[:, 2]
+    if orientation in (2, 3, 6, 7):
+        boxes[:, 1] = 1 - boxes[:, 1]
+    return boxes
 
 
 def _to_rgb(image: PillowImage) -> Image:

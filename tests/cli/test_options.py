@@ -205,8 +205,9 @@ def test_evaluate(pytrt, asked):
     opened, detectors = asked(loading, "open_engine", ENGINE), asked(loading, "Yolov2", "detector")
     evaluated = asked(asked.evaluate.models, "evaluate")
     ends(pytrt, "evaluate", "net.onnx", "--data", "d", "--data", "e.tar", "--split", "test.txt", *BUILT, *DETECTOR,
-         "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9", "--setting", "batch=8")  # fmt: skip
-    assert read == [(([Path("d"), Path("e.tar")],), {})]
+         "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9", "--setting", "batch=8",
+         "--exif", "stored")  # fmt: skip
+    assert read == [(([Path("d"), Path("e.tar")],), {"exif": "stored"})]
     assert opened == [((Path("net.onnx"),), {**OPENED, "settings": {"batch": 8}, "as_asked": True})]
     assert detectors == [((ENGINE, Path("n")), {"mode": "stretch"})]
     wanted = {**THRESHOLDS, "class_map": {"tv": "tvmonitor", "a": "b=c"}, "limit": 9}

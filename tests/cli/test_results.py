@@ -156,7 +156,7 @@ def test_figures_that_are_not_finite_are_null_and_a_miss_ends_with_1(pytrt, net,
     monkeypatch.setattr(
         loading, "open_engine", lambda *_, **__: SimpleNamespace(name="cpu", precision="fp32", choices={})
     )
-    monkeypatch.setattr(models, "YoloData", lambda _: None)
+    monkeypatch.setattr(models, "YoloData", lambda _, **__: None)
     monkeypatch.setattr(loading, "open_detector", lambda *_, **__: None)
     row = models.ClassResult("cat", float("nan"), float("nan"), 0, 3, ())
     monkeypatch.setattr(models, "evaluate", lambda *_, **__: models.Evaluation(0.5, 0.25, (row,), 2, 1.5))

@@ -13,7 +13,7 @@ pytest.importorskip("PIL")
 
 from pytrtplugins import cli
 from pytrtplugins.shards import Shards
-from tests.shards.photos import make_set
+from tests.shards.photos import make_set, photo
 
 
 @pytest.fixture
@@ -85,3 +85,26 @@ def test_photos_are_made_smaller(data):
     from pytrtplugins.vision import decode_image
 
     assert decode_image(Shards.open("shards").read(0).image).shape == (11, 16, 3)
+
+
+def test_photos_that_exif_turns_are_said_with_the_option(tmp_path, monkeypatch, capsys):
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (make_set(tmp_path / "data", 2) / "images/p1.jpg").write_bytes(photo(1, exif=exif))
+    hint = "If the program for labels ignored EXIF, give --exif stored."
+    upright = "--longest-side of `pytrt shards make` stores them upright"
+    for options, hints in (
+        ((), (True, True)),
+        (("--longest-side", "64"), (True, False)),
+        (("--exif", "stored"), (False, True)),
+        (("--exif", "stored", "--longest-side", "64"), (False, False)),
+    ):
+        run("shards", "make", "data", "-o", "shards", "--force", *options)
+        printed = capsys.readouterr().out
+        assert "1 photos that EXIF says are not upright" in printed
+        assert (hint in printed, upright in printed) == hints
+    # a quarter turn: the box's sides change places
+    assert Shards.open("shards").boxes(1).tolist() == [[1, 0.5, 0.5, 0.125, 0.25]]

@@ -32,6 +32,7 @@ def read_labels(
     classes: Sequence[str] | None = None,
     drop_others: bool = False,
     listed: Sequence[str] | None = None,
+    exif: str = "shown",
 ) -> Annotations:
     """Read the labels of photos.
 
@@ -41,6 +42,7 @@ def read_labels(
         classes: Names of the classes, in the order of their numbers; None: those that the labels name.
         drop_others: Leave out boxes of classes that are not among ``classes``, which are a problem otherwise.
         listed: The photos to take, by their files or by their stems; None: all.
+        exif: What the labels are drawn on; see `EXIF` of ``shards.photo``. Boxes stay as the labels have them.
 
     Raises:
         NoDataError: no labels are found.
@@ -51,7 +53,7 @@ def read_labels(
         classes = None if classes is None else check_class_names(classes, once=True)
     except ValueError as error:
         raise UsageError(f"classes: {error}.\nDo: give each class a name of its own") from error
-    photos = PhotoFiles(files)
+    photos = PhotoFiles(files, exif)
     if labels == "auto":
         labels = _recognized(files, photos)
     elif labels not in _READERS:

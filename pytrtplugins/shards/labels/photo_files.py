@@ -18,12 +18,16 @@ __all__ = ["PhotoFiles"]
 class PhotoFiles:
     """The photos of a set.
 
+    Args:
+        files: The files of the set.
+        exif: What its labels are drawn on; see `EXIF` of ``shards.photo``.
+
     Attributes:
         names: Names of all photos, sorted.
     """
 
-    def __init__(self, files: FileSet) -> None:
-        self._files = files
+    def __init__(self, files: FileSet, exif: str = "shown") -> None:
+        self._files, self._exif = files, exif
         self.names = sorted(name for name in files if name.lower().endswith(PHOTO_SUFFIXES))
         self._known = set(self.names)
         self._by_name, self._by_stem = (PathIndex(self.names, stems=stems) for stems in (False, True))
@@ -68,13 +72,12 @@ class PhotoFiles:
         return photo if photo is not None and photo in wanted else None
 
     def size(self, name: str) -> tuple[int, int]:
-        """Width and height in pixels that a photo's own head states.
+        """Width and height in pixels that a photo's own head states, of what labels are drawn on.
 
         Raises:
             ImageError: it is no image.
         """
-        photo = read_header(self._files.read(name, MAX_FILE_BYTES), name)
-        return photo.width, photo.height
+        return read_header(self._files.read(name, MAX_FILE_BYTES), name).size(self._exif)
 
     def _named(self, name: str, near: str, index: PathIndex, parts: set[str], suffix: str = "") -> str | None:
         """The photo with this name; where ``parts`` are given, it is in no folder of another part of the data."""
