@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ImageError, NoDataError, UsageError
+from ..utils.data_yaml import PARTS
+from ..utils.file_set import FileSet
 from ..utils.files import files_below, sha256_hex
 from ..utils.numbers import check_whole
 
@@ -29,7 +31,8 @@ class ImageBatches:
     Order is that of the relative paths, or shuffled with a seed: the same files give the same batches everywhere.
 
     Args:
-        source: A folder, searched with its subfolders for bmp, jpg, png, tif and webp files; or a list of files.
+        source: A folder, searched with its subfolders for bmp, jpg, png, tif and webp files; or a list of files; or a data.yaml of Roboflow
+            or Ultralytics, whose images of ``train`` count.
         size: (width, height) of the network's input, in pixels; None: taken from the network that is calibrated.
         batch: Images in a batch, 1 to 4,096; the last batch may have fewer.
         mode: How images are fitted into the size; see ``pytrtplugins.vision.letterbox``. The grey bars of letterboxed
@@ -165,6 +168,8 @@ def _find(source: str | Path | Iterable[str | Path]) -> list[tuple[str, Path]]:
             raise NoDataError("ImageBatches: no images: the list of files is empty.", path=None, suffixes=_SUFFIXES)
         return [(path.name, path) for path in given]
     folder = Path(source)
+    if folder.suffix.lower() in (".yaml", ".yml") and folder.is_file():
+        return _described(folder)
     if folder.is_file():
         return [(folder.name, folder)]
     if not folder.is_dir():
@@ -178,3 +183,13 @@ def _find(source: str | Path | Iterable[str | Path]) -> list[tuple[str, Path]]:
             suffixes=_SUFFIXES,
         )
     return sorted((path.relative_to(folder).as_posix(), path) for path in files)
+
+
+def _described(file: Path) -> list[tuple[str, Path]]:
+    """The images of ``train`` in a data.yaml; where it has none, those of ``val``."""
+    from ..shards.labels.parts import part_photos
+    from ..shards.labels.photo_files import PhotoFiles
+
+    files = FileSet(file)
+    part = next((part for part in PARTS if files.description and part in files.description.parts), PARTS[0])
+    return sorted((name, files.path(name)) for name in part_photos(files, PhotoFiles(files), part))

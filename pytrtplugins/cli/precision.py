@@ -27,7 +27,7 @@ from .number import number
 from .options import MAX_SAMPLES
 from .other_files import expect_model
 from .results import Result, show
-from .samples import read_samples
+from .samples import is_labelled, read_samples
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -287,7 +287,7 @@ def _judge(
 
 def _train(data: list[Path], split: str) -> str:
     """The list that tensors are compared and calibrated on: not the one that is evaluated, where there is another."""
-    if len(data) > 1 or data[0].is_file() or (data[0] / "classes.txt").is_file():
+    if is_labelled(data):
         held = models.YoloData(data)
         try:
             return "train.txt" if held.images("train.txt") else split

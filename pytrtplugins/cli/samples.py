@@ -15,11 +15,12 @@ from ..errors import NoDataError, UsageError
 from ..models import YoloData
 from ..tensor import TensorDesc
 from ..utils.array_files import read_npz
+from ..utils.data_yaml import DATA_YAML
 from ..utils.files import sha256_hex
 from ..utils.text_formats import shorten
 from ..vision import letterbox
 
-__all__ = ["ArrayFiles", "read_samples"]
+__all__ = ["ArrayFiles", "is_labelled", "read_samples"]
 
 Sample = dict[str, npt.NDArray[Any]]
 Item = TypeVar("Item")
@@ -65,13 +66,18 @@ def read_samples(
         chosen = _choose(arrays, limit, seed)
         return [_arrays(path, inputs) for path in chosen]
     name, size, count = _image_input(inputs)
-    if len(data) > 1 or data[0].is_file() or (data[0] / "classes.txt").is_file():
+    if is_labelled(data):
         labelled = YoloData(data)
         images = _choose(labelled.images(split), limit, seed)
         pixels = (np.asarray(letterbox(labelled.image(image), size, mode=mode).data, np.float32) for image in images)
         return [{name: np.stack([image] * count)} for image in pixels]
     batches = ImageBatches(data[0], size, batch=1, mode=mode, input_name=name, limit=limit, shuffle_seed=seed)
     return [{name: np.repeat(batch[name], count, axis=0)} for batch in batches]
+
+
+def is_labelled(data: Sequence[Path]) -> bool:
+    """Whether these are labelled images in the YOLO layout, and not a folder of images or arrays."""
+    return len(data) > 1 or data[0].is_file() or any((data[0] / name).is_file() for name in ("classes.txt", *DATA_YAML))
 
 
 def _choose(items: Sequence[Item], limit: int, seed: int) -> list[Item]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..errors import FormatError, NoDataError
 from ..shards.labels.darknet import LabelFiles, class_names, parse_rows
+from ..shards.labels.parts import part_photos
 from ..shards.labels.photo_files import PhotoFiles
 from ..shards.photo import check_exif, read_header
 from ..utils.file_set import FileSet
@@ -23,15 +24,16 @@ class YoloData:
 
     An image's labels are in the folder ``labels`` that stands for its folder ``images`` or ``JPEGImages``, or beside it; docs/shards.md has
     the whole rule. A label's line is ``class centre-x centre-y width height``, in 0..1 of the image; an image without objects has an empty
-    file or none. Tars are read in place, never extracted; a folder that holds tars instead of ``images/`` works too.
+    file or none. Tars are read in place, never extracted; a folder that holds tars instead of ``images/`` works too. A data.yaml of
+    Roboflow or Ultralytics may name the classes and the images of ``train``, ``val`` and ``test``.
 
     Args:
-        source: A folder or a tar, or several that together make one set.
+        source: A folder, a tar or a data.yaml, or several that together make one set.
         exif: What the labels are drawn on: the image as it is ``shown``, turned as EXIF says, as :meth:`image` gives it; or its pixels as
             they are ``stored``.
 
     Raises:
-        NoDataError: a path does not exist, or ``classes.txt`` is missing.
+        NoDataError: a path does not exist, or the names of the classes are missing.
         FormatError: a tar or the names of the classes cannot be read.
     """
 
@@ -42,7 +44,7 @@ class YoloData:
         self.classes = class_names(self.files) or ()
         if not self.classes:
             raise NoDataError(
-                f"data {self.name!r}: the names of the classes are missing: expected classes.txt or a file .names.\n"
+                f"data {self.name!r}: the names of the classes are missing: expected classes.txt, a file .names, or data.yaml.\n"
                 "Do: write classes.txt into it, one name a line",
                 path=self.name,
             )
@@ -50,18 +52,24 @@ class YoloData:
         self._labels = LabelFiles(self.files, self._photos)
 
     def images(self, split: str = "val.txt") -> list[str]:
-        """Names of the images that a list holds, such as ``images/2009_003804.jpg``.
+        """Names of the images that a list holds, or a part that a data.yaml has, such as ``images/2009_003804.jpg``.
 
         Raises:
-            NoDataError: the list is missing or empty, or none of its images has labels.
-            FormatError: the list names an image that is missing, or one of several, or parts of the data have other images of one name.
+            NoDataError: the list is missing or empty, or names an image that is missing.
+            FormatError: the list names one of several images, or parts of the data have other images of one name.
         """
-        lines = self.files.lines(split)
-        if not lines:
-            raise NoDataError(f"data {self.name!r}: the list {split} is empty.")
-        names = [self._image(line, split) for line in lines]
-        self._labels.require(names)
+        names = part_photos(self.files, self._photos, split)
+        for name in names:
+            self.files.check_alone(name, MAX_FILE_BYTES)
         return names
+
+    def check_labels(self, names: Sequence[str]) -> None:
+        """Refuse images of which none has labels: their files lie elsewhere.
+
+        Raises:
+            NoDataError: none has; ``.folders`` are those that were looked at.
+        """
+        self._labels.require(names)
 
     def image(self, name: str) -> npt.NDArray[np.uint8]:
         """The image as (H, W, 3) uint8, RGB.
@@ -93,19 +101,3 @@ class YoloData:
         if self._exif == "shown":
             return boxes
         return turn_boxes(boxes, read_header(self.files.read(name, MAX_FILE_BYTES), name).orientation)
-
-    def _image(self, line: str, split: str) -> str:
-        try:
-            name = self._photos.listed(line, split)
-        except ValueError as error:
-            raise FormatError(
-                f"data {self.name!r}: {error}.\nDo: write its whole path into {split}", path=split
-            ) from error
-        if name is None:
-            raise NoDataError(
-                f"data {self.name!r}: {split} names {line[:200]!r}, which is missing; {len(self.files):,} files were found.\n"
-                "Do: look at docs/shards.md, which says where images and labels lie",
-                file=line,
-            )
-        self.files.check_alone(name, MAX_FILE_BYTES)
-        return name

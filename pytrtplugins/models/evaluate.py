@@ -136,7 +136,7 @@ def evaluate(
     Args:
         detector: Usually a :class:`~pytrtplugins.models.Yolov2`.
         data: Folder or tar in the YOLO layout; see :class:`YoloData`.
-        split: The list of images.
+        split: The list of images, or a part that a data.yaml has, such as ``val``.
         score_threshold: Detections below it are not looked at; low, since precision is averaged over all recalls.
         iou_threshold: Of the suppression.
         class_map: Names in the data → names of the detector, where they differ: ``{"tv": "tvmonitor"}``. Several classes of the data may
@@ -145,13 +145,15 @@ def evaluate(
         progress: Show a progress bar where standard error is a terminal.
 
     Raises:
-        NoDataError: the data are missing or empty, or no image has an object of a class that both know.
+        NoDataError: the data are missing or empty, no image has labels, or none has an object of a class that both know.
         UsageError: detector and data share no class, or names differ in upper and lower case in several ways.
         ImageError: an image cannot be read.
     """
     tools = require("pycocotools.coco", extra="evaluate", package="pycocotools", feature="evaluation")
     data = data if isinstance(data, YoloData) else YoloData(data)
-    names = data.images(split)[: None if limit is None else max(1, limit)]
+    names = data.images(split)
+    data.check_labels(names)
+    names = names[: None if limit is None else max(1, limit)]
     matched = match_classes(detector.names, data.classes, class_map or {})
     truths: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []

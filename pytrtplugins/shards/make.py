@@ -113,12 +113,13 @@ def make_shards(
     """Make shards of photos and their labels. The same command goes on where it was interrupted, whatever ended it.
 
     Args:
-        source: A folder or an uncompressed tar, or several that together make one set.
+        source: A folder, an uncompressed tar, or a data.yaml, which names folders; or several that together make one set.
         output: Folder of the set; with ``hold_back`` of two sets, ``train`` and ``held-back``.
         labels: Format of the labels: one of `FORMATS`; ``auto``: what the files show.
         classes: Names of the classes in the order of their numbers, or a file with one a line. None: as the labels have them.
         drop_others: Leave out boxes of classes that are not among ``classes``, which are refused otherwise.
-        listed: The photos to take, by files or stems, or a file of the set or of the disk with one a line. None: all.
+        listed: The photos to take, by files or stems, or a file of the set or of the disk with one a line, or a part that
+            a data.yaml has, such as ``train``. None: all.
         size: Bytes of a shard, about.
         longest_side: Make larger photos smaller, and turn those upright that EXIF says are not, as JPEG. None: photos stay as they are.
         hold_back: Share of the photos for a second set, 0 to 1, chosen by a hash of their names.
@@ -237,12 +238,14 @@ def _write_shards(job: ShardJob, shards: list[PlannedShard], journal: Journal, t
     _refuse(sorted(problems, key=str), skip_bad=False)
 
 
-def _listed(files: FileSet, listed: str | Path | Sequence[str] | None) -> Sequence[str] | None:
-    if isinstance(listed, (str, Path)):
-        if str(listed) in files:
-            return files.lines(str(listed), _MAX_LIST_BYTES)
-        return read_name_list(listed, max_bytes=_MAX_LIST_BYTES)
-    return listed
+def _listed(files: FileSet, listed: str | Path | Sequence[str] | None) -> str | Sequence[str] | None:
+    """A list of the set, or a part of a data.yaml, by its name; else the names in a file of the disk."""
+    if not isinstance(listed, (str, Path)):
+        return listed
+    name = str(listed)
+    if name in files or (files.description is not None and files.description.part(name)):
+        return name
+    return read_name_list(listed, max_bytes=_MAX_LIST_BYTES)
 
 
 def _refuse(problems: list[Problem], skip_bad: bool) -> None:

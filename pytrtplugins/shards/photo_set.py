@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, NoDataError
+from ..errors import FormatError, ImageError, NoDataError
 from ..utils.file_set import FileSet
 from ..vision.image import MAX_FILE_BYTES, turn_boxes
 from .labels import LabelledPhoto, Problem, read_labels
@@ -19,6 +20,9 @@ from .plan import PlannedPhoto, plan_photos
 from .reader import Example, Shards
 
 __all__ = ["PhotoSet", "open_photos"]
+
+
+_SHOWN = 10  # problems in a message
 
 
 class PhotoSet:
@@ -56,20 +60,19 @@ class PhotoSet:
         """Open a folder or an uncompressed tar, or several that make one set together.
 
         Args:
-            source: The paths.
+            source: The paths; or that of a data.yaml, which names folders.
             labels: Format of the labels: one of `FORMATS`; ``auto``: what the files show; ``none``: photos without labels.
             classes: Names of the classes, in the order of their numbers; None: as the labels have them.
-            listed: The photos to take, by files or stems, or the name of a list in the set. None: all.
+            listed: The photos to take, by files or stems, or the name of a list in the set, or of a part that a data.yaml has. None: all.
             exif: What the labels are drawn on: the photo as it is ``shown``, turned as EXIF says; or its pixels as they are ``stored``.
 
         Raises:
             NoDataError: a path does not exist, or there are no photos or labels.
-            FormatError: a tar, or the labels of all photos, cannot be read.
+            FormatError: a tar, or the labels of all photos, cannot be read; ``.problems`` has what is wrong with each photo.
             UsageError: there are labels in several formats.
         """
         files = FileSet(source)
         check_exif(exif)
-        names = files.lines(listed) if isinstance(listed, str) else listed
         if labels == "none":
             found, labels, classes = (
                 [LabelledPhoto(name, np.zeros((0, 5))) for name in PhotoFiles(files).names],
@@ -78,13 +81,20 @@ class PhotoSet:
             )
             problems: list[Problem] = []
         else:
-            annotations = read_labels(files, labels=labels, classes=classes, listed=names, exif=exif)
+            annotations = read_labels(files, labels=labels, classes=classes, listed=listed, exif=exif)
             found, labels, classes = annotations.photos, annotations.format, annotations.classes
             problems = annotations.problems
         photos, more, _ = plan_photos(files, found)
+        problems = [*problems, *more]
+        if problems and not photos:
+            shown = "\n".join(f"  {str(each)[:300]}" for each in problems[:_SHOWN])
+            raise FormatError(
+                f"data {files.name!r}: none of the photos can be used:\n{shown}\nDo: correct the labels, or the list of photos",
+                problems=tuple(problems),
+            )
         if not photos:
             raise NoDataError(f"data {files.name!r}: no photos that can be used were found.", path=files.name)
-        return cls(files, labels, tuple(classes), photos, [*problems, *more], exif)
+        return cls(files, labels, tuple(classes), photos, problems, exif)
 
     def __len__(self) -> int:
         return len(self._photos)
@@ -92,6 +102,10 @@ class PhotoSet:
     def key(self, number: int) -> str:
         """A photo's name, without its suffix."""
         return self._photos[number].key
+
+    def file(self, number: int) -> str:
+        """The name of a photo's file in the set."""
+        return self._photos[number].file
 
     def boxes(self, number: int) -> npt.NDArray[np.float32]:
         """A photo's boxes; see `Example`. Where labels are drawn on stored pixels, the head of the file is read."""
@@ -108,20 +122,28 @@ class PhotoSet:
         Raises:
             IndexError: there is none of this number.
             FormatError: the file is too large, its tar is truncated, or its labels are for another size.
-            ImageError: it is no image.
+            ImageError: labels are drawn on stored pixels, and it is no image.
             OSError: it cannot be read.
         """
         photo = self._photos[number]
         image = self._files.read(photo.file, MAX_FILE_BYTES)
-        boxes = photo.boxes
-        if photo.size is not None or self._exif == "stored":
-            header = read_header(image, photo.file)
-            try:
-                check_labelled_size(header, photo.size, self._exif)
-            except FormatError as error:
-                raise FormatError(f"photo {photo.file}: {error}", path=photo.file) from error
-            boxes = turn_boxes(boxes, header.orientation) if self._exif == "stored" else boxes
+        boxes = self._turned(photo, image)
+        if photo.size is not None:
+            with contextlib.suppress(ImageError):  # which decoding names
+                header = read_header(image, photo.file)
+                try:
+                    check_labelled_size(header, photo.size, self._exif)
+                except FormatError as error:
+                    raise FormatError(f"photo {photo.file}: {error}", path=photo.file) from error
         return Example(photo.key, image, boxes)
+
+    def _turned(self, photo: PlannedPhoto, image: bytes) -> npt.NDArray[np.float32]:
+        """A photo's boxes on the photo as it is shown."""
+        return (
+            photo.boxes
+            if self._exif == "shown"
+            else turn_boxes(photo.boxes, read_header(image, photo.file).orientation)
+        )
 
 
 def open_photos(source: str | Path, labels: str = "auto") -> Shards | PhotoSet:

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from ..errors import FormatError, NoDataError
+from ..errors import FormatError, NoDataError, UsageError
+from .data_yaml import DATA_YAML, DataYaml
 from .encodings import EncodingError, decode_utf8
 from .files import open_regular, read_regular
 from .name_list import split_lines
+from .text_formats import MAX_YAML_BYTES
 
 __all__ = ["FileSet", "tar_members"]
 
@@ -25,15 +27,16 @@ class FileSet:
 
     `check_alone` refuses a file for which that would be a guess.
 
-    A folder that holds tars instead of ``images/`` counts as its tars and its other files.
+    A folder that holds tars instead of ``images/`` counts as its tars and its other files. A data.yaml counts as the folder that it names.
 
     Args:
-        source: A folder or a tar, or several.
+        source: A folder, a tar or a data.yaml, or several.
         what: What the set is, for messages.
 
     Raises:
         NoDataError: a path does not exist.
-        FormatError: a tar cannot be read.
+        FormatError: a tar or a data.yaml cannot be read.
+        UsageError: there are several files data.yaml.
     """
 
     def __init__(self, source: str | Path | Iterable[str | Path], what: str = "data") -> None:
@@ -41,9 +44,13 @@ class FileSet:
         self.name, self._what = ", ".join(map(str, paths)), what
         self._places: dict[str, _Place] = {}
         self._others: dict[str, list[_Place]] = {}
+        self._folders: set[str] = set()
+        self._description: DataYaml | None = None
         for path in paths:
             if path.is_dir():
                 self._add_folder(path)
+            elif path.suffix.lower() in (".yaml", ".yml") and path.is_file():
+                self._add_yaml(path)
             elif path.is_file():
                 self._add_tar(path)
             else:
@@ -114,6 +121,32 @@ class FileSet:
         """The lines of a text, without blank ones."""
         return [line for line in split_lines(self.text(name, max_bytes)) if line]
 
+    @property
+    def description(self) -> DataYaml | None:
+        """The data.yaml that is the source, or lies in the set; None: there is none.
+
+        Raises:
+            FormatError: it is damaged.
+        """
+        if self._description is None:
+            name = next((name for name in DATA_YAML if name in self._places), None)
+            if name is not None:
+                self._description = DataYaml.parse(self.read(name, MAX_YAML_BYTES), name)
+        return self._description
+
+    def is_folder(self, name: str) -> bool:
+        """Whether there are files in a folder of this name; ``.`` is that of the set."""
+        if not self._folders:
+            self._folders = {name[:end] for name in self._places for end in range(len(name)) if name[end] == "/"} | {
+                "."
+            }
+        return name in self._folders
+
+    def path(self, name: str) -> Path:
+        """Where a file lies on the disk; of one in a tar, where the tar lies."""
+        place = self._place(name)
+        return place if isinstance(place, Path) else place[0]
+
     def state(self, name: str) -> tuple[int, int]:
         """A file's bytes, and when it, or its tar, was last changed, in nanoseconds."""
         place = self._place(name)
@@ -139,6 +172,12 @@ class FileSet:
         if not (folder / "images").is_dir():
             for path in sorted(folder.glob("*.tar")):
                 self._add_tar(path)
+
+    def _add_yaml(self, path: Path) -> None:
+        if self._description is not None:
+            raise UsageError(f"{self._what} {self.name!r}: several files data.yaml.\nDo: give one")
+        self._description = DataYaml.read(path)
+        self._add_folder(Path(self._description.top))
 
     def _add_tar(self, path: Path) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -60,10 +61,11 @@ def check_class_names(lines: Sequence[str], *, once: bool = False) -> tuple[str,
         names.pop()
     if "" in names:
         raise ValueError(f"line {names.index('') + 1} is blank, which darknet counts as a class without a name")
-    repeated = next((name for number, name in enumerate(names) if once and name in names[:number]), None)
+    counts = Counter(names)
+    repeated = next((name for name in names if once and counts[name] > 1), None)
     if repeated is not None:
-        places = [str(number) for number, name in enumerate(names, 1) if name == repeated]
-        raise ValueError(f"the class {repeated[:80]!r} is in lines {' and '.join(places[:2])}")
+        numbers = [str(number) for number, name in enumerate(names) if name == repeated]
+        raise ValueError(f"{repeated[:80]!r} is the name of the classes {' and '.join(numbers[:2])}")
     return tuple(names)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -15,10 +17,10 @@ from PIL import Image
 from torch import Tensor
 
 from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
-from pytrtplugins.shards import Example, Shards
-from pytrtplugins.shards.labels import read_labels
+from pytrtplugins.shards import Example, PhotoSet, Shards
+from pytrtplugins.shards.make import TURNED
 from pytrtplugins.shards.manifest import NAME as MANIFEST
-from pytrtplugins.utils.file_set import FileSet
+from pytrtplugins.shards.photo import read_header
 from pytrtplugins.utils.prefetch import map_ahead, threads_for_files
 from training.batch import Pool
 from training.loader import make_loader
@@ -38,7 +40,10 @@ __all__ = [
 
 SIDE = 352  # longer side of a stored photo, in pixels
 ALL = "all"  # the list that names every photo
-_MAX_BYTES = 64 << 20  # of a photo's file
+_TURNED = (
+    "EXIF says that it is not upright, and training takes photos as they are stored.\n"
+    "Do: pytrt shards make DATA -o SHARDS --longest-side 1024 --exif shown (or stored, whichever the labels were drawn on)"
+)
 _MOST_SHAPES = 4096  # photos whose boxes the anchors are of
 
 
@@ -57,37 +62,39 @@ class Labelled:
     """The photos that a list names, in folders and tars with labels; see `read_labels` for their formats.
 
     Args:
-        files: Photos, labels and lists.
-        listed: Name of the list, such as ``train.txt``; ``all``: every photo.
+        paths: Folders, tars, or a data.yaml.
+        listed: Name of the list, such as ``train.txt``, or of a part of a data.yaml; ``all``: every photo.
 
     Raises:
-        NoDataError: the list names no photo, or one that is missing.
+        NoDataError: the list is missing, or names no photo.
         FormatError: labels cannot be used; ``.problems`` has all of them.
     """
 
-    def __init__(self, files: FileSet, listed: str) -> None:
-        found = read_labels(files, listed=None if listed == ALL else files.lines(listed))
-        if found.problems:
-            shown = "\n".join(map(str, found.problems[:10]))
+    def __init__(self, paths: Sequence[Path], listed: str) -> None:
+        self._photos = PhotoSet.open(paths, listed=None if listed == ALL else listed)
+        self.classes, problems = self._photos.classes, self._photos.problems
+        if problems:
+            shown = "\n".join(map(str, problems[:10]))
             raise FormatError(
-                f"data {files.name!r}: {len(found.problems)} photos of {listed} cannot be used:\n{shown}\n"
+                f"data {self._photos.name!r}: {len(problems)} photos of {listed} cannot be used:\n{shown}\n"
                 "Do: repair their labels, or take them out of the list",
-                problems=tuple(found.problems),
+                problems=problems,
             )
-        if not found.photos:
-            raise NoDataError(f"data {files.name!r}: {listed} names no photos.\nDo: write one name a line into it")
-        self.classes, self._files, self._photos = found.classes, files, found.photos
 
     def __len__(self) -> int:
         return len(self._photos)
 
     def read(self, number: int) -> Example:
-        """A photo and its boxes, which are cut at its borders."""
-        photo = self._photos[number]
-        corners = photo.boxes[:, 1:].clip(0, 1)
-        low, high = corners[:, :2], corners[:, 2:]
-        boxes = np.concatenate([photo.boxes[:, :1], (low + high) / 2, high - low], 1)
-        return Example(photo.file, self._files.read(photo.file, _MAX_BYTES), boxes.astype(np.float32))
+        """A photo and its boxes.
+
+        Raises:
+            FormatError: EXIF says that the photo is not upright. It would be trained on as it is stored, and its boxes lie elsewhere then.
+        """
+        example, file = self._photos.read(number), self._photos.file(number)
+        with contextlib.suppress(ImageError):  # which decoding names, too; a loader may go on with another photo
+            if read_header(example.image, file).turned:
+                raise FormatError(f"photo {file}: {_TURNED}")
+        return replace(example, key=file)
 
 
 class Part:
@@ -108,20 +115,25 @@ def open_data(paths: Sequence[str | Path], listed: str) -> Records:
     """Open a set: a folder that `pytrt shards make` wrote, or folders and tars with labels.
 
     Args:
-        paths: The folder of shards; or folders and uncompressed tars, which together make one set.
-        listed: Name of the list of photos in the set, such as ``train.txt``; ``all``: every photo. Shards have no lists.
+        paths: The folder of shards; or folders and uncompressed tars, which together make one set, or a data.yaml.
+        listed: Name of the list of photos in the set, such as ``train.txt``, or of a part of a data.yaml; ``all``: every photo. Shards
+            have no lists.
 
     Raises:
         NoDataError: a path or the list is missing.
-        UsageError: a list of a set of shards is asked for.
+        UsageError: a list of a set of shards is asked for, or the set has photos that are stored as EXIF has them turned.
     """
     if len(paths) == 1 and (Path(paths[0]) / MANIFEST).is_file():
         if listed not in (ALL, "train.txt"):
             raise UsageError(
                 f"{paths[0]}: shards have no list {listed!r}.\nDo: give --evaluate all, with the shards to measure"
             )
-        return Shards.open(paths[0])
-    return Labelled(FileSet([Path(path) for path in paths], "training data"), listed)
+        shards = Shards.open(paths[0])
+        turned = shards.manifest.made.get("changed", {}).get(TURNED)
+        if turned and not shards.manifest.made.get("longest_side"):
+            raise UsageError(f"{paths[0]}: {turned} photos: {_TURNED}")
+        return shards
+    return Labelled([Path(path) for path in paths], listed)
 
 
 def hold_back(count: int, share: float, seed: int = 1) -> tuple[list[int], list[int]]:

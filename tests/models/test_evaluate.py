@@ -190,7 +190,7 @@ def test_parts_with_other_images_of_one_name_are_refused(data, tmp_path):
 
 @pytest.mark.parametrize(
     ("line", "what"),
-    [("images/d.png", "val.txt names 'images/d.png', which is missing"), ("a", "'a' in val.txt may be")],
+    [("images/d.png", "val.txt line 1 names 'images/d.png', which is missing"), ("a", "'a' in val.txt may be")],
 )
 def test_a_list_names_one_image_that_is_there(data, line, what):
     (data / "other").mkdir()
@@ -200,6 +200,16 @@ def test_a_list_names_one_image_that_is_there(data, line, what):
     (data / "val.txt").write_text(line)
     with pytest.raises((NoDataError, FormatError), match=what):
         YoloData(data).images()
+
+
+def test_images_without_a_single_label_are_refused(data):
+    for path in (data / "labels").iterdir():
+        path.unlink()
+    assert len(YoloData(data).images()) == 3  # calibration needs no labels
+    with pytest.raises(
+        NoDataError, match=r"none of 3 photos has labels: looked for NAME\.txt in labels/, images/, and"
+    ):
+        evaluate(Scripted(perfect()), data)
 
 
 def test_a_limit_takes_the_first_images(data):

@@ -76,3 +76,35 @@ def test_boxes_are_cut_at_the_borders_of_their_photo(tmp_path: Path) -> None:
     (folder / "labels/0.txt").write_text("1 0.0 0.5 0.5 0.25\n")
     (example,) = (each for each in map(data.open_data([folder], "all").read, range(2)) if "0.png" in each.key)
     np.testing.assert_allclose(example.boxes, [[1, 0.125, 0.5, 0.25, 0.25]])
+
+
+def test_a_data_yaml_names_photos_and_classes(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    folder = draw_set(tmp_path / "set", 3)
+    (folder / "data.yaml").write_text(
+        f"names: {list(CLASSES)}\ntrain: [images/0.png, images/2.png]\nval: images/1.png\n"
+    )
+    for source, listed, files in (("data.yaml", "train.txt", "02"), ("data.yaml", "all", "012"), ("", "val", "1")):
+        found = data.open_data([folder / source], listed)
+        assert found.classes == CLASSES
+        assert [found.read(number).key for number in range(len(found))] == [f"images/{name}.png" for name in files]
+
+
+def test_photos_that_are_not_stored_upright_are_refused(tmp_path: Path) -> None:
+    from PIL import Image
+
+    folder, exif = draw_set(tmp_path / "set", 2), Image.Exif()
+    exif[0x0112] = 6
+    with Image.open(folder / "images/1.png") as image:
+        image.save(folder / "images/1.png", exif=exif)
+    photos = data.open_data([folder], "all")
+    assert photos.read(0).key == "images/0.png"
+    with pytest.raises(
+        FormatError, match=r"photo images/1\.png: EXIF says that it is not upright.*\nDo: pytrt shards make"
+    ):
+        photos.read(1)
+    for name, side in (("stored", None), ("upright", 256)):
+        make_shards(folder, tmp_path / name, longest_side=side, progress=False)
+    with pytest.raises(UsageError, match="stored: 1 photos: EXIF says that it is not upright"):
+        data.open_data([tmp_path / "stored"], "train.txt")
+    assert len(data.open_data([tmp_path / "upright"], "train.txt")) == 2

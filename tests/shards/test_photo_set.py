@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrtplugins.errors import NoDataError
+from pytrtplugins.errors import FormatError, NoDataError
 from pytrtplugins.shards import PhotoSet, Shards, make_shards, open_photos
 from tests.shards.photos import CLASSES, make_set
 
@@ -44,6 +44,17 @@ def test_what_cannot_be_used_is_left_out_and_said(tmp_path):
     photos = PhotoSet.open(data)
     assert len(photos) == 2
     assert [problem.file for problem in photos.problems] == ["labels/p1.txt"]
+
+
+def test_why_no_photo_can_be_used_is_said(tmp_path):
+    data = make_set(tmp_path / "data", 2)
+    for path in (data / "labels").iterdir():
+        path.write_text("9 .5 .5 .1 .1\n")
+    with pytest.raises(
+        FormatError, match=r"none of the photos can be used:\n  labels/p0\.txt: line 1: unknown class 9"
+    ) as raised:
+        PhotoSet.open(data)
+    assert len(raised.value.problems) == 2
 
 
 def test_a_folder_without_photos(tmp_path):

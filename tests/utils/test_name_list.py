@@ -59,7 +59,7 @@ print([library.get_labels(b"a.names")[number].decode() for number in range(3)])
 def test_a_name_may_have_to_be_there_once():
     assert check_class_names(["cat", "Cat"], once=True) == ("cat", "Cat")
     assert check_class_names(["cat", "cat"]) == ("cat", "cat")
-    with pytest.raises(ValueError, match="the class 'cat' is in lines 1 and 3"):
+    with pytest.raises(ValueError, match="'cat' is the name of the classes 0 and 2"):
         check_class_names(["cat", "dog", "cat"], once=True)
 
 

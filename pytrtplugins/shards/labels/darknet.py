@@ -91,7 +91,7 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Want
     names = class_names(files)
     if names is None and not numbers.given:
         raise NoDataError(
-            f"data {files.name!r}: the names of the classes are missing: expected classes.txt or a file .names.\n"
+            f"data {files.name!r}: the names of the classes are missing: expected classes.txt, a file .names, or data.yaml.\n"
             "Do: give them with --classes FILE, one name a line",
             path=files.name,
         )
@@ -139,6 +139,8 @@ def class_names(files: FileSet) -> tuple[str, ...] | None:
             names[place] = check_class_names(lines, once=True)
         except ValueError as error:
             raise FormatError(f"data {files.name!r}: {place}: {error}.\nDo: correct it", path=place) from error
+    if files.description is not None:
+        names[files.description.file] = files.description.classes
     if len(set(names.values())) > 1:
         raise FormatError(
             f"data {files.name!r}: {' and '.join(names)} name other classes.\nDo: remove the wrong one", path=files.name

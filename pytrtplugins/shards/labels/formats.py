@@ -10,6 +10,7 @@ from ...utils.file_set import FileSet
 from ...utils.name_list import check_class_names
 from . import coco, cvat, darknet, voc
 from .annotations import Annotations, ClassNumbers, Wanted
+from .parts import listed_names
 from .photo_files import PhotoFiles
 
 __all__ = ["FORMATS", "read_labels"]
@@ -31,7 +32,7 @@ def read_labels(
     labels: str = "auto",
     classes: Sequence[str] | None = None,
     drop_others: bool = False,
-    listed: Sequence[str] | None = None,
+    listed: str | Sequence[str] | None = None,
     exif: str = "shown",
 ) -> Annotations:
     """Read the labels of photos.
@@ -41,11 +42,12 @@ def read_labels(
         labels: Name of the format; ``auto``: what the files show.
         classes: Names of the classes, in the order of their numbers; None: those that the labels name.
         drop_others: Leave out boxes of classes that are not among ``classes``, which are a problem otherwise.
-        listed: The photos to take, by their files or by their stems; None: all.
+        listed: The photos to take, by their files or by their stems; or the name of a list in the set, or of a part that a data.yaml has.
+            None: all; see `listed_names`.
         exif: What the labels are drawn on; see `EXIF` of ``shards.photo``. Boxes stay as the labels have them.
 
     Raises:
-        NoDataError: no labels are found.
+        NoDataError: no labels are found, or the list is missing.
         UsageError: the format is unknown, there are labels in several, or two classes have one name.
         FormatError: a file with the labels of all photos is damaged.
     """
@@ -58,7 +60,10 @@ def read_labels(
         labels = _recognized(files, photos)
     elif labels not in _READERS:
         raise UsageError(f"labels {labels!r}: expected auto or one of {', '.join(FORMATS)}.", labels=labels)
-    wanted, numbers = Wanted(listed, photos.listed), ClassNumbers(classes, drop=drop_others)
+    near = listed if isinstance(listed, str) else ""
+    names = listed_names(files, photos, listed) if listed is None or isinstance(listed, str) else listed
+    wanted = Wanted(names, lambda name: photos.listed(name, near))
+    numbers = ClassNumbers(classes, drop=drop_others)
     found = _READERS[labels].read(files, photos, numbers, wanted)
     found.classes = numbers.finish(found.photos)
     found.problems.extend(wanted.unused())

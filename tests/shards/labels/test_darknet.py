@@ -69,7 +69,7 @@ def test_names_that_are_missing_have_to_be_given(tmp_path):
     ("text", "what"),
     [
         ("cat\n\ndog\nperson\n", "classes.txt: line 2 is blank, which darknet counts as a class without a name"),
-        ("cat\ndog\ncat\n", "classes.txt: the class 'cat' is in lines 1 and 3"),
+        ("cat\ndog\ncat\n", "classes.txt: 'cat' is the name of the classes 0 and 2"),
     ],
 )
 def test_names_that_would_change_numbers_are_refused_by_all_commands(tmp_path, text, what):
@@ -100,7 +100,7 @@ def test_classes_that_differ_in_case_only_keep_their_numbers(tmp_path):
 
 
 def test_classes_that_are_given_twice_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="the class 'cat' is in lines 1 and 2"):
+    with pytest.raises(UsageError, match="'cat' is the name of the classes 0 and 1"):
         read_labels(FileSet(write_darknet(tmp_path)), classes=("cat", "cat", "dog"))
 
 

@@ -206,7 +206,7 @@ def test_a_set_without_a_single_label_is_refused_with_the_folders(tmp_path):
     write(tmp_path, {**files, "classes.txt": "cat\n", "val.txt": names, "labels/other.txt": ""})
     what = r"none of 4 photos has labels: looked for NAME\.txt in x/labels/, x/images/, y/labels/, y/images/"
     with pytest.raises(NoDataError, match=what) as raised:
-        YoloData(tmp_path).images()
+        YoloData(tmp_path).check_labels(YoloData(tmp_path).images())
     assert raised.value.folders == ("x/labels", "x/images", "y/labels", "y/images")
     with pytest.raises(NoDataError, match=what):
         read_labels(FileSet(tmp_path), labels="darknet")
