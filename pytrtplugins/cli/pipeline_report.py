@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ from ..errors import UsageError
 from ..pipeline.record import RunRecord, run_ids, run_path
 from ..pipeline.report import write_report
 from ..utils.files import check_target
+from ..utils.inside import list_inside
 from ..utils.optional import require
 from ..utils.text_formats import shorten
 from .pipeline import command
@@ -67,17 +69,21 @@ def report(
     """
     check_target(output, "output", (".html",))
     place, name = _find(folder / _PIPELINES, pipeline, run)
-    record = RunRecord.load(run_path(place, name))
-    beside = (
-        None if against is None else RunRecord.load(run_path(place, _find(folder / _PIPELINES, place.name, against)[1]))
-    )
+    record = RunRecord.load(run_path(place, name), within=place)
+    beside = None
+    if against is not None:
+        other = _find(folder / _PIPELINES, place.name, against)[1]
+        beside = RunRecord.load(run_path(place, other), within=place)
     write_report(record, place, output, against=beside)
     return Result(WrittenReport(str(output), record.pipeline, record.id, record.state), _print)
 
 
 def _find(root: Path, pipeline: str | None, run: str | None) -> tuple[Path, str]:
     """The folder of a pipeline, and the id of a run: the last one whose id begins so."""
-    folders = sorted(each for each in root.glob("*") if each.is_dir() and pipeline in (None, each.name))
+    names: dict[str, bool] = {}
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        names = list_inside(root, within=root.parent)
+    folders = [root / each for each, is_folder in names.items() if is_folder and pipeline in (None, each)]
     runs = [(name, each) for each in folders for name in run_ids(each)]
     found = [each for each in runs if each[0].startswith(run or "")]
     if not found:

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ..errors import UsageError
-from ..utils.files import atomic_path, sha256_hex
+from ..errors import FormatError, UsageError
+from ..utils.files import atomic_path, open_regular, sha256_hex
 from ..utils.forks import in_children
 from ..utils.numbers import Whole
 
@@ -106,7 +106,7 @@ def _make(path: Path, compile_to: Callable[[Path], object]) -> bytes:
     limit = _limit_bytes()
     _compiling.add(path)
     try:
-        with atomic_path(path, links=False) as temporary:
+        with atomic_path(path, within=path.parent) as temporary:
             compile_to(temporary)
             contents = temporary.read_bytes()
             with temporary.open("ab") as file:
@@ -123,9 +123,13 @@ def _make(path: Path, compile_to: Callable[[Path], object]) -> bytes:
 def _read(path: Path) -> bytes | None:
     """An entry's contents, which counts as a use; None where it is missing or damaged."""
     try:
-        data = path.read_bytes()
-        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))  # where reading alone does not count as access
-    except OSError:
+        with open_regular(path, within=path.parent) as file:
+            data = file.read()
+            times = time.time_ns(), os.fstat(file.fileno()).st_mtime_ns
+            os.utime(
+                file.fileno() if os.utime in os.supports_fd else path, ns=times
+            )  # where reading alone does not count as access
+    except (OSError, FormatError):
         return None
     contents, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     return contents if hashlib.sha256(contents).digest() == digest else None

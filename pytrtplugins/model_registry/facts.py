@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -138,7 +139,7 @@ def data_digest(given: str | Path) -> str:
                 f"{path}: {(error.strerror or str(error)).lower()}: expected a file, a folder, or 64 hex digits of a SHA-256",
                 path=path,
             ) from None
-    if (path / SHARDS).is_file():
+    if os.path.lexists(path / SHARDS):
         return Manifest.read(path).digest
     digest, files = hashlib.sha256(), sorted(each for each in path.rglob("*") if each.is_file())
     if not files:

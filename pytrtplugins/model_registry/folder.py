@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ..errors import ModelRegistryError
-from ..utils.files import atomic_path, open_regular, read_regular, sha256_hex, write_atomic
-from ..utils.text_formats import parse_json
+from ..utils.files import atomic_file, open_regular, read_regular, sha256_hex, write_atomic
+from ..utils.inside import holder, list_inside, open_inside
+from ..utils.text_formats import read_json
 from .history import History
 from .manifest import FORMAT, MAX_BYTES, ModelVersion, StoredFile, newer, read, version_from_json, write
 from .reference import check_name
@@ -43,6 +44,7 @@ class Folder:
         models/NAME/history.json        its stages: what was done with the versions
 
     A version is there once its manifest has its name; a change of a stage, once the history has been renamed. Whoever reads needs no lock.
+    Anything in it but folders and regular files is refused.
 
     Args:
         path: Of the folder.
@@ -62,8 +64,8 @@ class Folder:
         """
         mark = self.path / _MARK
         try:
-            found = parse_json(read_regular(mark, MAX_BYTES), mark, max_bytes=MAX_BYTES, error=ModelRegistryError)
-        except FileNotFoundError:
+            found = read_json(mark, max_bytes=MAX_BYTES, error=ModelRegistryError, within=self.path)
+        except (FileNotFoundError, NotADirectoryError):
             raise ModelRegistryError(
                 f"{self.path}: there is no registry of models.\n"
                 "Do: pytrt models add FILE.engine --name NAME, or name another folder with --registry",
@@ -74,12 +76,12 @@ class Folder:
 
     def names(self) -> list[str]:
         """The models."""
-        return sorted(path.name for path in self.models.iterdir() if path.is_dir()) if self.models.is_dir() else []
+        return [name for name, is_folder in self._listed(self.models).items() if is_folder]
 
     def numbers(self, name: str) -> list[int]:
         """The versions of a model whose manifests are there, the oldest first."""
-        folder = self.models / check_name(name)
-        stems = [path.stem for path in folder.glob("*.json")] if folder.is_dir() else []
+        names = self._listed(self.models / check_name(name))
+        stems = [each.removesuffix(".json") for each in names if each.endswith(".json")]
         return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal() and stem[0] != "0")
 
     def manifest(self, name: str, number: int) -> ModelVersion:
@@ -90,7 +92,7 @@ class Folder:
             FileNotFoundError: there is none.
         """
         path = self._manifest(name, number)
-        found = version_from_json(read(read_regular(path, MAX_BYTES, error=ModelRegistryError), str(path)), str(path))
+        found = version_from_json(read(self._read(path), str(path)), str(path))
         if (found.name, found.version) != (name, number):
             raise ModelRegistryError(f"{path}: it is the manifest of {found}.\nDo: pytrt models check", path=path)
         return found
@@ -103,7 +105,7 @@ class Folder:
         """
         path = self.history_path(name)
         try:
-            return History.from_json(read(read_regular(path, MAX_BYTES, error=ModelRegistryError), str(path)))
+            return History.from_json(read(self._read(path), str(path)))
         except FileNotFoundError:
             return History()
         except ModelRegistryError as error:
@@ -127,11 +129,22 @@ class Folder:
     def resting(self) -> Iterator[None]:
         """Wait until nobody writes, and let nobody write, as far as this user may open the lock."""
         with ExitStack() as stack:
-            with suppress(OSError):
-                file = stack.enter_context(open(self.path / _LOCK, "rb"))
+            with suppress(FileNotFoundError, PermissionError):
+                handle = open_inside(self.path / _LOCK, os.O_RDONLY, within=self.path, error=ModelRegistryError)
+                stack.callback(os.close, handle)
                 if sys.platform != "win32":
-                    fcntl.flock(file, fcntl.LOCK_SH)
+                    fcntl.flock(handle, fcntl.LOCK_SH)
             yield
+
+    def _listed(self, folder: Path) -> dict[str, bool]:
+        """The names in a folder, and which are folders; none where it is missing."""
+        try:
+            return list_inside(folder, within=self.path, error=ModelRegistryError)
+        except FileNotFoundError:
+            return {}
+
+    def _read(self, path: Path) -> bytes:
+        return read_regular(path, MAX_BYTES, error=ModelRegistryError, within=self.path)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -144,13 +157,17 @@ class Folder:
         """
         with self.telling():
             self.path.mkdir(parents=True, exist_ok=True)
-            with open(self.path / _LOCK, "ab") as file:
+            flags = os.O_WRONLY | os.O_CREAT
+            handle = open_inside(self.path / _LOCK, flags, within=self.path, error=ModelRegistryError)
+            try:
                 if sys.platform != "win32":
-                    fcntl.flock(file, fcntl.LOCK_EX)
-                if not (self.path / _MARK).exists():
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                if not os.path.lexists(self.path / _MARK):
                     self._begin()
                 self.check()
                 yield
+            finally:
+                os.close(handle)
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -170,7 +187,7 @@ class Folder:
                 "Do: name an empty or new folder with --registry",
                 path=self.path,
             )
-        write_atomic(self.path / _MARK, f"{json.dumps({'format': FORMAT})}\n".encode(), links=False)
+        write_atomic(self.path / _MARK, f"{json.dumps({'format': FORMAT})}\n".encode(), within=self.path)
 
     def store(self, source: Path) -> StoredFile:
         """Keep a file's contents under their digest.
@@ -180,31 +197,40 @@ class Folder:
         """
         digest = sha256_hex(source)
         target = self.object(digest)
-        if not target.exists() or sha256_hex(target) != digest:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_path(target, links=False) as temporary:
-                with open_regular(source) as file, temporary.open("wb") as copy:
-                    shutil.copyfileobj(file, copy, 1 << 20)
-                if sha256_hex(temporary) != digest:
+        present = ""
+        with suppress(FileNotFoundError):
+            present = sha256_hex(target, within=self.path)
+        if present != digest:
+            copied = hashlib.sha256()
+            with open_regular(source) as file, atomic_file(target, within=self.path) as copy:
+                while block := file.read(1 << 20):
+                    copied.update(block)
+                    copy.write(block)
+                if copied.hexdigest() != digest:
                     raise ModelRegistryError(
                         f"{source}: it changed while it was copied.\nDo: add it again", path=source
                     )
-            target.chmod(_READ_ONLY)
-        return StoredFile(source.name, digest, target.stat().st_size)
+        with open_regular(target, within=self.path) as file:
+            if present != digest and sys.platform != "win32":
+                os.fchmod(file.fileno(), _READ_ONLY)
+            return StoredFile(source.name, digest, os.fstat(file.fileno()).st_size)
 
     def write_manifest(self, version: ModelVersion) -> None:
         """Make a version known: all its files are there."""
-        path = self._manifest(version.name, version.version)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, write(version), links=False)
+        write_atomic(self._manifest(version.name, version.version), write(version), within=self.path)
 
     def write_history(self, name: str, history: History) -> None:
         """Make a change known."""
-        write_atomic(self.history_path(name), write(history), links=False)
+        write_atomic(self.history_path(name), write(history), within=self.path)
 
     def forget(self, name: str, number: int) -> None:
         """Remove the manifest of a version, which its history calls removed."""
-        self._manifest(name, number).unlink(missing_ok=True)
+        self.remove(self._manifest(name, number))
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError), holder(path, self.path, error=ModelRegistryError) as (folder, name):
+            os.unlink(name, dir_fd=folder)
 
     def _manifest(self, name: str, number: int) -> Path:
         return self.models / check_name(name) / f"{number}.json"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ModelRegistryError, PytrtpluginsError
-from ..utils.files import sha256_hex
+from ..utils.files import regular_size, sha256_hex
 from .folder import Folder
 
 __all__ = ["Checked", "Problem", "check", "remove_orphans"]
@@ -98,7 +98,7 @@ class _Inspection:
         """Remove what is left over."""
         removed = tuple(problem for problem in self._problems if problem.left_over)
         for problem in removed:
-            Path(problem.path).unlink(missing_ok=True)
+            self._folder.remove(Path(problem.path))
             self._problems.remove(problem)
         return removed
 
@@ -111,12 +111,12 @@ class _Inspection:
     def _look_at_model(self, name: str) -> None:
         path = self._folder.history_path(name)
         try:
-            history = self._folder.history(name)
+            history, versions = self._folder.history(name), self._folder.numbers(name)
         except (PytrtpluginsError, OSError) as error:
             self._unread = True  # nobody knows which versions were removed
             return self._say(path, _first_line(error))
         removed, there = history.removed(), set[int]()
-        numbers = {f"{number}.json": number for number in self._folder.numbers(name)}
+        numbers = {f"{number}.json": number for number in versions}
         for each in sorted((self._folder.models / name).iterdir()):
             if each.name not in numbers:
                 if each != path and ".part" not in each.name:
@@ -142,7 +142,9 @@ class _Inspection:
 
     def _look_at_file(self, path: Path, user: str, size: int) -> None:
         try:
-            right = path.stat().st_size == size and (not self._contents or sha256_hex(path) == path.name)
+            root = self._folder.path
+            right = regular_size(path, within=root) == size
+            right = right and (not self._contents or sha256_hex(path, within=root) == path.name)
             state = "" if right else "damaged: its contents do not have the digest that is its name"
         except FileNotFoundError:
             state = "missing"

@@ -212,7 +212,7 @@ class ModelRegistry:
             raise ModelRegistryError(f"{version} has no file {role!r}; it has {', '.join(version.files)}", role=role)
         path = self.folder.object(stored.sha256)
         try:
-            found = sha256_hex(path)
+            found = sha256_hex(path, within=self.folder.path)
         except FileNotFoundError:
             found = ""
         if found != stored.sha256:

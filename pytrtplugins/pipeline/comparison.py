@@ -67,7 +67,7 @@ def earlier_runs(run: RunRecord, folder: Path, most: int = 30) -> list[RunRecord
     found: list[RunRecord] = []
     for name in reversed([each for each in run_ids(folder) if each < run.id]):
         try:
-            each = RunRecord.load(run_path(folder, name))
+            each = RunRecord.load(run_path(folder, name), within=folder)
         except (FormatError, OSError):
             continue
         if each.state == "done":

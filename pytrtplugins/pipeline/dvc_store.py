@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FormatError, StepError
-from ..utils.files import write_atomic
+from ..utils.inside import holder
 from ..utils.optional import require
 from ..utils.override import override
 from ..utils.text_formats import read_yaml
@@ -165,19 +165,20 @@ class DvcStore(Store):
 
 def _write(pipeline: Pipeline, folder: PipelineFolder) -> None:
     """Write dvc.yaml and DVC's settings; what a killed process left half written goes."""
-    (folder.path / ".dvc" / "tmp").mkdir(parents=True, exist_ok=True)
+    with holder(folder.path / ".dvc" / "tmp" / "rwlock", folder.root, error=StepError, make=True):
+        pass
     config = _CONFIG.format(folder=folder.path)
     if pipeline.remote:
         url = pipeline.remote if "://" in pipeline.remote else os.path.abspath(pipeline.folder / pipeline.remote)
         config += f"    remote = {_REMOTE}\n['remote \"{_REMOTE}\"']\n    url = {url}\n"
-    _put(folder.path / ".dvc" / "config", config)
+    folder.put(folder.path / ".dvc" / "config", config.encode())
     stages = {step.name: _stage(pipeline, folder, step) for step in pipeline.steps}
-    _put(folder.path / "dvc.yaml", json.dumps({"stages": stages}, indent=1))
+    folder.put(folder.path / "dvc.yaml", json.dumps({"stages": stages}, indent=1).encode())
     (folder.path / ".dvc" / "tmp" / "rwlock").unlink(missing_ok=True)  # of other runs, of which there is none
     lock = folder.path / "dvc.lock"
     with contextlib.suppress(FileNotFoundError):
         try:
-            kept = read_yaml(lock)
+            kept = read_yaml(lock, within=folder.root)
             if not isinstance(kept, dict) or not isinstance(kept.get("stages"), dict):
                 raise FormatError(f"{lock}: no stages")
         except FormatError:
@@ -208,11 +209,6 @@ def _own_files(path: Path) -> list[str]:
         return [str(path)]
     files = (each for each in path.rglob("*") if each.is_file() and "__pycache__" not in each.parts)
     return sorted(map(str, files))
-
-
-def _put(path: Path, text: str) -> None:
-    if not path.is_file() or path.read_text("utf-8") != text:
-        write_atomic(path, text.encode())
 
 
 def _shown(path: str, folder: PipelineFolder) -> str:

@@ -17,17 +17,18 @@ _COMMANDS = {"command", "version", "ok", "options", "result"}
 """The keys of what ``pytrt ... --json`` prints: its figures are in the last."""
 
 
-def read_figures(path: str | Path, name: str = "") -> dict[str, float]:
+def read_figures(path: str | Path, name: str = "", *, within: str | Path | None = None) -> dict[str, float]:
     """The numbers in a JSON file by their keys, with dots between those of nested objects; truth values are 0 and 1.
 
-    Of what ``pytrt ... --json`` prints it is the result. ``name`` is what messages call the file.
+    Of what ``pytrt ... --json`` prints it is the result. ``name`` is what messages call the file; ``within`` is that of
+    `open_regular`.
 
     Raises:
         FormatError: it is not JSON, or holds no numbers, or more than 10,000; ``.path`` says which.
         OSError: it cannot be read.
     """
     name = name or str(path)
-    found = parse_json(read_regular(path, MAX_BYTES), name, allow_nan=True)
+    found = parse_json(read_regular(path, MAX_BYTES, within=within), name, allow_nan=True)
     if isinstance(found, dict) and found.keys() == _COMMANDS:
         found = found["result"]
     figures: dict[str, float] = {}

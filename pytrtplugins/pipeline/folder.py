@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import PipelineError, StepError
+from ..errors import FormatError, PipelineError, StepError
 from ..utils.files import read_regular, write_atomic
-from ..utils.text_formats import MAX_BYTES, parse_json
+from ..utils.inside import check_inside, holder, open_inside
+from ..utils.text_formats import MAX_BYTES, read_json
 from ..version import __version__
 from .pipeline import Pipeline
 from .step import Resources, Retry, Step
@@ -25,6 +26,7 @@ if sys.platform != "win32":
 __all__ = ["Attempt", "PipelineFolder", "changed_keys", "step_key"]
 
 _PARENTS = Path(".pytrt", "pipelines")
+_WORK, _PYCACHE = "work", "pycache"
 _LOCK, _PLAN, _KEYS = "lock", "plan.json", "params.json"
 
 
@@ -74,16 +76,32 @@ class PipelineFolder:
         """The folder at a path."""
         return cls(path, path.parents[len(_PARENTS.parts)])
 
+    @property
+    def root(self) -> Path:
+        """``.pytrt``, which may be a link; below it nothing is reached through one."""
+        return self.path.parents[len(_PARENTS.parts) - 1]
+
     def make(self) -> None:
         """Make the folder.
 
         Raises:
             OSError: it cannot be made.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
-        ignore = self.base / _PARENTS.parts[0] / ".gitignore"
-        if not ignore.exists():
-            write_atomic(ignore, b"*\n", links=False)
+        self.root.mkdir(parents=True, exist_ok=True)
+        with holder(self.path / _LOCK, self.root, error=StepError, make=True):
+            pass
+        ignore = self.root / ".gitignore"
+        if not os.path.lexists(ignore):
+            write_atomic(ignore, b"*\n", within=self.root)
+
+    def check(self) -> None:
+        """Require that the folder holds folders and regular files alone, before DVC opens them and what is left over is removed.
+
+        Raises:
+            StepError: there is a link, a FIFO, a device or a socket; ``.path`` says which.
+        """
+        with holder(self.path / _LOCK, self.root, error=StepError):
+            check_inside(self.path, error=StepError, skip=(_WORK, _PYCACHE))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -93,7 +111,7 @@ class PipelineFolder:
             StepError: another process runs the pipeline.
             OSError: the folder cannot be written.
         """
-        handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        handle = open_inside(self.path / _LOCK, os.O_RDWR | os.O_CREAT, within=self.root, error=StepError)
         try:
             if sys.platform != "win32":
                 try:
@@ -124,7 +142,12 @@ class PipelineFolder:
     @property
     def work(self) -> Path:
         """Where the folders are that steps run in."""
-        return self.path / "work"
+        return self.path / _WORK
+
+    @property
+    def pycache(self) -> Path:
+        """Where Python keeps the bytecode of steps: not beside sources, which are inputs."""
+        return self.path / _PYCACHE
 
     # --- what the wrapper reads ----------------------------------------------------------------------------------------
 
@@ -163,25 +186,29 @@ class PipelineFolder:
         Raises:
             OSError: the disk is full, or the folder cannot be written.
         """
-        (self.path / "attempts").mkdir(exist_ok=True)
         self._write(f"attempts/{step}.json", asdict(attempt))
 
     def attempt(self, step: str) -> Attempt | None:
         """What the last start of a step came to; None: it was never started, or what was noted is damaged."""
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, FormatError, TypeError):
             return Attempt(**self._read(f"attempts/{step}.json"))
         return None
 
     # --- files ---------------------------------------------------------------------------------------------------------
 
     def _read(self, name: str) -> Any:
-        return parse_json(read_regular(self.path / name, MAX_BYTES), self.path / name)
+        return read_json(self.path / name, within=self.root)
 
     def _write(self, name: str, data: Any) -> None:
         text = json.dumps(data, indent=1, sort_keys=True).encode()
-        path = self.path / name
-        if not path.is_file() or path.read_bytes() != text:
-            write_atomic(path, text, links=False)
+        self.put(self.path / name, text)
+
+    def put(self, path: Path, text: bytes) -> None:
+        """Write a file of the folder, unless it is there with these contents: its time stays then."""
+        with contextlib.suppress(FileNotFoundError, FormatError):
+            if read_regular(path, MAX_BYTES, within=self.root) == text:
+                return
+        write_atomic(path, text, within=self.root)
 
 
 def step_key(step: Step) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..errors import StepError
-from ..utils.files import read_regular, write_atomic
-from ..utils.text_formats import MAX_BYTES, parse_json
+from ..errors import FormatError, StepError
+from ..utils.files import write_atomic
+from ..utils.text_formats import read_json
 from .folder import PipelineFolder
 from .scratch import remove_tree
 from .step import Step
@@ -34,8 +34,8 @@ class Published:
     def __init__(self, folder: PipelineFolder) -> None:
         self._folder = folder
         self._marks: dict[str, list[_Mark]] = {}
-        with contextlib.suppress(OSError, ValueError):
-            found = parse_json(read_regular(folder.path / _LIST, MAX_BYTES), folder.path / _LIST)
+        with contextlib.suppress(OSError, FormatError):
+            found = read_json(folder.path / _LIST, within=folder.root)
             self._marks = found if isinstance(found, dict) else {}
 
     def check(self, steps: Iterable[Step]) -> None:
@@ -78,7 +78,7 @@ class Published:
                     *self._marks.get(path, [])[-1:],
                     _mark(new),
                 ]  # before it takes its place: it is known then
-                write_atomic(self._folder.path / _LIST, json.dumps(self._marks).encode(), links=False)
+                write_atomic(self._folder.path / _LIST, json.dumps(self._marks).encode(), within=self._folder.root)
                 if place.is_dir():
                     place.rename(old)
                 new.replace(place)

@@ -13,8 +13,9 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 from ..errors import FormatError
 from ..utils.declared import field_types, mismatch
-from ..utils.files import read_regular, write_atomic
-from ..utils.text_formats import MAX_BYTES, parse_json, shorten
+from ..utils.files import write_atomic
+from ..utils.inside import list_inside
+from ..utils.text_formats import read_json, shorten
 
 __all__ = ["RunRecord", "RunState", "Scalar", "StepOutcome", "StepRecord", "new_run_id", "run_ids", "run_path"]
 
@@ -105,20 +106,19 @@ class RunRecord:
             OSError: it cannot be written.
         """
         path = self.path(folder)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, json.dumps({"format": _FORMAT, **asdict(self)}, indent=1).encode(), links=False)
+        write_atomic(path, json.dumps({"format": _FORMAT, **asdict(self)}, indent=1).encode(), within=folder)
         return path
 
     @classmethod
-    def load(cls, path: str | Path) -> RunRecord:
-        """Read the record of a run.
+    def load(cls, path: str | Path, *, within: str | Path | None = None) -> RunRecord:
+        """Read the record of a run; ``within`` the pipeline's folder, nothing of which is reached through a link.
 
         Raises:
             FormatError: the file is damaged, or was written by a later version; ``.path`` says which.
             OSError: it cannot be read.
         """
         path = Path(path)
-        found = parse_json(read_regular(path, MAX_BYTES), path, allow_nan=True)
+        found = read_json(path, allow_nan=True, within=within)
         version = found.pop("format", None) if isinstance(found, dict) else None
         if version != _FORMAT:
             raise FormatError(
@@ -149,7 +149,12 @@ def run_path(folder: Path, run_id: str) -> Path:
 
 def run_ids(folder: Path) -> list[str]:
     """The runs whose records are in a pipeline's folder, from the first to the last."""
-    return sorted(path.stem for path in (folder / _FOLDER).glob("*.json") if _ID.fullmatch(path.stem))
+    try:
+        names = list_inside(folder / _FOLDER, within=folder)
+    except FileNotFoundError:
+        return []
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return [stem for stem in stems if _ID.fullmatch(stem)]
 
 
 _Record = TypeVar("_Record", RunRecord, StepRecord)

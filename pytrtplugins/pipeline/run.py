@@ -73,6 +73,7 @@ def run_pipeline(
     folder = PipelineFolder.of(pipeline)
     try:
         folder.make()
+        folder.check()
         with folder.locked():
             _sweep(folder)
             published = Published(folder)
@@ -171,7 +172,7 @@ class _Run:
                 log=attempt.log if attempt else "",
                 digest=self.store.digest(step),
                 figures=step_figures(step, self.folder),
-                message=found_by(self.folder.stored(step.outputs[0])) if step.gate else "",
+                message=found_by(self.folder.stored(step.outputs[0]), within=self.folder.root) if step.gate else "",
             )
         return "done"
 
@@ -207,7 +208,7 @@ def step_figures(step: Step, folder: PipelineFolder) -> dict[str, float]:
     found: dict[str, float] = {}
     for path in step.metrics:
         try:
-            figures = read_figures(folder.stored(path), path)
+            figures = read_figures(folder.stored(path), path, within=folder.root)
         except (FormatError, OSError):
             continue
         found |= (

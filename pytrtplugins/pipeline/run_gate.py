@@ -10,9 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ..errors import PipelineError
-from ..utils.files import read_regular, write_atomic
+from ..utils.files import write_atomic
 from ..utils.terminal import exit_on_error
-from ..utils.text_formats import MAX_BYTES, parse_json
+from ..utils.text_formats import read_json
 from .figures import read_figures
 from .gate import Gate
 
@@ -40,14 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(0 if passes or given.passes is not None else 1)
 
 
-def found_by(path: Path) -> str:
+def found_by(path: Path, *, within: Path | None = None) -> str:
     """What a gate that held has found, as its output says it: ``map50 above 0.5 (net.map50 0.65 > 0.5)``.
 
     Raises:
         FormatError: the file is damaged.
         OSError: it cannot be read.
     """
-    comparisons = parse_json(read_regular(path, MAX_BYTES), path)["comparisons"]
+    comparisons = read_json(path, within=within)["comparisons"]
     return "; ".join(f"{each['text']} ({each['found']})" for each in comparisons)
 
 

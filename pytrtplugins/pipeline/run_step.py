@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..errors import StepError
+from ..utils.inside import holder
 from ..utils.terminal import exit_on_error
 from .approval import ask, is_approved
 from .folder import Attempt, PipelineFolder
@@ -91,7 +92,8 @@ class _Run:
         return code
 
     def _retry(self, log: Path) -> None:
-        log.parent.mkdir(parents=True, exist_ok=True)
+        with holder(log, self.folder.root, error=StepError, make=True):
+            pass
         pause = self.step.retry.backoff
         while True:
             self.attempts += 1
@@ -110,7 +112,7 @@ class _Run:
         with Scratch.opened(self.folder, step, self.inputs) as scratch:
             environment = {
                 "PYTRT_MODEL_REGISTRY": str(self.folder.base / ".pytrt" / "models"),
-                "PYTHONPYCACHEPREFIX": str(self.folder.path / "pycache"),  # not beside sources, which are inputs
+                "PYTHONPYCACHEPREFIX": str(self.folder.pycache),
                 **limited_environment(step, os.environ),
                 "TMPDIR": str(scratch.temporary),
             }

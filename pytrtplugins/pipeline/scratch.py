@@ -6,11 +6,13 @@ import contextlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import StepError
+from ..utils.inside import kind
 from ..utils.text_formats import shorten
 from .figures import read_figures
 from .folder import PipelineFolder
@@ -88,8 +90,11 @@ class Scratch:
                 says which.
         """
         for path in self._step.outputs:
-            if not (self.path / path).exists():
+            if not os.path.lexists(self.path / path):
                 self._refuse(path, f"did not write its output {path}", "correct `outputs`, or what the step runs")
+            for place, what in _not_files(self.path / path):
+                name = place.relative_to(self.path).as_posix()
+                self._refuse(name, f"wrote {what} in its outputs: {name}", "let it write the file itself, or a copy")
         if undeclared := sorted(self._undeclared()):
             shown = ", ".join(undeclared[:_SHOWN]) + (
                 f" and {len(undeclared) - _SHOWN} more" if undeclared[_SHOWN:] else ""
@@ -127,8 +132,6 @@ class Scratch:
         for path in self._step.outputs:
             source, target = self.path / path, folder.stored(path)
             target.parent.mkdir(parents=True, exist_ok=True)
-            if source.is_symlink():  # to what may go with this folder
-                source = source.resolve()
             remove_tree(target)
             source.rename(target)
 
@@ -166,6 +169,15 @@ class Scratch:
                     name = path if file == source else f"{path}/{file.relative_to(source).as_posix()}"
                     found[name] = status.st_size, status.st_mtime_ns, status.st_ino
         return found
+
+
+def _not_files(output: Path) -> Iterator[tuple[Path, str]]:
+    """What in an output is neither a folder nor a regular file, with what it is: a link may lead to what changes or goes."""
+    inner = (Path(where, name) for where, folders, files in os.walk(output) for name in (*folders, *files))
+    for place in (output, *(() if output.is_symlink() else inner)):
+        mode = place.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            yield place, kind(mode)
 
 
 def remove_tree(path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 from ..errors import StepError
 from .dvc_store import DvcStore
 from .folder import PipelineFolder
 from .pipeline import Pipeline
-from .record import RunRecord, StepRecord, run_ids
+from .record import RunRecord, StepRecord, run_ids, run_path
 from .run import Opener, step_figures
 from .state import State, StepState
 from .store import Store
@@ -24,8 +25,9 @@ def step_states(pipeline: Pipeline, *, store: Opener = DvcStore.opened) -> tuple
         OSError: the folder cannot be written.
     """
     folder = PipelineFolder.of(pipeline)
-    if not folder.path.is_dir():
+    if not os.path.lexists(folder.path):
         return tuple(StepState(step.name, "never run") for step in pipeline.steps)
+    folder.check()
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(folder.locked())
@@ -39,7 +41,9 @@ def _running(pipeline: Pipeline, folder: PipelineFolder) -> tuple[StepState, ...
     """What the record of the run that goes on says of each step."""
     ids = run_ids(folder.path)
     records = (
-        {step.name: step for step in RunRecord.load(folder.path / "runs" / f"{ids[-1]}.json").steps} if ids else {}
+        {step.name: step for step in RunRecord.load(run_path(folder.path, ids[-1]), within=folder.path).steps}
+        if ids
+        else {}
     )
     found = []
     for step in pipeline.steps:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..errors import FormatError, ImageError
 from ..utils.file_set import tar_members
-from ..utils.files import open_regular, sha256_hex
+from ..utils.files import open_regular, regular_size, sha256_hex
 from ..utils.numbers import check_whole
 from ..utils.prefetch import threads_for_files
 from ..utils.progress import progress_bar
@@ -169,8 +169,8 @@ def _check_shard(
     """Compare a tar with the manifest, look at its photos, and compare its index with it."""
     found, path = _Found(), folder / shard.file
     try:
-        size = path.stat().st_size
-        digest = sha256_hex(path) if size == shard.bytes else ""
+        size = regular_size(path, within=folder)
+        digest = sha256_hex(path, within=folder) if size == shard.bytes else ""
         if size != shard.bytes:
             found.problems.append(Problem(shard.file, f"expected {shard.bytes:,} bytes, found {size:,}: copy it again"))
         elif digest != shard.sha256:
@@ -216,8 +216,8 @@ def _scan(
     """
     photos, checksums, keys = list[tuple[int, int]](), list[int](), list[str]()
     images: dict[str, tuple[str, int, int]] = {}
-    with open_regular(path) as file:
-        for name, offset, length in tar_members(path):
+    with open_regular(path, within=path.parent) as file:
+        for name, offset, length in tar_members(path, within=path.parent):
             folder, _, last = name.rpartition("/")
             stem, _, suffix = last.partition(".")
             key = f"{folder}/{stem}" if folder else stem

@@ -76,7 +76,7 @@ class Index:
         arrays = {name: array.astype(f"<{_ARRAYS[name]}", copy=False) for name, array in arrays.items()}
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]  # mypy takes them for its option
-        write_atomic(path, buffer.getvalue(), links=False)
+        write_atomic(path, buffer.getvalue(), within=path.parent)
 
     @classmethod
     def read(cls, path: Path, classes: int) -> Index:
@@ -90,7 +90,7 @@ class Index:
             FormatError: it is damaged, or of another version; ``.path`` says which.
             OSError: it cannot be read.
         """
-        arrays = read_npz(path, max_bytes=_MAX_BYTES)
+        arrays = read_npz(path, max_bytes=_MAX_BYTES, within=path.parent)
         for name, kind in _ARRAYS.items():
             dims = 2 if name in ("photos", "boxes") else 1
             if name not in arrays or arrays[name].dtype != np.dtype(f"<{kind}") or arrays[name].ndim != dims:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..errors import ImageError, PytrtpluginsError
 from ..utils.file_set import FileSet
-from ..utils.files import atomic_path
+from ..utils.files import atomic_file
 from ..utils.progress import ProgressBar
 from ..vision.image import MAX_FILE_BYTES, decode_image, turn_boxes
 from .labels import Problem
@@ -57,7 +57,7 @@ def write_shard(job: ShardJob, shard: PlannedShard, stop: threading.Event, bar: 
     """Write a tar and its index; gives what the journal keeps."""
     problems, turned = list[Problem](), 0
     path = job.folder / shard.file
-    with atomic_path(path, links=False) as temporary, temporary.open("wb") as file:
+    with atomic_file(path, within=job.folder) as file:
         writer = ShardWriter(file, job.classes)
         for planned in shard.photos:
             if stop.is_set():

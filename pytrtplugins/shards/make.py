@@ -19,7 +19,8 @@ from typing import Any
 
 from ..errors import FormatError, NoDataError, UsageError
 from ..utils.file_set import FileSet
-from ..utils.files import remove_abandoned
+from ..utils.files import regular_size, remove_abandoned
+from ..utils.inside import holder
 from ..utils.journal import Journal
 from ..utils.name_list import read_class_names, read_name_list
 from ..utils.numbers import check_share, check_whole
@@ -164,8 +165,10 @@ def make_shards(
         parts = {output / "train": [], output / "held-back": []}
         for photo in photos:
             parts[output / ("held-back" if held_back(photo.key, hold_back) else "train")].append(photo)
+    output.mkdir(parents=True, exist_ok=True)
     for folder in parts:
-        _check_free(folder, force)
+        with holder(folder / NAME, output, error=UsageError, make=True):  # it is made, and no link
+            _check_free(folder, force)
     total = changed + found.left_out
     facts = {"labels": found.format, "longest_side": longest_side, "exif": exif, "changed": dict(sorted(total.items()))}
     sets, skipped = [], list(problems)
@@ -181,7 +184,6 @@ def make_shards(
 def _make_set(
     job: ShardJob, shards: list[PlannedShard], facts: dict[str, Any], known: list[Problem], threads: int, progress: bool
 ) -> tuple[MadeSet, list[Problem], Counter[str]]:
-    job.folder.mkdir(parents=True, exist_ok=True)
     with _alone(job.folder):
         (job.folder / NAME).unlink(missing_ok=True)  # it is no set until it is whole
         journal = Journal(job.folder / _JOURNAL, job.identity)
@@ -271,7 +273,7 @@ def _check_changed(changed: Mapping[str, int], strict: bool) -> None:
 
 
 def _check_free(folder: Path, force: bool) -> None:
-    if (folder / NAME).exists() and not force:
+    if os.path.lexists(folder / NAME) and not force:
         raise UsageError(
             f"{folder}: holds a finished set of shards.\nDo: give another folder with -o; --force replaces the set",
             path=folder,
@@ -317,8 +319,11 @@ def _is_done(job: ShardJob, shard: PlannedShard, journal: Journal) -> bool:
         return False
     result = journal.get(_entry(shard), _never)
     facts = ShardFacts(**{**result["shard"], "file": shard.file})
-    path = job.folder / facts.file
-    done = path.is_file() and path.stat().st_size == facts.bytes and (job.folder / facts.index).is_file()
+    try:
+        regular_size(job.folder / facts.index, within=job.folder)
+        done = regular_size(job.folder / facts.file, within=job.folder) == facts.bytes
+    except FileNotFoundError:
+        done = False
     if result["problems"] and not job.skip_bad:
         done = False
     if not done:

@@ -65,7 +65,7 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Write the file, which is what makes a folder a set."""
         facts = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
-        write_atomic(folder / NAME, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode(), links=False)
+        write_atomic(folder / NAME, f"{json.dumps(facts, indent=1, ensure_ascii=False)}\n".encode(), within=folder)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -76,15 +76,16 @@ class Manifest:
             FormatError: the file is damaged, or of another version.
         """
         path = folder / NAME
-        if not path.is_file():
+        try:
+            facts = read_json(path, max_bytes=_MAX_BYTES, within=folder)
+        except (FileNotFoundError, NotADirectoryError):
             tars = len(list(folder.glob("*.tar"))) if folder.is_dir() else 0
             found = f"{tars} tars, but no {NAME}" if folder.is_dir() else "no such folder"
             raise NoDataError(
                 f"shards {str(folder)!r}: {found}. A set that was not finished has none.\n"
                 f"Do: pytrt shards make DATA -o {folder}, which goes on where it was interrupted",
                 path=folder,
-            )
-        facts = read_json(path, max_bytes=_MAX_BYTES)
+            ) from None
         if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
             raise FormatError(f"{path}: not the manifest of a set of shards.", path=path)
         if facts.get("version") != _VERSION:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -154,6 +155,6 @@ def open_photos(source: str | Path, labels: str = "auto") -> Shards | PhotoSet:
         FormatError: what is there is damaged.
         UsageError: there are labels in several formats.
     """
-    if (Path(source) / NAME).is_file():
+    if os.path.lexists(Path(source) / NAME):
         return Shards.open(source)
     return PhotoSet.open(source, labels=labels)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError
-from ..utils.files import open_regular
+from ..utils.files import open_regular, regular_size
 from .index import Index
 from .manifest import Manifest
 
@@ -135,7 +135,7 @@ class Shards:
 
 
 def _open(path: Path) -> int:
-    with open_regular(path) as file:
+    with open_regular(path, within=path.parent) as file:
         return os.dup(file.fileno())
 
 
@@ -149,17 +149,19 @@ def _index(folder: Path, manifest: Manifest, number: int) -> Index:
     shard = manifest.shards[number]
     tar, path = folder / shard.file, folder / shard.index
     again = f"Do: pytrt shards check {folder}; then copy or make the set again"
-    if not tar.is_file():
-        raise FormatError(f"{tar}: the shard is missing.\n{again}", path=tar)
-    if not path.is_file():
+    try:
+        size = regular_size(tar, within=folder)
+    except FileNotFoundError:
+        raise FormatError(f"{tar}: the shard is missing.\n{again}", path=tar) from None
+    if size != shard.bytes:
+        raise FormatError(f"{tar}: expected {shard.bytes:,} bytes, found {size:,}.\n{again}", path=tar)
+    try:
+        index = Index.read(path, len(manifest.classes))
+    except FileNotFoundError:
         raise FormatError(
             f"{path}: the index is missing.\nDo: pytrt shards check {folder} --repair, which makes it from the tar",
             path=path,
-        )
-    size = tar.stat().st_size
-    if size != shard.bytes:
-        raise FormatError(f"{tar}: expected {shard.bytes:,} bytes, found {size:,}.\n{again}", path=tar)
-    index = Index.read(path, len(manifest.classes))
+        ) from None
     if (index.tar_bytes, len(index), len(index.boxes)) != (shard.bytes, shard.photos, shard.boxes):
         raise FormatError(
             f"{path}: the index is of another shard: {len(index):,} photos, expected {shard.photos:,}.\n"

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError
-from .files import Failure, open_regular
+from .files import open_regular
+from .inside import Failure
 from .text_formats import shorten
 
 __all__ = ["MAX_BYTES", "read_npy", "read_npz"]
@@ -42,15 +43,21 @@ def read_npy(path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = F
 
 
 def read_npz(
-    path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = FormatError
+    path: str | Path,
+    *,
+    max_bytes: int = MAX_BYTES,
+    error: Failure = FormatError,
+    within: str | Path | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """Read the arrays of a .npz file by their names: numbers, and no more than ``max_bytes`` of memory in all.
+
+    ``within`` is that of `open_regular`.
 
     Raises:
         PytrtpluginsError: it is no such file, is damaged, or too large; as ``error`` makes it, with ``.path``.
         OSError: it cannot be read.
     """
-    return _read(path, "npz", _members, max_bytes, error)
+    return _read(path, "npz", _members, max_bytes, error, within)
 
 
 class _Refused(ValueError):
@@ -58,10 +65,15 @@ class _Refused(ValueError):
 
 
 def _read(
-    path: str | Path, kind: str, reader: Callable[[BinaryIO, int, int], _Found], max_bytes: int, error: Failure
+    path: str | Path,
+    kind: str,
+    reader: Callable[[BinaryIO, int, int], _Found],
+    max_bytes: int,
+    error: Failure,
+    within: str | Path | None = None,
 ) -> _Found:
     """What a reader makes of a regular file, whose size it is told; what it refuses is an error with the path."""
-    with open_regular(path, error=error) as file:
+    with open_regular(path, error=error, within=within) as file:
         try:
             return reader(file, os.fstat(file.fileno()).st_size, max_bytes)
         except _Refused as problem:

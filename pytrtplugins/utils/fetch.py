@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from ..errors import FormatError, PytrtpluginsError, UsageError
 from ..version import __version__
 from .files import sha256_hex
+from .inside import open_inside
 from .progress import ProgressBar, progress_bar
 
 if sys.platform != "win32":
@@ -62,7 +63,9 @@ def fetch(
             f"{url[:200]}: expected a URL that begins with {', '.join(f'{each}:' for each in _SCHEMES)}.", url=url
         )
     part = path.with_name(f"{path.name}.part")
-    with part.open("ab") as file, progress_bar(path.name, None, progress, in_bytes=True) as bar:
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    handle = open_inside(part, flags, within=path.parent, error=UsageError)
+    with os.fdopen(handle, "ab") as file, progress_bar(path.name, None, progress, in_bytes=True) as bar:
         if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_EX)  # another process may be fetching the same file
         if path.exists():
@@ -72,7 +75,7 @@ def fetch(
             _fetch(url, file, max_bytes, bool(sha256), bar)
             file.flush()
             os.fsync(file.fileno())
-            if sha256 and (found := sha256_hex(part)) != sha256:
+            if sha256 and (found := sha256_hex(part, within=path.parent)) != sha256:
                 raise FormatError(
                     f"{path.name}: {url} gave another file: expected SHA-256 {sha256}, found {found}.", url=url
                 )

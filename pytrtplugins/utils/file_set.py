@@ -193,14 +193,17 @@ class FileSet:
             self._others.setdefault(name, []).append(place)
 
 
-def tar_members(path: Path) -> Iterator[tuple[str, int, int]]:
-    """Name, offset and size of each file in an uncompressed tar, without reading the files.
+def tar_members(path: Path, *, within: Path | None = None) -> Iterator[tuple[str, int, int]]:
+    """Name, offset and size of each file in an uncompressed tar, without reading the files. ``within`` is that of `open_regular`.
 
     Raises:
         FormatError: it is no such tar, or damaged.
     """
     try:
-        with open_regular(path) as file, tarfile.open(fileobj=_Bounded(file), mode="r:") as tar:  # type: ignore[call-overload]
+        with (
+            open_regular(path, within=within) as file,
+            tarfile.open(fileobj=_Bounded(file), mode="r:") as tar,  # type: ignore[call-overload]
+        ):
             for member in tar:
                 if member.isfile() and not member.issparse():
                     name = PurePosixPath(member.name).as_posix().removeprefix("./")

@@ -13,17 +13,19 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import FormatError, PytrtpluginsError, UsageError
+from .inside import Failure, holder, kind, open_inside
 
 if sys.platform != "win32":
     import fcntl
 
 __all__ = [
+    "atomic_file",
     "atomic_path",
     "check_target",
     "files_below",
@@ -31,28 +33,20 @@ __all__ = [
     "open_regular",
     "read_regular",
     "read_stdin",
+    "regular_size",
     "remove_abandoned",
     "sha256_hex",
     "write_atomic",
 ]
 
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFCHR: "a character device",
-    stat.S_IFBLK: "a block device",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-}
 _NAME_LENGTH, _SUFFIX_LENGTH = 32, 16  # of a target, in the name of its temporary file: names may have 255 bytes
+_BINARY = getattr(os, "O_BINARY", 0)
 _ABANDONED_AFTER_S = 3600  # a temporary file that nobody has locked, though a process of its writer's number lives
 _active: set[str] = set()  # temporary files of this process
 
-Failure = Callable[..., PytrtpluginsError]
-"""Makes an error of a message and ``path=``: an exception class of this package, or a partial of one."""
-
 
 @contextmanager
-def atomic_path(path: str | Path, *, durable: bool = True, links: bool = True) -> Iterator[Path]:
+def atomic_path(path: str | Path, *, durable: bool = True, within: str | Path | None = None) -> Iterator[Path]:
     """Give a temporary path that takes the place of ``path`` when the block succeeds, and vanishes when it fails.
 
     Readers of ``path`` see the old file or the new one, never a part; so it is after a crash, too, since the contents
@@ -64,17 +58,16 @@ def atomic_path(path: str | Path, *, durable: bool = True, links: bool = True) -
         path: The target. The temporary path has its suffix.
         durable: Put the contents on the disk before the name is taken, and look for what killed writers left behind. One of
             thousands of results, which can be made again, needs neither; both take longer than to write it.
-
-        links: Follow a link in the target's place, and write to a device or FIFO there. Not for files in folders that may come from
-            somebody else, such as a set of shards: a link there could name any file of the user's.
+        within: A folder above the target that may come from somebody else, such as a set of shards: a link there could name any
+            file of the user's. Then nothing below it is reached through a link, nothing but a regular file is replaced, and folders
+            that are missing are made.
 
     Raises:
-        UsageError: the target is a folder, a socket, a block device, or a FIFO that nobody reads; or a link, where they are not followed.
+        UsageError: the target is a folder, a socket, a block device, or a FIFO that nobody reads; with ``within``, anything but a
+            regular file.
         OSError: the folder does not exist, or cannot be written.
     """
-    if not links:
-        _check_no_link(path)
-    old = _status(path)
+    old = _status(path) if within is None else None
     if old is not None and not stat.S_ISREG(old.st_mode):
         with open(_open_writable(path, old.st_mode), "wb") as stream, tempfile.TemporaryDirectory() as folder:
             temporary = Path(folder) / f"output{Path(path).suffix}"
@@ -83,38 +76,30 @@ def atomic_path(path: str | Path, *, durable: bool = True, links: bool = True) -
             with temporary.open("rb") as file:
                 shutil.copyfileobj(file, stream)
         return
-    place = Path(path)
-    target = Path(os.path.realpath(place) if links else os.path.realpath(place.parent), "" if links else place.name)
-    if durable:
-        _remove_abandoned(target.parent, target)
-    temporary = target.with_name(f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.part{_suffix(target)}")
-    _active.add(temporary.name)
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            if sys.platform != "win32":
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            mode = os.fstat(handle).st_mode
-            yield temporary
-            _adopt(temporary, mode, old, durable)
-            temporary.replace(target)
-        finally:
-            os.close(handle)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        _active.discard(temporary.name)
+    with _temporary(path, durable, within) as (temporary, _):
+        yield temporary
 
 
-def write_atomic(path: str | Path, data: bytes, *, durable: bool = True, links: bool = True) -> None:
+@contextmanager
+def atomic_file(path: str | Path, *, durable: bool = True, within: str | Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of ``path``, below a folder, when the block succeeds, and vanishes when it fails; see `atomic_path`."""
+    with _temporary(path, durable, within) as (_, handle), os.fdopen(os.dup(handle), "wb") as file:
+        yield file
+
+
+def write_atomic(path: str | Path, data: bytes, *, durable: bool = True, within: str | Path | None = None) -> None:
     """Write ``data`` to ``path``; readers see the old file or the new one, never a part. See `atomic_path`."""
-    with atomic_path(path, durable=durable, links=links) as temporary:
+    if within is not None:
+        with atomic_file(path, durable=durable, within=within) as file:
+            file.write(data)
+        return
+    with atomic_path(path, durable=durable) as temporary:
         temporary.write_bytes(data)
 
 
 def remove_abandoned(folder: Path) -> None:
     """Remove the temporary files that killed writers left in a folder, of any target."""
-    _remove_abandoned(folder, None)
+    _remove_abandoned(folder, None, None)
 
 
 def check_target(path: str | Path, what: str = "file", suffixes: Collection[str] = ()) -> Path:
@@ -140,13 +125,21 @@ def files_below(folder: Path, suffixes: Collection[str], *, recursive: bool = Tr
     return sorted(found), len(files) - len(found)
 
 
-def open_regular(path: str | Path, *, error: Failure = FormatError) -> BinaryIO:
+def open_regular(path: str | Path, *, error: Failure = FormatError, within: str | Path | None = None) -> BinaryIO:
     """Open a regular file for reading. A FIFO or a device, which may never end, is refused without waiting for it; links are followed.
+
+    Args:
+        path: Of the file.
+        error: Makes the errors.
+        within: A folder above the file that may come from somebody else: nothing below it is reached through a link.
 
     Raises:
         PytrtpluginsError: as ``error`` makes it, with ``.path``.
         OSError: there is no such file, it is a folder, or it cannot be opened.
     """
+    if within is not None:
+        root = within
+        return open(path, "rb", opener=lambda _, flags: open_inside(path, flags, within=root, error=error))
     _check_regular(path, os.stat(path).st_mode, error)
     file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115  # the caller closes it
     try:
@@ -157,14 +150,16 @@ def open_regular(path: str | Path, *, error: Failure = FormatError) -> BinaryIO:
     return file
 
 
-def read_regular(path: str | Path, max_bytes: int, *, error: Failure = FormatError) -> bytes:
-    """Read a regular file; a larger one than ``max_bytes`` is refused before it is read.
+def read_regular(
+    path: str | Path, max_bytes: int, *, error: Failure = FormatError, within: str | Path | None = None
+) -> bytes:
+    """Read a regular file; a larger one than ``max_bytes`` is refused before it is read. ``within`` is that of `open_regular`.
 
     Raises:
         PytrtpluginsError: as ``error`` makes it, with ``.path``.
         OSError: there is no such file, it is a folder, or it cannot be read.
     """
-    with open_regular(path, error=error) as file:
+    with open_regular(path, error=error, within=within) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(size + 1) if size <= max_bytes else b""
         if len(data) > size:  # it grows, or tells no size, as files of /proc
@@ -172,6 +167,12 @@ def read_regular(path: str | Path, max_bytes: int, *, error: Failure = FormatErr
     if size > max_bytes or len(data) > max_bytes:
         raise error(f"{path}: expected at most {max_bytes:,} bytes, found {max(size, len(data)):,}.", path=path)
     return data
+
+
+def regular_size(path: str | Path, *, error: Failure = FormatError, within: str | Path) -> int:
+    """Bytes of a regular file below a folder; see `open_regular`."""
+    with open_regular(path, error=error, within=within) as file:
+        return os.fstat(file.fileno()).st_size
 
 
 def read_stdin(max_bytes: int, *, error: Failure = FormatError) -> bytes:
@@ -186,11 +187,11 @@ def read_stdin(max_bytes: int, *, error: Failure = FormatError) -> bytes:
     return data
 
 
-def sha256_hex(source: bytes | str | Path) -> str:
-    """SHA-256 of bytes, or of a regular file's contents, as 64 hex digits."""
+def sha256_hex(source: bytes | str | Path, *, within: str | Path | None = None) -> str:
+    """SHA-256 of bytes, or of a regular file's contents, as 64 hex digits. ``within`` is that of `open_regular`."""
     if isinstance(source, bytes):
         return hashlib.sha256(source).hexdigest()
-    with open_regular(source) as file:
+    with open_regular(source, within=within) as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):
             digest.update(block)
@@ -206,11 +207,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 def _check_regular(path: str | Path, mode: int, error: Failure) -> None:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder raises IsADirectoryError
-        raise error(f"{path}: expected a regular file, found {_kind(mode)}.", path=path)
-
-
-def _kind(mode: int) -> str:
-    return _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise error(f"{path}: expected a regular file, found {kind(mode)}.", path=path)
 
 
 # --- writing -----------------------------------------------------------------------------------------------------------
@@ -230,18 +227,55 @@ def locked_folder(folder: str | Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _check_no_link(path: str | Path) -> None:
-    """Require a regular file in a place, or nothing."""
+@contextmanager
+def _temporary(path: str | Path, durable: bool, within: str | Path | None) -> Iterator[tuple[Path, int]]:
+    """A temporary file that takes the place of a regular one at the end: its path, and a descriptor of it."""
+    with contextlib.ExitStack() as stack:
+        folder: int | None = None
+        if within is None:
+            target = Path(os.path.realpath(path))
+        else:
+            target = Path(path)
+            folder, _ = stack.enter_context(holder(target, within, error=UsageError, make=True))
+
+        def place(name: str) -> str:  # what functions of the system get beside the folder
+            return str(target.with_name(name)) if folder is None else name
+
+        old = _old(target, place(target.name), folder, within)
+        if durable:
+            _remove_abandoned(target.parent, target, folder)
+        name = f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.part{_suffix(target)}"
+        _active.add(name)
+        try:
+            handle = os.open(place(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o666, dir_fd=folder)
+            try:
+                if sys.platform != "win32":
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                mode = os.fstat(handle).st_mode
+                yield target.with_name(name), handle
+                _adopt(place(name), folder, mode, old, durable)
+                os.replace(place(name), place(target.name), src_dir_fd=folder, dst_dir_fd=folder)
+            finally:
+                os.close(handle)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(place(name), dir_fd=folder)
+            _active.discard(name)
+
+
+def _old(target: Path, name: str, folder: int | None, within: str | Path | None) -> os.stat_result | None:
+    """The status of the file that is replaced; None: there is none. Within a folder it must be a regular one."""
     try:
-        mode = os.lstat(path).st_mode
+        old = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        return
-    if not stat.S_ISREG(mode):
-        what = "a link, and could name any file" if stat.S_ISLNK(mode) else _kind(mode)
+        return None
+    if within is not None and not stat.S_ISREG(old.st_mode):
+        what = "a link, and could name any file" if stat.S_ISLNK(old.st_mode) else kind(old.st_mode)
         raise UsageError(
-            f"{path}: expected a file to write, found {what}.\nDo: look where the folder comes from; rm {path}",
-            path=path,
+            f"{target}: expected a file to write, found {what}.\nDo: look where the folder comes from; rm {target}",
+            path=target,
         )
+    return old
 
 
 def _status(path: str | Path) -> os.stat_result | None:
@@ -254,7 +288,7 @@ def _status(path: str | Path) -> os.stat_result | None:
 def _open_writable(path: str | Path, mode: int) -> int:
     """A descriptor of a device or FIFO that exists; nothing is created or cut."""
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
-        raise UsageError(f"{path}: expected a file to write, found {_kind(mode)}.", path=path)
+        raise UsageError(f"{path}: expected a file to write, found {kind(mode)}.", path=path)
     try:
         handle = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
     except OSError as error:
@@ -266,16 +300,19 @@ def _open_writable(path: str | Path, mode: int) -> int:
     return handle
 
 
-def _adopt(temporary: Path, mode: int, old: os.stat_result | None, durable: bool) -> None:
+def _adopt(temporary: str, folder: int | None, mode: int, old: os.stat_result | None, durable: bool) -> None:
     """Give the file the permissions and the owner that it shall have, and put it on the disk where that is wanted."""
-    handle = os.open(temporary, os.O_RDWR)
+    handle = os.open(temporary, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), dir_fd=folder)
     try:
-        if old is not None and sys.platform != "win32":
-            found = os.fstat(handle)
-            if (found.st_uid, found.st_gid) != (old.st_uid, old.st_gid):
+        wanted = stat.S_IMODE(mode if old is None else old.st_mode)
+        if sys.platform == "win32":
+            os.chmod(temporary, wanted)
+        else:
+            present = os.fstat(handle)
+            if old is not None and (present.st_uid, present.st_gid) != (old.st_uid, old.st_gid):
                 with contextlib.suppress(PermissionError):
                     os.fchown(handle, old.st_uid, old.st_gid)
-        os.chmod(temporary, stat.S_IMODE(mode if old is None else old.st_mode))
+            os.fchmod(handle, wanted)
         if durable:
             os.fsync(handle)
     finally:
@@ -290,27 +327,28 @@ def _suffix(target: Path) -> str:
     return target.suffix if len(target.suffix) <= _SUFFIX_LENGTH else ""
 
 
-def _remove_abandoned(folder: Path, target: Path | None) -> None:
-    """Remove the temporary files of writers that were killed: of one target, or of any."""
+def _remove_abandoned(folder: Path, target: Path | None, handle: int | None) -> None:
+    """Remove the temporary files of writers that were killed, of one target or of any; ``handle``: the opened folder."""
     name = r"\..*\." if target is None else re.escape(_prefix(target))
     suffix = ".*" if target is None else re.escape(_suffix(target))
     pattern = re.compile(rf"{name}(\d+)-[0-9a-f]{{8}}\.part{suffix}", re.S)
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+    with contextlib.suppress(OSError), os.scandir(folder if handle is None else handle) as entries:
         for entry in entries:
             match = pattern.fullmatch(entry.name)
             if match and entry.name not in _active and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError):
-                    if _is_abandoned(entry.path, int(match[1])):
-                        os.unlink(entry.path)
+                    if _is_abandoned(entry.path, int(match[1]), handle):
+                        os.unlink(entry.path, dir_fd=handle)
 
 
-def _is_abandoned(path: str, pid: int) -> bool:
+def _is_abandoned(path: str, pid: int, folder: int | None) -> bool:
     """Whether nobody writes a temporary file: nobody locks it, and its writer is gone.
 
     The lock tells of writers in other containers, the number of those whose compiler has made the file anew, which frees
     the lock. A number may have been given to another process since: after an hour without a change it says nothing.
     """
-    with open(path, "rb", opener=_open_at_once) as file:
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(path, flags, dir_fd=folder), "rb") as file:
         if sys.platform != "win32":
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

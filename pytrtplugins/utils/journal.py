@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .files import read_regular, write_atomic
-from .text_formats import parse_json
+from .files import write_atomic
+from .text_formats import read_json
 
 __all__ = ["Journal"]
 
@@ -31,15 +31,17 @@ class Journal:
     def __init__(self, path: Path | None, identity: Mapping[str, Any]) -> None:
         self.path, self._identity = path, json.loads(json.dumps(dict(identity)))
         self._results: dict[str, Any] = {}
-        if path is None or not path.is_file():
+        if path is None:
             return
         try:
-            held = parse_json(read_regular(path, _MAX_BYTES), path, max_bytes=_MAX_BYTES, allow_nan=True)
+            held = read_json(path, max_bytes=_MAX_BYTES, allow_nan=True, within=path.parent)
             if held["identity"] == self._identity:
                 self._results = dict(held["results"])
                 _log.info("%s: %d results of an interrupted run are used", path, len(self._results))
             else:
                 _log.warning("%s belongs to another run; it is begun anew", path)
+        except FileNotFoundError:
+            return
         except (ValueError, KeyError, TypeError):
             _log.warning("%s is damaged; it is begun anew", path)
 
@@ -55,7 +57,7 @@ class Journal:
             self._results[key] = json.loads(json.dumps(measure()))
             if self.path is not None:
                 text = json.dumps({"identity": self._identity, "results": self._results})
-                write_atomic(self.path, text.encode())
+                write_atomic(self.path, text.encode(), within=self.path.parent)
         return self._results[key]
 
     def forget(self, key: str) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..errors import FormatError
 from .encodings import EncodingError, decode_utf8
-from .files import Failure, read_regular
+from .files import read_regular
+from .inside import Failure
 from .optional import require
 from .placed_file import Names
 
@@ -41,14 +42,22 @@ _NOT_A_TEXT = re.compile(r"[yYnN]|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-
 _LONGEST_NUMBER = 400  # characters: the largest float64, written out, has 309
 
 
-def read_json(path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = FormatError) -> Any:
-    """Read a JSON file; see `parse_json`.
+def read_json(
+    path: str | Path,
+    *,
+    max_bytes: int = MAX_BYTES,
+    allow_nan: bool = False,
+    error: Failure = FormatError,
+    within: str | Path | None = None,
+) -> Any:
+    """Read a JSON file; see `parse_json`. ``within`` is that of `open_regular`.
 
     Raises:
         PytrtpluginsError: as ``error`` makes it, with ``.path`` and, where it is known, ``.line``.
         OSError: it cannot be read.
     """
-    return parse_json(read_regular(path, max_bytes, error=error), path, max_bytes=max_bytes, error=error)
+    data = read_regular(path, max_bytes, error=error, within=within)
+    return parse_json(data, path, max_bytes=max_bytes, allow_nan=allow_nan, error=error)
 
 
 def parse_json(
@@ -87,7 +96,7 @@ def parse_json(
         raise error(f"{path}: {problem}", path=path) from problem
 
 
-def read_yaml(path: str | Path, *, error: Failure = FormatError) -> Any:
+def read_yaml(path: str | Path, *, error: Failure = FormatError, within: str | Path | None = None) -> Any:
     """Read a YAML file; see `parse_yaml`.
 
     Raises:
@@ -95,7 +104,7 @@ def read_yaml(path: str | Path, *, error: Failure = FormatError) -> Any:
         MissingExtraError: PyYAML is missing.
         OSError: it cannot be read.
     """
-    return parse_yaml(read_regular(path, MAX_YAML_BYTES, error=error), path, error=error)
+    return parse_yaml(read_regular(path, MAX_YAML_BYTES, error=error, within=within), path, error=error)
 
 
 def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatError) -> Any:

@@ -11,7 +11,7 @@ from xml.parsers import expat
 
 from ..errors import FormatError
 from .encodings import EncodingError, decode_utf8
-from .files import Failure
+from .inside import Failure
 
 __all__ = ["MAX_DEPTH", "MAX_ELEMENTS", "parse_children", "root_of"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
+from ..utils.inside import open_below
 from .dataflow import bodies
 from .limits import size_text
 from .operators import node_text
@@ -24,7 +25,6 @@ __all__ = ["load_external_data"]
 
 _MAX_SHARED = 4
 """How often, on average, a byte of the files may be claimed: tied weights share their bytes, bombs do so by the thousand."""
-_OPEN = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
 
 def load_external_data(model: onnx.ModelProto, path: Path) -> bool:
@@ -154,7 +154,7 @@ def _opened(folder: Path, claim: _Claim) -> int:
     if absolute or not steps or ".." in steps or "\0" in claim.location:
         raise claim.error("expected the name of a file within the folder of the model")
     try:
-        handle = _descend(folder, steps)
+        handle = open_below(folder, steps, os.O_RDONLY)
     except OSError as error:
         reason = "it is a symbolic link, or behind one" if _is_link(folder, steps) else error.strerror
         raise claim.error(str(reason)) from error
@@ -165,22 +165,6 @@ def _opened(folder: Path, claim: _Claim) -> int:
             "it is not a regular file" if not stat.S_ISREG(facts.st_mode) else "it has other names too (hard links)"
         )
     return handle
-
-
-def _descend(folder: Path, steps: list[str]) -> int:
-    if os.open not in os.supports_dir_fd:  # Windows, where making links takes rights of its own
-        if _is_link(folder, steps):
-            raise OSError("it is a link")
-        return os.open(folder.joinpath(*steps), _OPEN)
-    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for step in steps[:-1]:
-            inner = os.open(step, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
-            os.close(here)
-            here = inner
-        return os.open(steps[-1], _OPEN, dir_fd=here)
-    finally:
-        os.close(here)
 
 
 def _is_link(folder: Path, steps: list[str]) -> bool:

@@ -14,7 +14,7 @@ import os
 import shutil
 import socket
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,10 @@ from torch.distributed import checkpoint
 from torch.distributed.checkpoint import filesystem, metadata
 
 from pytrtplugins.errors import FormatError, UsageError
-from pytrtplugins.utils.files import read_regular, sha256_hex, write_atomic
+from pytrtplugins.utils.files import open_regular, regular_size, sha256_hex, write_atomic
+from pytrtplugins.utils.inside import check_inside, holder
 from pytrtplugins.utils.override import override
-from pytrtplugins.utils.text_formats import parse_json
+from pytrtplugins.utils.text_formats import read_json
 
 from .ranks import Ranks
 
@@ -70,6 +71,7 @@ class Checkpoints:
         self._pending: tuple[Path, Future[Any], Future[None]] | None = None
         if ranks.is_first:
             folder.mkdir(parents=True, exist_ok=True)
+            _check_kinds(folder)
             for left in folder.glob(".step-*.part"):  # of a run that was killed
                 shutil.rmtree(left, ignore_errors=True)
         _check_shared(folder, ranks)
@@ -118,7 +120,7 @@ class Checkpoints:
     def _complete(self, partial: Path, target: Path, facts: dict[str, Any]) -> None:
         """Add the facts, give the folder its name, and remove older ones."""
         files = {path.name: [path.stat().st_size, sha256_hex(path)] for path in sorted(partial.iterdir())}
-        write_atomic(partial / _FACTS, json.dumps(facts | {"files": files}).encode())
+        write_atomic(partial / _FACTS, json.dumps(facts | {"files": files}).encode(), within=self.folder)
         partial.rename(target)
         _sync(self.folder)
         for old in complete(self.folder)[KEPT:]:
@@ -187,12 +189,19 @@ class _Writer(checkpoint.FileSystemWriter):
 
 
 class _Reader(checkpoint.FileSystemReader):
-    """Reads what `_Writer` wrote."""
+    """Reads what `_Writer` wrote; nothing in the folder is reached through a link."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.fs = _Files(path)
 
     @override
     def read_metadata(self, *args: Any, **options: Any) -> metadata.Metadata:
-        with torch.serialization.safe_globals(_INDEX_TYPES):
-            found: metadata.Metadata = torch.load(Path(self.path) / _INDEX, weights_only=True)
+        with (
+            torch.serialization.safe_globals(_INDEX_TYPES),
+            self.fs.create_stream(Path(self.path) / _INDEX, "rb") as file,
+        ):
+            found: metadata.Metadata = torch.load(file, weights_only=True)
         for info in (found.storage_data or {}).values():
             if Path(info.relative_path).name != info.relative_path:
                 raise FormatError(f"{self.path}: its index names a file outside: {info.relative_path!r}")
@@ -204,9 +213,30 @@ class _Reader(checkpoint.FileSystemReader):
         return (Path(checkpoint_id) / _INDEX).is_file()
 
 
+class _Files(filesystem.FileSystem):
+    """Opens the files of a checkpoint, which may come from somebody else."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    @contextlib.contextmanager
+    @override
+    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:
+        with open_regular(Path(path), within=self._folder) as file:
+            yield file
+
+
 def complete(folder: Path) -> list[Path]:
     """The complete checkpoints in a folder, newest first."""
-    return sorted((path for path in folder.glob("step-*") if (path / _FACTS).is_file()), reverse=True)
+    return sorted((path for path in folder.glob("step-*") if os.path.lexists(path / _FACTS)), reverse=True)
+
+
+def _check_kinds(folder: Path) -> None:
+    """Require that checkpoints, and what is left of them, are folders of regular files; others of the folder's files are the user's."""
+    for path in sorted((*folder.glob("step-*"), *folder.glob(".step-*.part"))):
+        with holder(path / _FACTS, folder):
+            check_inside(path)
 
 
 def step_of(path: Path) -> int:
@@ -233,7 +263,7 @@ def _check_shared(folder: Path, ranks: Ranks) -> None:
 
 def _read_facts(path: Path) -> dict[str, Any]:
     facts = path / _FACTS
-    held = parse_json(read_regular(facts, _MAX_FACTS), facts, max_bytes=_MAX_FACTS, allow_nan=True)
+    held = read_json(facts, max_bytes=_MAX_FACTS, allow_nan=True, within=path.parent)
     if not isinstance(held, dict) or held.get("version") != VERSION:
         raise FormatError(f"{facts}: not the facts of a checkpoint of version {VERSION}", path=facts)
     return held
@@ -243,10 +273,12 @@ def _check_files(path: Path) -> None:
     """Compare the files of a checkpoint with its facts."""
     for name, (size, digest) in _read_facts(path)["files"].items():
         file = path / Path(name).name
-        found = file.stat().st_size if file.is_file() else None
+        found = None
+        with contextlib.suppress(FileNotFoundError):
+            found = regular_size(file, within=path.parent)
         if found != size:
             raise FormatError(f"{file}: expected {size} bytes, found {found}", path=file)
-        if sha256_hex(file) != digest:
+        if sha256_hex(file, within=path.parent) != digest:
             raise FormatError(f"{file}: its contents have changed since it was written", path=file)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -123,7 +124,7 @@ def open_data(paths: Sequence[str | Path], listed: str) -> Records:
         NoDataError: a path or the list is missing.
         UsageError: a list of a set of shards is asked for, or the set has photos that are stored as EXIF has them turned.
     """
-    if len(paths) == 1 and (Path(paths[0]) / MANIFEST).is_file():
+    if len(paths) == 1 and os.path.lexists(Path(paths[0]) / MANIFEST):
         if listed not in (ALL, "train.txt"):
             raise UsageError(
                 f"{paths[0]}: shards have no list {listed!r}.\nDo: give --evaluate all, with the shards to measure"

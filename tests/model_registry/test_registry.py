@@ -218,12 +218,12 @@ def test_a_folder_with_other_files_does_not_become_a_registry(registry, engine_f
 def test_what_the_file_system_refuses_is_said_and_leaves_the_registry_whole(
     filled, engine_file, monkeypatch, code, words
 ):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise OSError(code, os.strerror(code), "somewhere")
 
     path = engine_file("new", b"new")
     with monkeypatch.context() as patch:
-        patch.setattr("pytrtplugins.model_registry.folder.shutil.copyfileobj", refuse)
+        patch.setattr("pytrtplugins.model_registry.folder.atomic_file", refuse)
         with pytest.raises(
             ModelRegistryError, match=f"somewhere: {words}|somewhere: the file system is {words}"
         ) as caught:

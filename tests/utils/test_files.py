@@ -332,7 +332,7 @@ def test_nothing_is_written_through_a_link_where_that_is_asked_for(tmp_path, kin
     link = folder / "index"
     link.symlink_to({"relative": "../private/file", "folder": outside.parent}.get(kind, outside))
     with pytest.raises(UsageError, match=r"found a link, and could name any file\.\nDo: "):
-        files.write_atomic(link, b"new", links=False)
+        files.write_atomic(link, b"new", within=folder)
     assert link.is_symlink()
     assert sorted(path.name for path in outside.parent.iterdir()) == ([] if kind == "dangling" else ["file"])
     assert kind == "dangling" or outside.read_bytes() == b"precious"
@@ -341,13 +341,13 @@ def test_nothing_is_written_through_a_link_where_that_is_asked_for(tmp_path, kin
 def test_a_fifo_in_the_place_is_refused_at_once_where_links_are(tmp_path):
     os.mkfifo(tmp_path / "index")
     with pytest.raises(UsageError, match="found a FIFO"):
-        files.write_atomic(tmp_path / "index", b"new", links=False)
+        files.write_atomic(tmp_path / "index", b"new", within=tmp_path)
 
 
 def test_a_regular_file_is_replaced_in_a_folder_that_is_a_link(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "named").symlink_to("real")
     for data in (b"one", b"two"):
-        files.write_atomic(tmp_path / "named" / "index", data, links=False)
+        files.write_atomic(tmp_path / "named" / "index", data, within=tmp_path / "named")
         assert (tmp_path / "real" / "index").read_bytes() == data
     assert [path.name for path in (tmp_path / "real").iterdir()] == ["index"]

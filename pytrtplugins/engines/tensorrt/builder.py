@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...cuda.cache import user_cache
-from ...errors import BuildError, UsageError
-from ...utils.files import write_atomic
+from ...errors import BuildError, FormatError, UsageError
+from ...utils.files import read_regular, write_atomic
 from ..base.failures import shortened
 from ..base.types import BuildOptions
 from ._api import Api
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_plan"]
 
+_LARGEST_CACHE = 1 << 30  # bytes
 _log = logging.getLogger(__name__)
 
 
@@ -131,7 +132,14 @@ def _load_timing_cache(api: Api, config: Any, settings: Settings, device: Device
         return None
     usual = user_cache() / f"tensorrt-{api.version}-{device.name.replace(' ', '-')}.timing"
     path = usual if settings.timing_cache is None else Path(settings.timing_cache)
-    data = path.read_bytes() if path.is_file() else b""
+    data = b""
+    try:
+        data = read_regular(path, _LARGEST_CACHE, within=path.parent)
+    except FileNotFoundError:
+        pass
+    except (OSError, FormatError) as error:  # the engine is built all the same
+        _log.warning("the timing cache is not used: %s", error)
+        return None
     known = config.create_timing_cache(data)  # None: it is damaged
     if known is None or not config.set_timing_cache(known, ignore_mismatch=False):
         _log.warning("%s: TensorRT does not accept this timing cache; a new one is written", path)
@@ -145,6 +153,6 @@ def _keep_timing_cache(config: Any, path: Path | None) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, bytes(cache.serialize()), links=False)
+        write_atomic(path, bytes(cache.serialize()), within=path.parent)
     except (OSError, UsageError) as error:  # the engine is built all the same
         _log.warning("%s: the timing cache cannot be written: %s", path, error)

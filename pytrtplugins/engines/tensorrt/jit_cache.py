@@ -6,8 +6,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from ...errors import UsageError
-from ...utils.files import write_atomic
+from ...errors import FormatError, UsageError
+from ...utils.files import read_regular, write_atomic
 
 __all__ = ["LARGEST", "JitCache", "cache_path"]
 
@@ -51,7 +51,7 @@ class JitCache:
         if data == self._known:
             return
         try:
-            write_atomic(self.path, data, links=False)
+            write_atomic(self.path, data, within=self.path.parent)
         except (OSError, UsageError) as error:  # the engine runs all the same
             _log.warning("%s: the kernels cannot be kept: %s", self.path, error)
             self.path = None
@@ -59,13 +59,12 @@ class JitCache:
         self._known = data
 
     def _read(self) -> bytes:
-        if self.path is None or not self.path.is_file():
-            return b""
-        if self.path.stat().st_size > LARGEST:
-            _log.warning("%s: it is larger than %d bytes, and is not read; it is replaced", self.path, LARGEST)
+        if self.path is None:
             return b""
         try:
-            return self.path.read_bytes()
-        except OSError as error:
-            _log.warning("%s: the kernels cannot be read, and are made again: %s", self.path, error)
+            return read_regular(self.path, LARGEST, within=self.path.parent)
+        except FileNotFoundError:
+            return b""
+        except (OSError, FormatError) as error:
+            _log.warning("kernels cannot be read, and are made again: %s", error)
             return b""

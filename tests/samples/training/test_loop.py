@@ -133,7 +133,7 @@ def test_a_checkpoint_that_lacks_only_its_facts_was_not_written(tmp_path, monkey
     said: list[str] = []
     checkpoints, loop = place(tmp_path, said), advance(make(), 1)
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:

@@ -70,13 +70,13 @@ class TacticCache:
         self._choices = {**self._read(), **self._choices, **choices}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.path, encode(self._choices, self.device).encode(), links=False)
+            write_atomic(self.path, encode(self._choices, self.device).encode(), within=self.path.parent)
         except (OSError, UsageError) as error:
             _log.warning("chosen kernels cannot be kept in %s (%s): they will be chosen again", self.path, error)
 
     def _read(self) -> dict[str, Choice]:
         try:
-            return decode(read_regular(self.path, MAX_BYTES))
+            return decode(read_regular(self.path, MAX_BYTES, within=self.path.parent))
         except (OSError, ValueError):
             return {}
 
