@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ..cfg import Section
 
 __all__ = ["read_tree"]
 
+_SHOWN = 300  # characters of a path in a message
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 MAX_FILE_BYTES = 16 << 20  # 9k.tree has 135 kB
 
@@ -30,17 +32,19 @@ def read_tree(section: Section, classes: int) -> tuple[int, ...]:
         return ()
     folder = Path(section.path).parent
     candidates = [folder / option.value, folder.parent / option.value, Path(option.value)]
-    path = next((place for place in candidates if place.is_file()), None)
+    path = next((place for place in candidates if os.path.isfile(place)), None)
     if path is None:
         section.fail(
-            f"tree={option.value}: there is no such file",
+            f"tree={option.value[:_SHOWN]}: there is no such file",
             option.line,
             "put it beside the .cfg, or write its whole path",
         )
     try:
         data = read_regular(path, MAX_FILE_BYTES)
     except (OSError, FormatError) as error:
-        section.fail(f"tree={option.value} cannot be read: {getattr(error, 'strerror', None) or error}", option.line)
+        section.fail(
+            f"tree={option.value[:_SHOWN]} cannot be read: {getattr(error, 'strerror', None) or error}", option.line
+        )
     lines = data.decode("utf-8", errors="replace").splitlines()
     parents: list[int] = []
     for number, line in enumerate(lines, 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -168,11 +169,11 @@ def _find(source: str | Path | Iterable[str | Path]) -> list[tuple[str, Path]]:
             raise NoDataError("ImageBatches: no images: the list of files is empty.", path=None, suffixes=_SUFFIXES)
         return [(path.name, path) for path in given]
     folder = Path(source)
-    if folder.suffix.lower() in (".yaml", ".yml") and folder.is_file():
+    if folder.suffix.lower() in (".yaml", ".yml") and os.path.isfile(folder):
         return _described(folder)
-    if folder.is_file():
+    if os.path.isfile(folder):
         return [(folder.name, folder)]
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise NoDataError(f"{folder}: expected a folder of images, found nothing.", path=folder, suffixes=_SUFFIXES)
     files, others = files_below(folder, _SUFFIXES)
     if not files:

@@ -14,7 +14,7 @@ from ..calibration import ImageBatches
 from ..errors import NoDataError, UsageError
 from ..models import YoloData
 from ..tensor import TensorDesc
-from ..utils.array_files import read_npz
+from ..utils.array_files import MAX_BYTES, read_npz
 from ..utils.data_yaml import DATA_YAML
 from ..utils.files import sha256_hex
 from ..utils.text_formats import shorten
@@ -93,6 +93,11 @@ def _arrays(path: Path, inputs: Sequence[TensorDesc]) -> Sample:
     names = [desc.name for desc in inputs]
     if set(found) != set(names):
         raise UsageError(f"{path}: expected arrays for the inputs {names}, found {shorten(sorted(found), 200)}")
+    needed = sum(found[desc.name].size * desc.dtype.numpy.itemsize for desc in inputs)
+    if needed > MAX_BYTES:
+        raise UsageError(
+            f"{path}: its arrays take {needed:,} bytes in the types of the network; the limit is {MAX_BYTES:,}"
+        )
     return {desc.name: np.asarray(found[desc.name], desc.dtype.numpy) for desc in inputs}
 
 

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from ..errors import ModelError
-from ..utils.files import atomic_path
+from ..errors import ModelError, UsageError
+from ..utils.files import atomic_path, check_path
 from ..utils.optional import require
 from ..validation import load_external_data, validated
 from ..validation.limits import MAX_FILE_BYTES
@@ -36,6 +36,7 @@ def read_onnx(path: str | Path) -> tuple[onnx.ModelProto, bool]:
         ModelError: it is not an ONNX model, it is broken (see `pytrtplugins.validation`), or its external data cannot be read.
     """
     onnx, path = require("onnx", extra="onnx", feature=_FEATURE), Path(path)
+    check_path(path, error=ModelError)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; expected an ONNX model")
     size = path.stat().st_size
@@ -75,6 +76,7 @@ def write_onnx(model: onnx.ModelProto, path: str | Path, *, external_data: bool)
         The files written: the model, and its data where they are apart.
     """
     onnx, path = require("onnx", extra="onnx", feature=_FEATURE), Path(path)
+    check_path(path, error=UsageError)
     size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
     if not external_data and size <= _MAX_BYTES:
         with removing_stale_data(path), atomic_path(path) as temporary:

@@ -16,7 +16,7 @@ from ..engines.base.engine_file import read_engine_file
 from ..errors import ModelRegistryError
 from ..shards.manifest import NAME as SHARDS
 from ..shards.manifest import Manifest
-from ..utils.files import read_regular, sha256_hex
+from ..utils.files import list_files, read_regular, sha256_hex
 from ..utils.named_numbers import named_numbers
 from ..utils.optional import installed_version
 from ..utils.text_formats import read_json
@@ -131,7 +131,7 @@ def data_digest(given: str | Path) -> str:
     if is_digest(str(given)):
         return str(given)
     path = Path(given)
-    if not path.is_dir():
+    if not os.path.isdir(path):
         try:
             return sha256_hex(path)
         except OSError as error:
@@ -141,7 +141,7 @@ def data_digest(given: str | Path) -> str:
             ) from None
     if os.path.lexists(path / SHARDS):
         return Manifest.read(path).digest
-    digest, files = hashlib.sha256(), sorted(each for each in path.rglob("*") if each.is_file())
+    digest, files = hashlib.sha256(), sorted(list_files(path, error=ModelRegistryError))
     if not files:
         raise ModelRegistryError(f"{path}: the folder has no files", path=path)
     for file in files:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ..errors import ModelRegistryError
-from ..utils.files import atomic_file, open_regular, read_regular, sha256_hex, write_atomic
+from ..utils.files import atomic_file, check_path, open_regular, read_regular, sha256_hex, write_atomic
 from ..utils.inside import holder, list_inside, open_inside
 from ..utils.text_formats import read_json
 from .history import History
@@ -31,6 +31,7 @@ _CAUSES = {
     errno.EDQUOT: "the disk quota is used up.\nDo: make room, and run it again; the registry is as it was",
     errno.EACCES: "no permission.\nDo: run it as the registry's owner, or name another with --registry",
     errno.EPERM: "no permission.\nDo: run it as the registry's owner, or name another with --registry",
+    errno.EEXIST: "it is a file, and no folder.\nDo: name another with --registry",
     errno.EROFS: "the file system is read-only.\nDo: name another folder with --registry",
 }
 
@@ -155,6 +156,7 @@ class Folder:
         Raises:
             ModelRegistryError: the folder cannot be written.
         """
+        check_path(self.path, error=ModelRegistryError)
         with self.telling():
             self.path.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT

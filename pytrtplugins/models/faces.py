@@ -129,6 +129,12 @@ class FaceIndex:
                 f"{path}: not an index of faces: it has {', '.join(arrays) or 'nothing'}", path=path, line=None
             )
         try:
-            return cls(names.tobytes().decode().split("\n") if names.size else [], embeddings)
+            text = names.tobytes()
+            count = text.count(b"\n") + 1 if text else 0
+            if (
+                embeddings.ndim != 2 or count != len(embeddings) or not embeddings.shape[1]
+            ):  # before each name is a text of its own
+                raise UsageError(f"{count:,} names for embeddings {embeddings.shape}")
+            return cls(text.decode().split("\n") if text else [], embeddings)
         except (UsageError, UnicodeDecodeError) as error:
             raise FormatError(f"{path}: not an index of faces: {error}", path=path, line=None) from error

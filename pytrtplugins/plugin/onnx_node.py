@@ -88,6 +88,12 @@ def from_node(node: onnx.NodeProto | ir.Node) -> Plugin:
     values.pop(SCALES, None)
     namespace = values.pop("plugin_namespace", node.domain)
     version = values.pop("plugin_version", None)
+    for attribute, value in (("plugin_namespace", namespace), ("plugin_version", version)):
+        if not isinstance(value, (str, type(None))):
+            raise FieldError(
+                f"node {node.name or node.op_type!r}: attribute {attribute!r}: expected text, found {shorten(value)}",
+                name=attribute,
+            )
     cls = lookup(namespace, node.op_type, version)
     specs = {spec.name: spec for spec in cls.field_specs()}
     where = f"node {node.name or node.op_type!r} ({cls.plugin_key()})"

@@ -190,7 +190,7 @@ def _check_shard(
 def _check_index(path: Path, index: Index, classes: int, repair: bool, found: _Found) -> None:
     """Compare an index with what the tar holds; write it where it differs, and that is asked for."""
     try:
-        held = Index.read(path, classes)
+        held = Index.read(path, classes, index.tar_bytes)
         same = (held.tar_bytes, held.keys) == (index.tar_bytes, index.keys) and all(
             np.array_equal(getattr(held, name), getattr(index, name)) for name in _ARRAYS
         )

@@ -22,6 +22,7 @@ VERSION = 1
 BLOCK = 512
 """Bytes of a tar's blocks: a photo takes at least one for its header and one for itself."""
 _MAX_BYTES = 1 << 30
+_HEADERS = 1 << 14  # bytes of the .npy headers, and of the text about the format
 _ARRAYS = {
     "head": "u1",
     "photos": "i8",
@@ -79,18 +80,19 @@ class Index:
         write_atomic(path, buffer.getvalue(), within=path.parent)
 
     @classmethod
-    def read(cls, path: Path, classes: int) -> Index:
+    def read(cls, path: Path, classes: int, tar_bytes: int) -> Index:
         """Read an index, and check that it agrees with itself: ranges, names, boxes.
 
         Args:
             path: The file.
             classes: How many there are.
+            tar_bytes: Size of the tar: an index that takes more memory is refused before it is read.
 
         Raises:
             FormatError: it is damaged, or of another version; ``.path`` says which.
             OSError: it cannot be read.
         """
-        arrays = read_npz(path, max_bytes=_MAX_BYTES, within=path.parent)
+        arrays = read_npz(path, max_bytes=min(_MAX_BYTES, tar_bytes + _HEADERS), within=path.parent)
         for name, kind in _ARRAYS.items():
             dims = 2 if name in ("photos", "boxes") else 1
             if name not in arrays or arrays[name].dtype != np.dtype(f"<{kind}") or arrays[name].ndim != dims:
@@ -146,9 +148,9 @@ def _check_boxes(boxes: npt.NDArray[np.float32], classes: int, path: Path) -> No
 
 
 def _split(text: bytes, ends: npt.NDArray[np.int64], path: Path) -> tuple[str, ...]:
-    starts = [0, *ends[:-1].tolist()]
+    starts = np.concatenate(([0], ends[:-1]))  # no lists, which take several times as much memory
     try:
-        return tuple(text[start:end].decode() for start, end in zip(starts, ends.tolist(), strict=False))
+        return tuple(text[start:end].decode() for start, end in zip(starts, ends, strict=False))
     except UnicodeDecodeError as error:
         raise _damaged(path, "a photo's name is not UTF-8") from error
 

@@ -156,7 +156,7 @@ def _index(folder: Path, manifest: Manifest, number: int) -> Index:
     if size != shard.bytes:
         raise FormatError(f"{tar}: expected {shard.bytes:,} bytes, found {size:,}.\n{again}", path=tar)
     try:
-        index = Index.read(path, len(manifest.classes))
+        index = Index.read(path, len(manifest.classes), size)
     except FileNotFoundError:
         raise FormatError(
             f"{path}: the index is missing.\nDo: pytrt shards check {folder} --repair, which makes it from the tar",

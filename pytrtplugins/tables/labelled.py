@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,11 +45,11 @@ class LabelledImages:
     def __init__(self, source: str | Path) -> None:
         self.source = Path(source)
         self._arrays: dict[str, npt.NDArray[Any]] = {}
-        if self.source.is_dir():
+        if os.path.isdir(self.source):
             files, _ = files_below(self.source, SUFFIXES)
             found = [path.relative_to(self.source).as_posix() for path in files]
             names = [name for name in found if "/" in name]
-        elif self.source.is_file():
+        elif os.path.isfile(self.source):
             self._arrays = read_npz(self.source)
             names = list(self._arrays)
             for name in names:

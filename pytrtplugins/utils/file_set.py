@@ -11,7 +11,7 @@ from typing import BinaryIO
 from ..errors import FormatError, NoDataError, UsageError
 from .data_yaml import DATA_YAML, DataYaml
 from .encodings import EncodingError, decode_utf8
-from .files import open_regular, read_regular
+from .files import list_files, open_regular, read_regular
 from .name_list import split_lines
 from .text_formats import MAX_YAML_BYTES
 
@@ -47,11 +47,11 @@ class FileSet:
         self._folders: set[str] = set()
         self._description: DataYaml | None = None
         for path in paths:
-            if path.is_dir():
+            if os.path.isdir(path):
                 self._add_folder(path)
-            elif path.suffix.lower() in (".yaml", ".yml") and path.is_file():
+            elif path.suffix.lower() in (".yaml", ".yml") and os.path.isfile(path):
                 self._add_yaml(path)
-            elif path.is_file():
+            elif os.path.isfile(path):
                 self._add_tar(path)
             else:
                 raise NoDataError(
@@ -166,9 +166,8 @@ class FileSet:
         return place
 
     def _add_folder(self, folder: Path) -> None:
-        for path in folder.rglob("*"):
-            if path.is_file():
-                self._add(path.relative_to(folder).as_posix(), path)
+        for path in list_files(folder):
+            self._add(path.relative_to(folder).as_posix(), path)
         if not (folder / "images").is_dir():
             for path in sorted(folder.glob("*.tar")):
                 self._add_tar(path)

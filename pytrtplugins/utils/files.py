@@ -27,8 +27,10 @@ if sys.platform != "win32":
 __all__ = [
     "atomic_file",
     "atomic_path",
+    "check_path",
     "check_target",
     "files_below",
+    "list_files",
     "locked_folder",
     "open_regular",
     "read_regular",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _NAME_LENGTH, _SUFFIX_LENGTH = 32, 16  # of a target, in the name of its temporary file: names may have 255 bytes
+_SHOWN = 60  # characters of a path that is too long, in a message
 _BINARY = getattr(os, "O_BINARY", 0)
 _ABANDONED_AFTER_S = 3600  # a temporary file that nobody has locked, though a process of its writer's number lives
 _active: set[str] = set()  # temporary files of this process
@@ -67,6 +70,7 @@ def atomic_path(path: str | Path, *, durable: bool = True, within: str | Path | 
             regular file.
         OSError: the folder does not exist, or cannot be written.
     """
+    check_path(path, error=UsageError)
     old = _status(path) if within is None else None
     if old is not None and not stat.S_ISREG(old.st_mode):
         with open(_open_writable(path, old.st_mode), "wb") as stream, tempfile.TemporaryDirectory() as folder:
@@ -83,6 +87,7 @@ def atomic_path(path: str | Path, *, durable: bool = True, within: str | Path | 
 @contextmanager
 def atomic_file(path: str | Path, *, durable: bool = True, within: str | Path) -> Iterator[BinaryIO]:
     """A file that takes the place of ``path``, below a folder, when the block succeeds, and vanishes when it fails; see `atomic_path`."""
+    check_path(path, error=UsageError)
     with _temporary(path, durable, within) as (_, handle), os.fdopen(os.dup(handle), "wb") as file:
         yield file
 
@@ -102,6 +107,28 @@ def remove_abandoned(folder: Path) -> None:
     _remove_abandoned(folder, None, None)
 
 
+def check_path(path: str | Path, *, error: Failure = FormatError) -> None:
+    """Refuse a path that no file can have here: one that is too long, has a name that is, or characters that names cannot have.
+
+    Raises:
+        PytrtpluginsError: as ``error`` makes it, with ``.path``.
+    """
+    problem = ""
+    try:
+        os.stat(path)
+    except ValueError as cause:  # a NUL, or half of a surrogate pair
+        problem = str(cause)[:200]
+    except OSError as cause:
+        if cause.errno == errno.ENAMETOOLONG:
+            names = os.fsencode(path).split(os.fsencode(os.sep))
+            longest = max(map(len, names))
+            problem = f"{sum(map(len, names)) + len(names) - 1:,} bytes, of which a name has {longest:,}, are more than this system takes"
+    if problem:
+        text = str(path)
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise error(f"{shown!a}: not the path of a file: {problem}.\nDo: give another path", path=path)
+
+
 def check_target(path: str | Path, what: str = "file", suffixes: Collection[str] = ()) -> Path:
     """Give back a path that a file can be written to; ``what`` the file is goes into the message.
 
@@ -109,6 +136,7 @@ def check_target(path: str | Path, what: str = "file", suffixes: Collection[str]
         UsageError: the suffix is another, or the folder does not exist.
     """
     path = Path(path)
+    check_path(path, error=UsageError)
     if suffixes and path.suffix.lower() not in suffixes:
         known = " ".join(suffixes)
         raise UsageError(f"{what} {str(path)!r}: unknown suffix {path.suffix!r}. Known: {known}.", path=path)
@@ -120,9 +148,27 @@ def check_target(path: str | Path, what: str = "file", suffixes: Collection[str]
 
 def files_below(folder: Path, suffixes: Collection[str], *, recursive: bool = True) -> tuple[list[Path], int]:
     """The files in a folder, and in its subfolders, whose names end so, in whichever case, and how many others there are."""
-    files = [path for path in (folder.rglob("*") if recursive else folder.iterdir()) if path.is_file()]
+    files = list_files(folder, recursive=recursive)
     found = [path for path in files if path.suffix.lower() in suffixes]
     return sorted(found), len(files) - len(found)
+
+
+def list_files(folder: Path, *, recursive: bool = True, error: Failure = FormatError) -> list[Path]:
+    """The files in a folder, and in its subfolders; links are followed to files, not to folders.
+
+    Raises:
+        PytrtpluginsError: paths in it are too long; as ``error`` makes it, with ``.path``.
+        OSError: a folder cannot be read.
+    """
+    try:
+        return [path for path in (folder.rglob("*") if recursive else folder.iterdir()) if path.is_file()]
+    except OSError as cause:
+        if cause.errno != errno.ENAMETOOLONG:
+            raise
+        raise error(
+            f"{folder}: it holds files whose paths are longer than this system takes.\nDo: move it to a place with a shorter path",
+            path=folder,
+        ) from cause
 
 
 def open_regular(path: str | Path, *, error: Failure = FormatError, within: str | Path | None = None) -> BinaryIO:
@@ -137,6 +183,7 @@ def open_regular(path: str | Path, *, error: Failure = FormatError, within: str 
         PytrtpluginsError: as ``error`` makes it, with ``.path``.
         OSError: there is no such file, it is a folder, or it cannot be opened.
     """
+    check_path(path, error=error)
     if within is not None:
         root = within
         return open(path, "rb", opener=lambda _, flags: open_inside(path, flags, within=root, error=error))
@@ -245,6 +292,8 @@ def _temporary(path: str | Path, durable: bool, within: str | Path | None) -> It
         if durable:
             _remove_abandoned(target.parent, target, folder)
         name = f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.part{_suffix(target)}"
+        if folder is None:
+            check_path(place(name), error=UsageError)
         _active.add(name)
         try:
             handle = os.open(place(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o666, dir_fd=folder)

@@ -16,6 +16,8 @@ from ..errors import PytrtpluginsError
 
 __all__ = ["COMMAND", "be_quiet", "be_verbose", "exit_on_error", "is_quiet"]
 
+_LONGEST_PATH = 4096
+_LONGEST = 9000  # characters of a line of a message: two paths as long as systems take
 _PACKAGE = logging.getLogger("pytrtplugins")
 
 COMMAND: dict[str, Any] = {
@@ -47,6 +49,15 @@ def _print(title: str, message: str) -> None:
     print(f"{title}: {message}", file=sys.stderr)
 
 
+def _cut(text: str) -> str:
+    """A text whose long lines lack their middle: those that a path of many thousand characters, or a value, made so."""
+    lines = (
+        line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
+        for line in text.split("\n")
+    )
+    return "\n".join(lines)
+
+
 @contextmanager
 def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
     r"""Show this package's errors, and those of files, without a traceback, and end with exit code 2.
@@ -76,6 +87,7 @@ def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
         raise _ended(0) from None
     except OSError as error:
         title = str(error.filename2 or error.filename or "output")
+        title = title if len(title) <= _LONGEST_PATH else f"{title[:60]}..."
         raise _ended(2, show, title, error.strerror or str(error)) from None
     except KeyboardInterrupt:
         raise _ended(130) from None
@@ -118,7 +130,7 @@ def _ended(code: int, show: Callable[[str, str], None] | None = None, title: str
     """The end of the process, behind a message; what cannot be written is dropped, or Python would complain of it."""
     if show is not None:
         with contextlib.suppress(OSError, SystemExit):  # rich ends the process where its reader is gone
-            show(title, message)
+            show(_cut(title), _cut(message))
     for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
         try:
             stream.flush()

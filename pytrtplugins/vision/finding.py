@@ -12,7 +12,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ..errors import ImageError
-from ..utils.files import files_below, read_stdin
+from ..utils.files import check_path, files_below, read_stdin
 
 __all__ = ["IMAGE_SUFFIXES", "VIDEO_SUFFIXES", "Source", "find_sources"]
 
@@ -94,6 +94,7 @@ def _find(source: str | Path | int, recursive: bool, folders: Sequence[Path]) ->
     if isinstance(source, str) and _URL.match(source):
         return [_at_url(source)]
     path = Path(source)
+    check_path(path, error=ImageError)
     if path.is_file():
         return [_file(path)]
     if path.is_dir():

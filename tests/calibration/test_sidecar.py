@@ -42,7 +42,7 @@ def kill_at(step):
                 count += 1
             return result
         return call
-    for owner, name in ((os, "open"), (os, "fsync"), (Path, "replace"), (Path, "unlink"), (Path, "write_bytes")):
+    for owner, name in ((os, "open"), (os, "fsync"), (os, "replace"), (os, "unlink"), (Path, "write_bytes")):
         setattr(owner, name, counted(getattr(owner, name)))
 
 def run(child):

@@ -71,7 +71,7 @@ def shard_manifest(data: bytes) -> object:
 def shard_index(data: bytes) -> object:
     """An index, alone and in its set."""
     place = written(**{INDEX: data})
-    Index.read(place / INDEX, len(CLASSES))
+    Index.read(place / INDEX, len(CLASSES), (place / TAR).stat().st_size)
     return read_all(place)
 
 

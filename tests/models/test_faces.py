@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -78,3 +80,16 @@ def test_other_files_are_no_index(tmp_path, arrays):
 def test_an_embedding_of_another_network_is_refused():
     with pytest.raises(UsageError, match="made by another network"):
         index().find(np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize("dims", [(2, 4), (1_000_000, 0)])
+def test_a_small_file_of_many_names_takes_no_memory_for_them(tmp_path, dims):
+    path = tmp_path / "index.npz"
+    np.savez_compressed(path, names=np.full(999_999, ord("\n"), np.uint8), embeddings=np.ones(dims, np.float32))
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="1,000,000 names for embeddings"):
+            FaceIndex.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 6 << 20  # a list of them takes 8 MB
+    finally:
+        tracemalloc.stop()

@@ -83,3 +83,12 @@ def test_a_long_text_that_is_not_utf8_is_shortened():
     with pytest.raises(ModelError, match=r"node 'n': a text attribute is not UTF-8: b'") as caught:
         node_attributes(node)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("name", ["plugin_namespace", "plugin_version"])
+@pytest.mark.parametrize("value", [[1, 2], 3, ["a"], 0.5])
+def test_a_namespace_or_version_that_is_no_text_is_refused(name, value):
+    node = onnx.helper.make_node("Reorg", ["x"], ["y"], domain="darknet")
+    node.attribute.append(onnx.helper.make_attribute(name, value))
+    with pytest.raises(FieldError, match=f"node 'Reorg': attribute '{name}': expected text, found "):
+        from_node(node)

@@ -19,7 +19,7 @@ def index() -> Index:
 
 def test_what_was_written_is_read(tmp_path):
     index().write(tmp_path / "x.npz")
-    found = Index.read(tmp_path / "x.npz", classes=2)
+    found = Index.read(tmp_path / "x.npz", classes=2, tar_bytes=4096)
     assert (found.tar_bytes, found.keys, len(found)) == (4096, ("a", "ä/b"), 2)
     for name in ("photos", "checksums", "boxes", "box_ends"):
         np.testing.assert_array_equal(getattr(found, name), getattr(index(), name))
@@ -67,5 +67,14 @@ def test_an_index_that_does_not_agree_with_itself(tmp_path, changes, what):
         arrays = {**held, **changes}
     np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
     with pytest.raises(FormatError, match=what) as raised:
-        Index.read(path, classes=2)
+        Index.read(path, classes=2, tar_bytes=4096)
     assert raised.value.path == path
+
+
+def test_an_index_of_more_memory_than_its_tar_has_bytes_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "x.index.npz"
+    arrays = {"photos": np.full((100_000, 2), 512), "keys": np.zeros(1_000_000, np.uint8)}
+    np.savez_compressed(path, head=head(), **arrays)
+    assert path.stat().st_size < 20_000
+    with pytest.raises(FormatError, match=r"its arrays take 2,60\d,\d{3} bytes of memory; the limit is 20,480"):
+        Index.read(path, classes=2, tar_bytes=4096)

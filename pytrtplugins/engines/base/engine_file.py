@@ -26,6 +26,7 @@ __all__ = ["FORMAT", "EngineFile", "is_engine_file", "read_engine_file", "write_
 
 FORMAT = 1
 _METADATA, _MODEL, _PAYLOAD = "metadata.json", "model.onnx", "engine.plan"
+_MAX_CHARACTERS = 200  # of what zipfile says, which may have a name of the file's
 _MAX_METADATA = 16 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, lengths of the name and of what is behind it
@@ -161,7 +162,7 @@ def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
         except EngineFileError:
             raise
         except (zipfile.BadZipFile, ValueError, KeyError, RuntimeError, EOFError, OSError, OverflowError) as error:
-            raise _error(path, str(error) or type(error).__name__) from error
+            raise _error(path, str(error)[:_MAX_CHARACTERS] or type(error).__name__) from error
 
 
 def _stored(path: Path, file: BinaryIO, entry: zipfile.ZipInfo) -> bytes:

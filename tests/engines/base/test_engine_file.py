@@ -325,3 +325,14 @@ def test_an_entry_that_claims_more_than_the_file_has_is_refused(small_file, fiel
     small_file.write_bytes(data)
     with pytest.raises(EngineFileError, match="claims to be larger than the file"):
         read_engine_file(small_file)
+
+
+@pytest.mark.parametrize("length", [200, 60_000, 65_535])
+def test_a_damaged_name_inside_gives_short_lines(small_file, length):
+    data = bytearray(small_file.read_bytes())
+    data[26:28] = length.to_bytes(2, "little")  # of the first name, in front of its entry
+    data += bytes(range(128, 256)) * 1000
+    small_file.write_bytes(data)
+    with pytest.raises(EngineFileError) as caught:
+        read_engine_file(small_file).check()
+    assert max(map(len, str(caught.value).split("\n"))) < 300 + len(str(small_file))

@@ -88,6 +88,8 @@ def test_what_is_wrong_with_a_photo_is_said(data, change, what):
         lambda facts: facts.update(annotations=[1]),
         lambda facts: facts["categories"][0].pop("id"),
         lambda facts: facts["categories"][0].update(name=3),
+        lambda facts: facts["categories"][0].update(id=[1]),
+        lambda facts: facts["categories"][0].update(id={}),
     ],
 )
 def test_a_file_of_another_form_is_refused(data, change):
