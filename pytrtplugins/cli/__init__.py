@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import MissingExtraError
 from ..utils.optional import require
-from ..utils.terminal import exit_on_error
+from ..utils.terminal import exit_on_error, hide_libraries_at_exit
 
 __all__ = ["command", "main"]
 
@@ -20,6 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: always; code 0, or 1 where a check failed, or 2 after an error.
     """
+    if arguments is None:
+        hide_libraries_at_exit()
     with exit_on_error(_show):
         _run(arguments)
 
@@ -28,7 +30,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     run = command()  # first: it says which package is missing
     from .results import output
 
-    with output():
+    with output(restore=arguments is not None):  # the process ends with its own command
         run(args=None if arguments is None else list(arguments), prog_name="pytrt")
 
 

@@ -67,9 +67,19 @@ def _be_verbose(asked: bool) -> bool:
 
 
 def _options(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            is_eager=True,
+            callback=_read_defaults,
+            expose_value=False,
+            help="File with defaults of options; default: pytrt.toml here or in a folder above. `pytrt config` shows them.",
+        ),
+    ] = None,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", callback=_be_quiet, expose_value=False, help="Print errors only."),
+        typer.Option("--quiet", "-q", is_eager=True, callback=_be_quiet, expose_value=False, help="Print errors only."),
     ] = False,
     verbose: Annotated[
         bool,
@@ -85,20 +95,11 @@ def _options(
         bool,
         typer.Option(
             "--json",
+            is_eager=True,  # before plugins are imported, which may print
             callback=_be_json,
             expose_value=False,
             help="Print the result as JSON, and everything else to stderr.",
         ),
     ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            is_eager=True,
-            callback=_read_defaults,
-            expose_value=False,
-            help="File with defaults of options; default: pytrt.toml here or in a folder above. `pytrt config` shows them.",
-        ),
-    ] = None,
 ) -> None:
     """What the options are made of."""

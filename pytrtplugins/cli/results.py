@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import dataclasses
 import json
 import math
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TextIO, TypeVar
 
 import numpy as np
 
@@ -34,11 +36,17 @@ class Output:
         command: The context of the command whose result is shown as JSON; None where text is.
         quiet: Whether errors alone are printed.
         verbose: Whether all is printed.
+
+    Args:
+        stack: What it opens is closed with it.
+        restore: Give the process its standard output back at the end; without it what libraries and plugins print while the process
+            ends does not get behind the JSON.
     """
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, restore: bool = True) -> None:
         self.stdout, self.command, self._stack = sys.stdout, None, stack
         self.quiet = self.verbose = False
+        self._restore = restore
 
     def be_quiet(self) -> None:
         """Let what is printed go nowhere."""
@@ -51,31 +59,43 @@ class Output:
 
         That holds for what libraries and plugins write to the file descriptor, too.
         """
-        self.command = command
-        if sys.stdout is self.stdout:
+        if self.command is None:
             self._keep_descriptor()
+        self.command = command
+        if sys.stdout is not sys.stderr and not self.quiet:
             self._stack.enter_context(redirect_stdout(sys.stderr))
 
     def _keep_descriptor(self) -> None:
         """Write to a copy of the descriptor of standard output, which itself becomes that of standard error."""
+        original = self.stdout
         try:
-            if (self.stdout.fileno(), sys.stderr.fileno()) != (1, 2):
+            if (original.fileno(), sys.stderr.fileno()) != (1, 2):
                 return
         except (AttributeError, OSError, ValueError):  # something else took their place
             return
-        self.stdout.flush()
+        original.flush()
         descriptor = os.dup(1)
         os.dup2(2, 1)
         self.stdout = self._stack.enter_context(open(descriptor, "w", encoding="utf-8"))  # noqa: SIM115
-        self._stack.callback(os.dup2, descriptor, 1)
+        if self._restore:
+            self._stack.callback(os.dup2, descriptor, 1)
+        self._stack.callback(_flush_all, original)
         self._stack.callback(self.stdout.flush)
 
 
+def _flush_all(stream: TextIO) -> None:
+    """Write what a stream, and the standard output of C, still hold, to where the descriptor leads."""
+    with contextlib.suppress(OSError, ValueError):
+        stream.flush()
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).fflush(None)
+
+
 @contextmanager
-def output() -> Iterator[None]:
-    """Hold what options say of the output until the command has ended, however it ends."""
+def output(*, restore: bool = True) -> Iterator[None]:
+    """Hold what options say of the output until the command has ended, however it ends; ``restore`` is that of `Output`."""
     with ExitStack() as stack:
-        token = _output.set(Output(stack))
+        token = _output.set(Output(stack, restore))
         stack.callback(_output.reset, token)
         yield
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import PytrtpluginsError
 
-__all__ = ["COMMAND", "be_quiet", "be_verbose", "exit_on_error", "is_quiet"]
+__all__ = ["COMMAND", "be_quiet", "be_verbose", "exit_on_error", "hide_libraries_at_exit", "is_quiet"]
 
 _LONGEST_PATH = 4096
 _LONGEST = 9000  # characters of a line of a message: two paths as long as systems take
@@ -124,6 +124,20 @@ def _end_quickly() -> None:
     """Let Python not search all that was imported for garbage when the process ends: that is a sixth of a short command's time."""
     atexit.unregister(gc.freeze)  # of an earlier command in this process
     atexit.register(gc.freeze)
+
+
+def hide_libraries_at_exit() -> None:
+    """Drop what libraries write to standard error while Python itself is taken down, such as nanobind's lists of what was leaked.
+
+    It is the last function of `atexit` to run, if it is called before others are registered.
+    """
+    atexit.register(_drop_stderr)
+
+
+def _drop_stderr() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _ended(code: int, show: Callable[[str, str], None] | None = None, title: str = "", message: str = "") -> SystemExit:
