@@ -15,12 +15,13 @@ import numpy as np
 
 from ...errors import PytrtpluginsError, RequestError
 from ..model.model import Arrays, Model
-from ..model.tensors import as_strings
+from ..model.tensors import as_strings, is_datatype
 from .queue import BatchQueue, Deliver, Item
 
 __all__ = ["Batcher", "failure"]
 
 _log = logging.getLogger(__name__)
+_NAME_BYTES = 65_535  # of an output
 _IN_FLIGHT = 2  # runs that a model whose `predict` gives futures may have begun
 
 
@@ -202,8 +203,19 @@ class Batcher:
     def _checked(self, outputs: Any) -> Arrays:
         if not isinstance(outputs, dict):
             raise _wrong(self.model, "arrays by name", outputs)
-        arrays = {name: value if type(value) is np.ndarray else np.asarray(value) for name, value in outputs.items()}
-        return {name: as_strings(value) if value.dtype.kind in "OSU" else value for name, value in arrays.items()}
+        arrays: Arrays = {}
+        for name, value in outputs.items():
+            array = value if type(value) is np.ndarray else np.asarray(value)
+            array = as_strings(array) if array.dtype.kind in "OSU" else array
+            if not _is_name(name):
+                raise _wrong(self.model, f"names of outputs as text, {_NAME_BYTES:,} bytes at most", name)
+            if not is_datatype(array.dtype):
+                expected = f"a type of the Open Inference Protocol for {name!r}, such as float32,"
+                raise RequestError(
+                    f"{type(self.model).__name__}.predict: expected {expected} found {array.dtype}", status=500
+                )
+            arrays[name] = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+        return arrays
 
 
 def failure(model: Model, method: str, error: BaseException) -> RequestError:
@@ -225,6 +237,16 @@ def failure(model: Model, method: str, error: BaseException) -> RequestError:
     _log.error("%s%s", text, place)
     _log.debug("%s", "".join(traceback.format_exception(error)))
     return RequestError(text.partition("\n")[0], status=500)
+
+
+def _is_name(name: object) -> bool:
+    """Whether answers and messages between processes can have this name of an output."""
+    if not isinstance(name, str):
+        return False
+    try:
+        return len(name.encode()) <= _NAME_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def _wrong(model: Model, expected: str, found: object) -> RequestError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -21,6 +22,8 @@ from ...utils.optional import require
 from ...vision import Detection, Detections
 from ...vision.device_images import ImageDecoder, for_device
 from .model import Arrays, Model, Request
+from .rows import rows_are_independent
+from .signature import LARGEST_BATCH, have_batch
 
 if TYPE_CHECKING:
     from ...engines.base.engine import Engine
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Detector", "Tensors", "default_model", "target_file"]
 
+_log = logging.getLogger(__name__)
 _FORMATS = ("json", "image")
 _BATCH = 8  # images that a CPU computes together: with more it gains little, and the first waits for the last
 
@@ -192,10 +196,32 @@ def default_model(spec: ModelSpec, device: str | None = None) -> Model:
     try:
         read_heads(model)
     except ModelError:
-        return Tensors(engine)
+        tensors = Tensors(engine)
+        tensors.independent_rows = _has_independent_rows(tensors, spec)
+        return tensors
     names = path.with_suffix(".names")
     said = read_description(model).names is not None
     return Detector(engine, None if said or not names.is_file() else names, spec.max_batch, spec.decode)
+
+
+def _has_independent_rows(model: Tensors, spec: ModelSpec) -> bool:
+    """Whether requests can be joined, as a trial says; where it cannot say, a given ``max_batch`` says that the first axis is a batch."""
+    engine = model.engine
+    if not engine.inputs or not have_batch([*engine.inputs, *engine.outputs]):
+        return True  # there is no axis along which requests could be joined
+    independent = rows_are_independent(engine.inputs, model.context.run, model.sizes)
+    if independent is None:
+        if spec.max_batch is None:
+            _log.warning(
+                "%s: requests are computed one by one: a trial could not show that the first axis is a batch. "
+                "If it is one, serve the model with --max-batch %d",
+                spec.name,
+                LARGEST_BATCH,
+            )
+        return spec.max_batch is not None
+    if not independent:
+        _log.warning("%s: requests are computed one by one: the answer to a row depends on the other rows", spec.name)
+    return independent
 
 
 def _answers_with_image(request: Request) -> bool:

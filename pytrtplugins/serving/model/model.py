@@ -62,6 +62,8 @@ class Model:
             that the device cannot decode: `preprocess` gets the request then.
         stacked: Whether requests are joined along their first axis, the batch. If not, `predict` gets a list of arrays by name, one for
             each request, and gives such a list: for inputs of any size.
+        independent_rows: Whether each row of the outputs follows from the same row of the inputs alone. If not, requests to a model that
+            is ``stacked`` are computed alone.
         max_batch: Most rows of a run. None: as the server is told, else 32 where the batch is free, and requests alone where it is not.
         immediate: Whether `predict` takes microseconds. Where the model is in a process that speaks HTTP (``pytrt serve --local`` or
             ``--gpu 0``), it is then computed in the thread of the network code, which does nothing else meanwhile. To give it to another
@@ -90,6 +92,7 @@ class Model:
     outputs: Sequence[TensorDesc | TensorSpec] = ()
     decodes: bool = False
     stacked: bool = True
+    independent_rows: bool = True
     max_batch: int | None = None
     immediate: bool = False
     sizes: Sequence[int] = ()
@@ -134,7 +137,8 @@ class Model:
                 outputs are there: copy what is kept longer.
 
         Returns:
-            Outputs by name, with as many rows as the inputs; or a list of them. Or a `concurrent.futures.Future` of these, such as that of
+            Outputs by name, with as many rows as the inputs; or a list of them. Their arrays must not change afterwards: a later call of
+            `predict` must not write into them. Or a `concurrent.futures.Future` of these, such as that of
             ``context.run_async``: the next batch is then handed over before this one is done.
         """
         raise NotImplementedError(f"{type(self).__name__} has no predict")

@@ -14,9 +14,10 @@ from .model import Arrays, Model
 from .spec import MOST_ROWS
 from .tensors import TensorSpec
 
-__all__ = ["Signature"]
+__all__ = ["LARGEST_BATCH", "Signature", "have_batch"]
 
-_LARGEST = 32  # rows of a batch where nobody says how many
+LARGEST_BATCH = 32
+"""Rows of a batch where nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ class Signature:
                 f"{type(model).__name__}: input {unranked!r} is of any rank: the model does not say how many axes it has, and the "
                 "protocol must.\nDo: give the input dims in the model"
             )
-        free = _first_is_free([*descs[0], *descs[1]])
-        joined = model.stacked and free
-        most = max_batch or model.max_batch or (_LARGEST if free or not descs[0] else 1)
+        free = have_batch([*descs[0], *descs[1]])
+        joined = model.stacked and free and model.independent_rows
+        most = max_batch or model.max_batch or (LARGEST_BATCH if free or not descs[0] else 1)
         if not 1 <= most <= MOST_ROWS:
             raise UsageError(f"{type(model).__name__}: max_batch: expected 1 to {MOST_ROWS}, found {most}")
         try:
@@ -156,7 +157,7 @@ class Signature:
         return tuple((name, array.shape[1:], array.dtype.str) for name, array in sorted(arrays.items()))
 
 
-def _first_is_free(descs: Iterable[TensorDesc | TensorSpec]) -> bool:
+def have_batch(descs: Iterable[TensorDesc | TensorSpec]) -> bool:
     """Whether the first dim of all tensors is the same free one: the batch. No tensors are told: it is taken to be so."""
     found = {desc.dims[0] if desc.dims else None for desc in descs} - {-1}  # which the protocol says of any free one
     return not found or (len(found) == 1 and isinstance(found.pop(), SymbolicDim))

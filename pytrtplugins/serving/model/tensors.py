@@ -12,11 +12,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import RequestError
+from ...errors import PluginError, RequestError
 from ...tensor import DType, TensorDesc
 from ...utils.text_formats import shorten
 
-__all__ = ["DATATYPES", "TensorSpec", "as_strings", "datatype_of", "read_strings", "to_bytes", "to_strings"]
+__all__ = [
+    "DATATYPES",
+    "TensorSpec",
+    "as_strings",
+    "datatype_of",
+    "is_datatype",
+    "read_strings",
+    "to_bytes",
+    "to_strings",
+]
 
 DATATYPES = {
     "BOOL": DType.BOOL,
@@ -242,6 +251,16 @@ def _strings(values: Sequence[bytes], shape: tuple[int, ...]) -> npt.NDArray[Any
     made = np.empty(len(values), object)
     made[:] = values
     return made.reshape(shape)
+
+
+def is_datatype(dtype: np.dtype[Any]) -> bool:
+    """Whether the protocol has a name for a type of NumPy's; `datatype_of` gives it."""
+    if dtype not in _FOUND:
+        try:
+            datatype_of(np.empty(0, dtype))
+        except (KeyError, PluginError):
+            return False
+    return True
 
 
 def datatype_of(array: npt.NDArray[Any]) -> str:

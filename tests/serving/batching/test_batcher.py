@@ -106,6 +106,37 @@ def test_outputs_of_a_wrong_form_are_the_models_error(kind, text):
     assert text in str(item.error)
 
 
+@pytest.mark.parametrize(
+    ("outputs", "text"),
+    [
+        ({"y": np.zeros((1, 2), np.complex64)}, "expected a type of the Open Inference Protocol for 'y'"),
+        ({"y": np.zeros((1, 2), "M8[s]")}, "such as float32, found datetime64[s]"),
+        ({"y": np.zeros((1, 2), np.longdouble)}, "expected a type of the Open Inference Protocol for 'y'"),
+        ({7: np.zeros((1, 2))}, "expected names of outputs as text, 65,535 bytes at most, found int"),
+        ({"\ud800": np.zeros((1, 2))}, "expected names of outputs as text"),
+        ({65536 * "y": np.zeros((1, 2))}, "expected names of outputs as text"),
+    ],
+)
+def test_outputs_that_no_answer_can_have_are_the_models_error(outputs, text):
+    class Odd(Double):
+        def predict(self, batch):
+            return outputs
+
+    (item,) = computed(Odd(), [rows(1)])
+    assert item.error.status == 500
+    assert str(item.error).startswith("Odd.predict: ")
+    assert text in str(item.error)
+
+
+def test_outputs_of_another_byte_order_keep_their_values():
+    class Swapped(Double):
+        def predict(self, batch):
+            return {"y": batch["x"].astype(">f4")}
+
+    (item,) = computed(Swapped(), [rows(1, 2)])
+    assert item.outputs["y"].tobytes() == rows(1, 2).tobytes()
+
+
 def test_an_image_that_cannot_be_decoded_is_the_clients_error():
     told = failure(Double(), "preprocess", ImageError("image: damaged\nDo: fetch it again"))
     assert (told.status, str(told)) == (400, "image: damaged")

@@ -1,9 +1,15 @@
-"""An answer is what `context.run` gives: models of all kinds of signatures, on engines, over HTTP and gRPC, in one process and behind an
-engine process."""
+"""An answer is what `context.run` gives: models of all kinds of signatures, on engines, over HTTP and gRPC, in one process, behind an
+engine process and in several processes."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +18,14 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.serving import Limits, ModelSpec
+from tests.real_triton import free_port
 from tests.serving.conftest import Client, spec
-from tests.serving.rig import Rig, infer
 from tests.serving.running import running
 
 http = pytest.importorskip("tritonclient.http")
+InferenceServerException = pytest.importorskip("tritonclient.utils").InferenceServerException
+
+ROOT = Path(__file__).parents[3]
 
 LIMITS = Limits(body_bytes=1 << 20)
 ENGINES = ["reference", "onnxruntime", "cpu"]
@@ -57,23 +66,65 @@ CASES = {
     "nothing": Case(
         "(float[2,3] x) => (float[0,3] y) { b = Constant <value_ints = [0]> () y = Slice (x, b, b) }", ((2, 3),)
     ),
+    "no inputs": Case("() => (float[3] y) { y = Constant <value_floats = [1.0, 2.0, 3.0]> () }", ()),
+    "no batch": Case("(float x) => (float y) { y = Neg (x) }", ((),)),
+    "rows that are picked": Case(
+        "(float[N,3] x, bool[N] c) => (float[K,3] y) { y = Compress <axis = 0> (x, c) }", ((4, 3), (4,))
+    ),
+    "two batches": Case(
+        "(float[N,3] x, float[M,3] z) => (float[N,M] y) { t = Transpose (z) y = MatMul (x, t) }", ((2, 3), (4, 3))
+    ),
+    "columns without elements": Case("(float[N,M] x) => (float[N,M] y) { y = Relu (x) }", ((2, 0),)),
+    "an output twice": Case(
+        "(float[N,3] x) => (float[N,3] y, float[N,3] z) { y = Relu (x) z = Identity (y) }", ((2, 3),)
+    ),
+    "the input as it is": Case("(float[N,3] x) => (float[N,3] y) { y = Identity (x) }", ((2, 3),)),
     "two outputs of other rows": Case(
         "(float[2,3] x) => (float[2,3] y, float[3,2] z) { y = Abs (x) z = Transpose (x) }", ((2, 3),)
     ),
 }
 
 
-def named(label):
+MIXING = {
+    "softmax of rows": "y = Softmax <axis = 0> (x)",
+    "sums over time": "a = Constant <value_ints = [0]> () b = Squeeze (a) y = CumSum (x, b)",
+    "distances to the mean": "m = ReduceMean (x) y = Sub (x, m)",
+    "attention": "t = Transpose (x) s = MatMul (x, t) p = Softmax <axis = 1> (s) y = MatMul (p, x)",
+    "rows backwards": "b = Constant <value_ints = [-1]> () e = Constant <value_ints = [-100]> () a = Constant <value_ints = [0]> () "
+    "y = Slice (x, b, e, a, b)",
+    "scale of all": "q, s, z = DynamicQuantizeLinear (x) y = DequantizeLinear (q, s, z)",
+    "shares of a batch": "a = Constant <value_ints = [0]> () s = Shape (x) n = Gather (s, a) f = Cast <to = 1> (n) y = Div (x, f)",
+}
+"""Networks whose first axis is free and no batch: joined requests would get answers that depend on each other."""
+CASES |= {label: Case(f"(float[N,3] x) => (float[N,3] y) {{ {nodes} }}", ((3, 3),)) for label, nodes in MIXING.items()}
+LAYOUTS = {"an engine process": {"cpu": 2, "engines": 1}, "models in each process": {"cpu": 2, "engines": 0}}
+PLACES = [
+    *(("one process", engine) for engine in ENGINES),
+    *(
+        pytest.param((layout, engine), marks=[pytest.mark.slow] * (engine != "onnxruntime"))
+        for layout in (LAYOUTS if hasattr(os, "memfd_create") else ())
+        for engine in ENGINES
+    ),
+]
+SERVE = """
+import json, sys
+from pytrtplugins.serving import ModelSpec, serve
+specs = [ModelSpec(**spec) for spec in json.loads(sys.argv[1])]
+serve(specs, port=0, **json.loads(sys.argv[2]))
+"""
+
+
+def name_of(label):
     return label.replace(" ", "_").replace(",", "")
 
 
-@pytest.fixture(scope="module", params=ENGINES)
-def models(request, tmp_path_factory):
-    """What is served, with what each model is asked and gives."""
-    folder, asked = tmp_path_factory.mktemp("models"), {}
+def built(engine, folder):
+    """Models of all cases as files, and of each case the inputs of a request with the outputs that `context.run` gives."""
+    specs, exchanges = [], {}
     for label, case in CASES.items():
         model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 17]> g {case.graph}')
-        onnx.save(model, folder / f"{named(label)}.onnx")
+        path = folder / f"{name_of(label)}.onnx"
+        onnx.save(model, path)
         rng = np.random.default_rng(0)
         inputs = {
             info.name: np.asarray(rng.integers(-3, 4, dims)).astype(
@@ -81,81 +132,115 @@ def models(request, tmp_path_factory):
             )
             for info, dims in zip(model.graph.input, case.dims, strict=True)
         }
-        with ptp.build(model, engine=request.param).create_context() as context:
-            asked[label] = inputs, context.run(inputs)
-    specs = [ModelSpec(named(label), str(folder / f"{named(label)}.onnx"), engine=request.param) for label in CASES]
-    return specs, asked
+        with ptp.build(model, engine=engine).create_context() as context:
+            exchanges[label] = inputs, context.run(inputs)
+        specs.append(ModelSpec(name_of(label), str(path), engine=engine))
+    return specs, exchanges
 
 
-@pytest.fixture(scope="module")
-def server(models):
-    with running(models[0], LIMITS, grpc=True) as found:
-        yield found
+@contextmanager
+def processes(specs, **layout):
+    """A server of several processes; gives the ports of HTTP and gRPC."""
+    grpc_port = free_port()
+    given = json.dumps([vars(spec) for spec in specs]), json.dumps({**layout, "grpc_port": grpc_port})
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    command = [sys.executable, "-c", SERVE, *given]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as process:
+        try:
+            line = process.stdout.readline()
+            assert " ready at " in line
+            yield int(line.split(" at http://127.0.0.1:")[1].split(",")[0]), grpc_port
+        finally:
+            process.terminate()
 
 
-def requested(library, inputs, **options):
-    found = []
+@pytest.fixture(scope="module", params=PLACES, ids=" on ".join)
+def server(request, tmp_path_factory):
+    """The ports of HTTP and gRPC of a server, and what its models are asked."""
+    layout, engine = request.param
+    specs, exchanges = built(engine, tmp_path_factory.mktemp("models"))
+    if layout in LAYOUTS:
+        with processes(specs, **LAYOUTS[layout]) as ports:
+            yield *ports, exchanges
+    else:
+        with running(specs, LIMITS, grpc=True) as one:
+            yield one.port, one.grpc_port, exchanges
+
+
+def tensors(library, inputs, **options):
+    made = []
     for name, array in inputs.items():
         tensor = library.InferInput(name, list(array.shape), NAMES[array.dtype.name])
         tensor.set_data_from_numpy(array, **options)
-        found.append(tensor)
-    return found
+        made.append(tensor)
+    return made
 
 
-def assert_same(found, wanted):
-    assert found is not None
-    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
-    np.testing.assert_array_equal(found, wanted)
+def over_http(client, name, inputs, outputs, binary):
+    wanted = [http.InferRequestedOutput(output, binary_data=binary) for output in outputs]
+    return client.infer(name, tensors(http, inputs, binary_data=binary), outputs=wanted)
+
+
+def assert_same(answer, outputs):
+    for name, array in outputs.items():
+        output = answer.get_output(name)
+        shape, datatype = (
+            (output["shape"], output["datatype"]) if isinstance(output, dict) else (list(output.shape), output.datatype)
+        )
+        assert (shape, datatype) == (list(array.shape), NAMES[array.dtype.name])
+        if array.size:  # else the client makes no array of it
+            np.testing.assert_array_equal(answer.as_numpy(name), array)
+
+
+def check(exchanges, infer):
+    """Ask each model once, and name those whose answers differ."""
+    failed = {}
+    for label, (inputs, outputs) in exchanges.items():
+        try:
+            assert_same(infer(name_of(label), inputs, outputs), outputs)
+        except (AssertionError, InferenceServerException) as error:
+            failed[label] = str(error)
+    assert not failed
 
 
 @pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
-@pytest.mark.parametrize("label", CASES)
-def test_over_http(models, server, label, binary):
-    inputs, outputs = models[1][label]
-    with http.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
-        wanted = [http.InferRequestedOutput(name, binary_data=binary) for name in outputs]
-        answer = client.infer(named(label), requested(http, inputs, binary_data=binary), outputs=wanted)
-        for name, array in outputs.items():
-            if binary or array.size:
-                assert_same(answer.as_numpy(name), array)
-            else:  # the client makes no array of it
-                assert answer.get_output(name)["shape"] == list(array.shape)
+def test_over_http(server, binary):
+    port, _, exchanges = server
+    with http.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        check(exchanges, lambda *asked: over_http(client, *asked, binary))
 
 
-@pytest.mark.parametrize("label", CASES)
-def test_over_grpc(models, server, label):
+def test_over_grpc(server):
     library = pytest.importorskip("tritonclient.grpc")
-    inputs, outputs = models[1][label]
-    with library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
-        answer = client.infer(named(label), requested(library, inputs))
-        for name, array in outputs.items():
-            if array.size:
-                assert_same(answer.as_numpy(name), array)
-            else:
-                assert list(answer.get_output(name).shape) == list(array.shape)
+    _, port, exchanges = server
+    with library.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        check(exchanges, lambda name, inputs, _: client.infer(name, tensors(library, inputs)))
 
 
-def test_behind_an_engine_process(models):
-    specs, asked = models
-    rig = Rig(specs)
-    try:
-        rig.engine()
-        for label, (inputs, outputs) in asked.items():
-            item = rig.do(infer(rig, inputs, named(label)))
-            for name, array in outputs.items():
-                assert_same(np.asarray(item.outputs[name]), array)
-    finally:
-        rig.close()
+@pytest.mark.parametrize("label", [*MIXING, "free batch"])
+def test_requests_at_once_get_the_answers_that_each_gets_alone(server, label):
+    """A request of other rows waits beside each, with which it would be joined where the first axis is no batch."""
+    port, _, exchanges = server
+    inputs, outputs = exchanges[label]
+    others = {"x": 1000 + np.arange(6, dtype=np.float32).reshape(2, 3)}
+
+    def ask(given):
+        with http.InferenceServerClient(f"127.0.0.1:{port}") as client:
+            return over_http(client, name_of(label), given, outputs, True)
+
+    with ThreadPoolExecutor(8) as pool:
+        for answer in list(pool.map(ask, [inputs, others] * 8))[::2]:
+            assert_same(answer, outputs)
 
 
-def test_requests_that_are_joined_get_their_own_rows(models, server):
+def test_requests_that_are_joined_get_their_own_rows(server):
     """Several at once, of several rows each."""
-    from concurrent.futures import ThreadPoolExecutor
+    port = server[0]
 
     def ask(rows):
         x = np.random.default_rng(rows).standard_normal((rows, 3)).astype(np.float32)
-        with http.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
-            answer = client.infer("free_batch_reduced", requested(http, {"x": x}))
+        with http.InferenceServerClient(f"127.0.0.1:{port}") as client:
+            answer = client.infer(name_of("free batch, reduced"), tensors(http, {"x": x}))
         return x, answer.as_numpy("y")
 
     with ThreadPoolExecutor(8) as pool:
