@@ -111,7 +111,7 @@ def command(
         int,
         number(
             field_limits(ModelSpec, "queue"),
-            help="Number of requests per model that may wait; further ones get status 429.",
+            help="Number of requests per model that may wait; further ones get status 503.",
         ),
     ] = 256,
     body_limit: Annotated[

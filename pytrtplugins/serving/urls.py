@@ -91,7 +91,7 @@ class UrlFetcher:
             RequestError: it is no URL (400), may not be fetched (403), brings too much (413) or too late (504), or fails (502).
         """
         if self._waiting >= _MOST_WAITING:
-            raise RequestError(f"{self._waiting} URLs are being fetched already", status=429, retry_after=1)
+            raise RequestError(f"{self._waiting} URLs are being fetched already", status=503, retry_after=1)
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._fetch, url, budget)

@@ -191,7 +191,7 @@ class RemoteBackend:
 
     def _submit(self, number: int, item: Item) -> None:
         if self.services.every[number].spec.shadow and 2 * self._slots.free < self._slots.block.units:
-            raise RequestError("half of the memory for requests is in use: there is no room for copies", status=429)
+            raise RequestError("half of the memory for requests is in use: there is no room for copies", status=503)
         self._place(_Call(item, number))
 
     def _place(self, call: _Call) -> None:

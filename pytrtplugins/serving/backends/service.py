@@ -119,7 +119,7 @@ class Service:
         if self._signature is None or self.state != "READY":
             loading = self.state == "LOADING"
             raise RequestError(
-                f"model {self.name!r} is not ready: {self.reason or self.state.lower()}",
+                f"Request for unknown model: {self.name!r} has no available versions: it is not ready: {self.reason or self.state.lower()}",
                 status=503 if loading else 404,
                 retry_after=1 if loading else None,
             )
@@ -210,7 +210,7 @@ class Service:
         elif (signature.inputs, signature.decodes) != (own.inputs, own.decodes):
             self.statistics.failed(400)
         elif self._copies >= self.spec.queue:
-            self.statistics.failed(429)
+            self.statistics.failed(503)
         else:
             self._copies += 1
             try:
@@ -268,7 +268,9 @@ class Service:
         """Preprocess files, and compute outputs for them together."""
         joined, started, on_device = self.signature.joined, time.perf_counter(), False
         if (len(files) != 1 and not joined) or not files:
-            raise RequestError(f"expected {'files' if joined else 'one file'}, found {len(files)}")
+            raise RequestError(
+                f"the request has {len(files)} files; the model takes {'one or more' if joined else 'one'}"
+            )
         requests = [Request(data, max_image_bytes=self.limits.image_bytes) for data in files]
         stages = dict.fromkeys(("preprocess", "queue", "compute"), 0.0)
         if len(requests) == 1:
@@ -308,9 +310,9 @@ class Service:
 
     async def _preprocessed(self, request: Request) -> Arrays:
         if self._decoding >= self._workers + self.spec.queue:
-            self.statistics.failed(429)
-            text = f"{self.spec.queue} requests wait for preprocess already, as many as may wait"
-            raise RequestError(text, status=429, retry_after=1)
+            self.statistics.failed(503)
+            text = f"Exceeds maximum queue size: {self.spec.queue} requests wait for preprocess already"
+            raise RequestError(text, status=503, retry_after=1)
         self._decoding += 1
         try:
             async with self._turns:

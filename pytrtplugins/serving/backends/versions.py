@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...errors import RequestError, UsageError
+from ...utils.text_formats import shorten
 from ..access.exchange import enter
 from ..model.spec import ModelSpec
 from .service import Service
@@ -81,11 +82,35 @@ class Services(Mapping[str, Service]):
         versions = self._versions.get(name, {}).values()
         found = next((each for each in versions if each.version == version), None) if version else self.get(name)
         if found is None:
-            said = f" of version {version[:80]!r}" if version else ""
-            served = f"; it has {', '.join(each.version for each in versions)}" if versions else ""
-            raise RequestError(f"no model {name[:80]!r}{said} is served{served}", status=404)
+            suffix = f" version {version if version.isdecimal() else shorten(version)}"[:100] if version else ""
+            known = ", ".join(each.version for each in versions) or ", ".join(self)
+            raise RequestError(
+                f"Request for unknown model: {shorten(name)}{suffix} is not found. The server has "
+                f"{'version ' * bool(versions)}{known or 'no models'}",
+                status=404,
+            )
         enter(found.name)
         return found
+
+    def find_to_load(self, name: str) -> Service:
+        """The default version of a model that a client wants to load.
+
+        Raises:
+            RequestError: the name is none (400), is not served (404), or not for the key of this request (403).
+        """
+        trimmed = name.strip()
+        if not trimmed:
+            raise RequestError("Model name cannot be empty. Please enter a valid name to deploy.")
+        if trimmed == ".." or "/" in trimmed:
+            raise RequestError(
+                f"invalid model name {shorten(name)}, model name must not contain path traversal characters: it is a name, not a path"
+            )
+        if name not in self:
+            raise RequestError(
+                f"failed to load {shorten(name)}, failed to poll from model repository: the server has {', '.join(self) or 'no models'}",
+                status=404,
+            )
+        return self.find(name)
 
     def pick(self, name: str, version: str = "") -> Service:
         """The version that answers a request: where it names none, the default or a canary.

@@ -102,7 +102,9 @@ class Batcher:
     def _turn(self, batch: list[Item], late: list[Item], begun: deque[tuple[list[Item], Future[Any], float]]) -> None:
         if late:
             for item in late:
-                item.error = RequestError("the deadline had passed before the request could be computed", status=504)
+                item.error = RequestError(
+                    "Request timeout expired: the deadline had passed before the request could be computed", status=504
+                )
             self.deliver(late)
         if batch:
             self._begin(batch, begun)

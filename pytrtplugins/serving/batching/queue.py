@@ -86,6 +86,7 @@ class BatchQueue:
         max_delay_s: How long the first request of a batch that is not full may wait while another batch is computed.
         capacity: Most requests that wait.
         watch: Takes the number of waiting requests whenever it changes.
+        model: Name of the model, for errors.
     """
 
     def __init__(
@@ -95,7 +96,9 @@ class BatchQueue:
         max_delay_s: float = 0.002,
         capacity: int = 256,
         watch: Callable[[int], object] | None = None,
+        model: str = "",
     ) -> None:
+        self._model = model
         self.max_batch, self.max_delay_s, self.capacity = max_batch, max_delay_s, capacity
         self.sizes = tuple(sorted(size for size in sizes if size <= max_batch))
         self._groups: dict[object, list[tuple[int, int, Item]]] = {}
@@ -116,16 +119,20 @@ class BatchQueue:
             wake: Wake a thread that waits for it; else `wake` must follow.
 
         Raises:
-            RequestError: the queue is full (429) or closed (503), or the request is larger than a batch (400).
+            RequestError: the queue is full or closed (503), or the request is larger than a batch (400).
         """
         if item.rows > self.max_batch:
-            raise RequestError(f"a request may have {self.max_batch} rows, found {item.rows}", status=400)
+            raise RequestError(
+                f"inference request batch-size must be <= {self.max_batch} for {self._model!r}: the request has {item.rows} rows. "
+                "The server's --max-batch allows more.",
+                status=400,
+            )
         with self._changed:
             if self._closed:
                 raise RequestError("the model is being unloaded", status=503, retry_after=1)
             if self._waiting >= self.capacity:
                 raise RequestError(
-                    f"{self._waiting} requests wait already, as many as may wait", status=429, retry_after=1
+                    f"Exceeds maximum queue size: {self._waiting} requests wait already", status=503, retry_after=1
                 )
             self._arrivals += 1
             group = self._groups.get(item.key)

@@ -61,7 +61,7 @@ class Replica:
         self.model = _loaded(spec, device)
         self.signature = Signature.of(self.model, spec.max_batch, spec.sizes)
         self.queue = BatchQueue(
-            self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch
+            self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch, spec.name
         )
         self.immediate = immediate and self.model.immediate
         self.batcher = Batcher(

@@ -44,7 +44,8 @@ class Inflater:
         bits = _WINDOW_BITS.get(coding.lower())
         if bits is None:
             raise RequestError(
-                f"Content-Encoding: expected gzip or deflate, found {shorten(coding.decode(errors='replace'), 40)}",
+                f"Unsupported compression type: the Content-Encoding is {shorten(coding.decode(errors='replace'), 40)}; "
+                "send the body as gzip, as deflate or as it is",
                 status=415,
             )
         self._coding, self._bits, self._most = coding.decode(), bits, most
@@ -99,7 +100,7 @@ class Inflater:
             raise self._behind()
         self._members += 1
         if self._members > _MOST_MEMBERS:
-            raise RequestError(f"the body may have {_MOST_MEMBERS:,} parts of gzip data")
+            raise RequestError(f"the body has more than {_MOST_MEMBERS:,} parts of gzip data")
         self._stream = zlib.decompressobj(self._bits)
 
     def _inflate(self, piece: bytes) -> None:
@@ -126,4 +127,7 @@ class Inflater:
 
 def too_large(most: int) -> RequestError:
     """A body has more bytes than it may have."""
-    return RequestError(f"the body may have {most:,} bytes", status=413)
+    return RequestError(
+        f"request size exceeds the maximum allowed value of {most} bytes. Use --body-limit to increase the limit.",
+        status=413,
+    )

@@ -147,7 +147,10 @@ class Signature:
             return 1
         found = [len(array) if array.ndim else 0 for array in arrays.values()]
         if not found or not found[0] or found.count(found[0]) != len(found):
-            raise UsageError(f"inputs: expected the same number of rows, at least 1, found {sorted(set(found))}")
+            if len(set(found)) > 1:
+                name = next(name for name, rows in zip(arrays, found, strict=True) if rows != found[0])
+                raise UsageError(f"input {name!r} batch size does not match other inputs: they have {found} rows")
+            raise UsageError(f"the inputs {', '.join(arrays)} have no rows: a request has at least one")
         return found[0]
 
     def key(self, arrays: Arrays) -> object:

@@ -25,6 +25,7 @@ __all__ = [
     "read_strings",
     "to_bytes",
     "to_strings",
+    "unable_to_parse",
 ]
 
 DATATYPES = {
@@ -47,6 +48,11 @@ DATATYPES = {
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 _FOUND: dict[np.dtype[Any], str] = {}  # what `datatype_of` has been asked
 _MOST_STRINGS = 1 << 18
+_INT64_MAX = (1 << 63) - 1
+MAX_NESTING = 100
+"""Lists within lists in a request's JSON; Triton's number."""
+TOO_DEEP = f"JSON nesting depth exceeds maximum allowed limit ({MAX_NESTING})"
+"""What a client is told of more."""
 _WHOLE: frozenset[type] = frozenset({int})
 _ELEMENTS: dict[str, frozenset[type]] = {
     "BOOL": frozenset({bool}),
@@ -54,6 +60,16 @@ _ELEMENTS: dict[str, frozenset[type]] = {
     **dict.fromkeys(("FP16", "BF16", "FP32", "FP64"), frozenset({int, float})),
 }
 """What JSON has to say for elements of a type; for all others whole numbers."""
+_KINDS = {
+    "BOOL": ("non-boolean as boolean", "true and false"),
+    "BYTES": ("non-string as string", "text"),
+    **dict.fromkeys(("FP16", "BF16", "FP32", "FP64"), ("non-number as double", "numbers")),
+    **dict.fromkeys(
+        ("UINT8", "UINT16", "UINT32", "UINT64"), ("non-unsigned-integer as unsigned-integer", "whole numbers")
+    ),
+}
+"""How Triton calls what is not of a type, and what is."""
+_WHOLE_KIND = "non-signed-integer as signed-integer", "whole numbers"
 
 
 @dataclass(frozen=True)
@@ -89,29 +105,61 @@ class TensorSpec:
         """Whether a dim behind the first is free, so that requests may not fit together."""
         return -1 in self.dims[1:]
 
-    def check(self, datatype: object, shape: object) -> tuple[int, ...]:
+    def check(self, datatype: object, shape: object, model: str) -> tuple[int, ...]:
         """The dims that a client gives, once they fit.
+
+        Args:
+            datatype: As the request says it.
+            shape: As the request says it.
+            model: Name of the model, for errors.
 
         Raises:
             RequestError: they do not, or the type is another.
         """
         if datatype != self.datatype:
-            raise RequestError(f"input {self.name!r}: expected datatype {self.datatype}, found {shorten(datatype)}")
-        if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 1 << 40 for size in shape):
-            raise RequestError(f"input {self.name!r}: shape: expected a list of sizes, found {shorten(shape)}")
-        if math.prod(max(1, size) for size in shape) >= 1 << 48:  # beside a dim of 0, others could be anything
-            raise RequestError(f"input {self.name!r}: shape {shorten(shape)} is larger than any memory")
-        if self.datatype == "BYTES" and math.prod(shape) > _MOST_STRINGS:  # each takes time, however short it is
-            raise RequestError(f"input {self.name!r}: a tensor may have {_MOST_STRINGS:,} strings", status=413)
+            raise RequestError(
+                f"inference input {self.name!r} data-type is {shorten(datatype)}, but model {model!r} expects {self.datatype!r}"
+            )
+        if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+            kind = "non-unsigned-integer as unsigned-integer" if isinstance(shape, list) else "non-array as array"
+            raise unable_to_parse(
+                "shape", kind, shape, f"the shape of input {self.name!r} must be a list of whole numbers from 0 on"
+            )
+        if len(shape) == len(self.dims):
+            self._check_size(shape)
         if len(shape) != len(self.dims) or not all(
             dim in (size, -1) for dim, size in zip(self.dims, shape, strict=True)
         ):
+            free = ", where -1 stands for any size" if -1 in self.dims else ""
             raise RequestError(
-                f"input {self.name!r}: expected shape {list(self.dims)}, found {shorten(shape)}; -1 is free"
+                f"unexpected shape for input {self.name!r} for model {model!r}. "
+                f"Expected {_shape(self.dims)}, got {_shape(shape)}{free}"
             )
         return tuple(shape)
 
-    def from_bytes(self, data: memoryview, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    def _check_size(self, shape: list[int]) -> None:
+        """Require a size that memory can have, whatever the model says.
+
+        Raises:
+            RequestError: it is larger.
+        """
+        about = f"input {self.name!r}: shape {_shape(shape)}"
+        count = math.prod(shape)
+        if count > _INT64_MAX:
+            raise RequestError(
+                f"invalid shape for {about} causes total element count to exceed maximum size of {_INT64_MAX}"
+            )
+        if count * self.dtype.itemsize > _INT64_MAX:
+            raise RequestError(
+                f"byte size overflow for input {self.name!r}: element count ({count}) * data type size ({self.dtype.itemsize}) "
+                f"exceeds maximum allowed size ({_INT64_MAX})"
+            )
+        if math.prod(max(1, size) for size in shape) >= 1 << 48:  # beside a dim of 0, others could be anything
+            raise RequestError(f"{about} is larger than any memory")
+        if self.datatype == "BYTES" and count > _MOST_STRINGS:  # each takes time, however short it is
+            raise RequestError(f"{about} has more than {_MOST_STRINGS:,} strings, the most of a tensor", status=413)
+
+    def from_bytes(self, data: memoryview, shape: tuple[int, ...], model: str) -> npt.NDArray[Any]:
         """An array over bytes of the protocol: row-major, little-endian. Nothing but strings is copied.
 
         Raises:
@@ -119,14 +167,14 @@ class TensorSpec:
         """
         if self.datatype == "BYTES":
             try:
-                return read_strings(data, shape)
+                return read_strings(data, shape, f"inference input {self.name!r} for model {model!r}")
             except ValueError as error:
-                raise RequestError(f"input {self.name!r}: {error}") from None
+                raise RequestError(str(error)) from None
         expected = math.prod(shape) * self.dtype.itemsize
         if len(data) != expected:
             raise RequestError(
-                f"input {self.name!r}: expected {expected:,} bytes for {self.datatype} {list(shape)}, found {len(data):,}",
-                status=400,
+                f"input byte size mismatch for input {self.name!r} for model {model!r}. Expected {expected}, got {len(data)}: "
+                f"{self.datatype} of shape {_shape(shape)}"
             )
         return np.frombuffer(data, self.dtype).reshape(shape)
 
@@ -137,28 +185,34 @@ class TensorSpec:
             RequestError: there are more or fewer than the dims need, or they do not fit the type.
         """
         if not isinstance(data, list):
-            raise RequestError(f"input {self.name!r}: data: expected a list, found {shorten(data)}")
-        flat = self._flat(data, len(shape))
+            raise unable_to_parse("data", "non-array as array", data, f"the data of input {self.name!r} must be a list")
+        flat = self._flat(data)
         self._check_count(len(flat), shape)
         if self.datatype == "BYTES":
             try:
                 return to_strings(flat, shape)
             except UnicodeEncodeError:
-                raise RequestError(f"input {self.name!r}: data: text that is not Unicode") from None
-        found, dtype = np.asarray(flat), self.dtype
-        if found.size == 0:
-            return np.empty(shape, dtype)
-        if found.dtype.kind not in "bfiu" or (found.dtype.kind == "f" and dtype.kind in "iu"):  # of huge whole numbers
-            raise self._unfit(data)
-        if dtype.kind in "iu" and not (
-            np.iinfo(dtype).min <= int(found.min()) and int(found.max()) <= np.iinfo(dtype).max
-        ):
-            raise RequestError(f"input {self.name!r}: data: a value lies outside of {self.datatype}")
-        with np.errstate(over="ignore"):
-            array = found.astype(dtype)
-        if dtype.kind not in "biu" and not np.array_equal(np.isfinite(found), np.isfinite(array)):
-            raise RequestError(f"input {self.name!r}: data: a value lies outside of {self.datatype}")
+                raise self._unfit(f"input {self.name!r} has text that is not Unicode") from None
+        array = self._numbers(flat)
+        if array is None:
+            raise self._unfit(f"a value of input {self.name!r} lies outside of the datatype {self.datatype}")
         return array.reshape(shape)
+
+    def _numbers(self, values: list[Any]) -> npt.NDArray[Any] | None:
+        """An array of numbers that are of the kind of the type; None where one lies outside of it."""
+        dtype = self.dtype
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            if values and not (limits.min <= min(values) and max(values) <= limits.max):
+                return None
+            return np.array(values, dtype)
+        try:
+            numbers = np.array(values, np.bool_ if dtype.kind == "b" else np.float64)
+        except OverflowError:
+            return None
+        with np.errstate(over="ignore"):
+            array = numbers.astype(dtype)
+        return array if np.array_equal(np.isfinite(numbers), np.isfinite(array)) else None
 
     def from_items(self, items: list[bytes], shape: tuple[int, ...]) -> npt.NDArray[Any]:
         """An array of strings, given one by one.
@@ -169,14 +223,15 @@ class TensorSpec:
         self._check_count(len(items), shape)
         return _strings(items, shape)
 
-    def _check_count(self, found: int, shape: tuple[int, ...]) -> None:
+    def _check_count(self, count: int, shape: tuple[int, ...]) -> None:
         expected = math.prod(shape)
-        if found != expected:
-            raise RequestError(
-                f"input {self.name!r}: expected {expected:,} values for {list(shape)}, found {found:,}", status=400
+        if count != expected:
+            raise self._unfit(
+                f"Shape does not match true shape of 'data' field: input {self.name!r} of shape {_shape(shape)} has {expected:,} values; "
+                f"the request has {count:,}"
             )
 
-    def _flat(self, data: list[Any], depth: int) -> list[Any]:
+    def _flat(self, data: list[Any]) -> list[Any]:
         """The elements of a nested list, all of the kind that the type needs.
 
         Their kind is looked at before NumPy sees them: it gives each string the memory of the longest.
@@ -185,21 +240,40 @@ class TensorSpec:
             RequestError: an element is of another kind, or they are not nested alike.
         """
         allowed = _ELEMENTS.get(self.datatype, _WHOLE)
-        for _ in range(max(1, depth)):
+        for _ in range(MAX_NESTING):
             kinds = set(map(type, data))
+            if kinds <= allowed:
+                return data
             if kinds != {list}:
-                break
+                kind, values = _KINDS.get(self.datatype, _WHOLE_KIND)
+                raise unable_to_parse("data", kind, data, f"{self.datatype} of input {self.name!r} takes {values}")
             if len(set(map(len, data))) > 1:
-                raise RequestError(f"input {self.name!r}: data: lists of different lengths")
+                raise self._unfit(f"input {self.name!r} has lists of different lengths")
             data = list(chain.from_iterable(data))
-        if not set(map(type, data)) <= allowed:
-            raise self._unfit(data)
-        return data
+        raise RequestError(TOO_DEEP)
 
-    def _unfit(self, data: object) -> RequestError:
-        kinds = {"BYTES": "text", "BOOL": "true or false", **dict.fromkeys(("FP16", "BF16", "FP32", "FP64"), "numbers")}
-        kind = kinds.get(self.datatype, "whole numbers")
-        return RequestError(f"input {self.name!r}: data: expected {kind} for {self.datatype}, found {shorten(data)}")
+    def _unfit(self, reason: str) -> RequestError:
+        return RequestError(f"Unable to parse 'data': {reason}")
+
+
+def unable_to_parse(name: str, kind: str, value: object, rule: str) -> RequestError:
+    """A member of a request's JSON that is of another kind; the first words are Triton's.
+
+    Args:
+        name: Of the member.
+        kind: How Triton calls what was expected and is not there.
+        value: As the request has it; None: it does not.
+        rule: What the member must be.
+    """
+    access = (
+        f"attempt to access non-existing object member {name!r}" if value is None else f"attempt to access JSON {kind}"
+    )
+    return RequestError(f"Unable to parse {name!r}: {access}: {rule}; the request has {shorten(value)}")
+
+
+def _shape(sizes: Sequence[int]) -> str:
+    """Sizes as Triton says them; the first of them, where they are many."""
+    return f"[{','.join(map(str, sizes[:16]))}{',...' * (len(sizes) > 16)}]"[:200]
 
 
 def to_bytes(array: npt.NDArray[Any]) -> bytes:
@@ -209,25 +283,37 @@ def to_bytes(array: npt.NDArray[Any]) -> bytes:
     return b"".join(len(text).to_bytes(4, "little") + text for text in array.ravel().tolist())
 
 
-def read_strings(data: memoryview, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def read_strings(data: memoryview, shape: tuple[int, ...], where: str = "an array") -> npt.NDArray[Any]:
     """An array of strings from all of ``data``, where each has its length before it.
+
+    Args:
+        data: The strings.
+        shape: Of the array.
+        where: What it is, for errors.
 
     Raises:
         ValueError: there are more or fewer than the dims need.
     """
-    found: list[bytes] = []
+    strings: list[bytes] = []
     at, end, count = 0, len(data), math.prod(shape)
-    if 4 * count > end:
-        raise ValueError(f"expected {count:,} strings, each with 4 bytes of its length before it, found {end:,} bytes")
-    for _ in range(count):
+    while at < end:
+        if at + 4 > end:
+            raise ValueError(
+                f"incomplete string length indicator for {where}, expecting 4 bytes but only {end - at} bytes available"
+            )
+        if len(strings) == count:
+            raise ValueError(f"unexpected number of string elements {count + 1} for {where}, expecting {count}")
         size = int.from_bytes(data[at : at + 4], "little")
         at += 4 + size
         if at > end:
-            break
-        found.append(bytes(data[at - size : at]))
-    if at != end or len(found) != count:
-        raise ValueError(f"expected {count:,} strings in {end:,} bytes, found that their lengths say otherwise")
-    return _strings(found, shape)
+            raise ValueError(
+                f"expected {count} string elements for {where}, got {len(strings) + 1}: the last one says that it has {size:,} bytes, "
+                f"and {end - at + size:,} follow"
+            )
+        strings.append(bytes(data[at - size : at]))
+    if len(strings) != count:
+        raise ValueError(f"expected {count} string elements for {where}, got {len(strings)}")
+    return _strings(strings, shape)
 
 
 def to_strings(values: Iterable[str], shape: tuple[int, ...]) -> npt.NDArray[Any]:

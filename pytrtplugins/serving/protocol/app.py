@@ -16,6 +16,7 @@ from ..batching.queue import Item
 from ..http.answers import JSON, send_answer, send_error, source_headers
 from ..http.body import Receive, Scope, Send, read_body
 from ..http.whole import WHOLE, Whole
+from ..model.model import Arrays
 from ..model.registered import is_registered
 from ..model.spec import Limits
 from ..shared.board import Board
@@ -83,6 +84,9 @@ class App:
             codec = self.codec(service)
             length = headers.get(b"inference-header-content-length")
             call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
+            if call.regions:
+                whole.begin(self._answer(service, codec, call, arrays, whole.send, whole))
+                return True
             service.begin(arrays, call.priority, call.timeout_s, partial(self._end, whole, codec, call, service))
         except Exception as error:
             whole.begin(send_error(whole.send, _told(error)))
@@ -111,8 +115,18 @@ class App:
             length = headers.get(b"inference-header-content-length")
             codec = self.codec(service)
             call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
-            item = await service.infer(arrays, call.priority, call.timeout_s)
-            answer, head = codec.write(call, item.outputs, item.source)
+        except Exception as error:
+            await send_error(send, _told(error))
+            return
+        await self._answer(service, codec, call, arrays, send, whole)
+
+    async def _answer(
+        self, service: Service, codec: Codec, call: Call, arrays: Arrays, send: Send, whole: Whole | None
+    ) -> None:
+        try:
+            with self.memory.using(call.regions):
+                item = await service.infer(arrays, call.priority, call.timeout_s)
+                answer, head = codec.write(call, item.outputs, item.source)
         except Exception as error:
             await send_error(send, _told(error))
             return

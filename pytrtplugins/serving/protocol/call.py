@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ...errors import RequestError
 from ...utils.text_formats import shorten
 from ..model.spec import MAX_PRIORITY
-from ..model.tensors import TensorSpec
+from ..model.tensors import TensorSpec, unable_to_parse
 from .memory import Place, read_place
 
 __all__ = ["Call", "Given", "keep", "read_object", "read_outputs", "read_parameters"]
 
 _BINARY = {"binary_data": True}
+_UNSIGNED = "non-unsigned-integer as unsigned-integer"
 _KEPT_BYTES, _KEPT = 1024, 256
 
 
@@ -59,6 +61,12 @@ class Call:
     timeout_s: float | None = None
     heads: dict[object, bytes] = field(default_factory=dict)
 
+    @cached_property
+    def regions(self) -> frozenset[str]:
+        """Names of the regions of shared memory that its inputs and outputs are in."""
+        places = [*(each.place for each in self.inputs), *self.places.values()]
+        return frozenset(place.region for place in places if place is not None)
+
 
 def keep(kept: dict[bytes, Any], head: bytes, value: object) -> None:
     """Keep what was read from the head of a request, since clients send the same ones again and again; a long one is not kept."""
@@ -69,7 +77,7 @@ def keep(kept: dict[bytes, Any], head: bytes, value: object) -> None:
 
 
 def read_outputs(
-    given: object, parameters: Mapping[str, Any], known: Mapping[str, TensorSpec]
+    given: object, parameters: Mapping[str, Any], known: Mapping[str, TensorSpec], model: str
 ) -> tuple[dict[str, Mapping[str, Any]], dict[str, Place]]:
     """Outputs by name with their parameters, as a request lists them, and where they go; all, where it lists none.
 
@@ -80,24 +88,35 @@ def read_outputs(
     if not given:
         return dict.fromkeys(known, every), {}
     if not isinstance(given, list):
-        raise RequestError(f"outputs: expected a list, found {shorten(given)}")
+        raise unable_to_parse("outputs", "non-array as array", given, "the outputs must be a list")
     found: dict[str, Mapping[str, Any]] = {}
     places: dict[str, Place] = {}
     for each in given:
         name = each.get("name") if isinstance(each, dict) else None
-        if not isinstance(name, str) or name not in known:
-            raise RequestError(f"outputs: expected names of {', '.join(sorted(known))}, found {shorten(name)}")
+        if not isinstance(name, str):
+            raise unable_to_parse("name", "non-string as string", name, "the name of an output must be text")
+        if name not in known:
+            raise RequestError(
+                f"unexpected inference output {shorten(name)} for model {model!r}, which has {', '.join(sorted(known))}"
+            )
         if name in found:
-            raise RequestError(f"outputs: {name!r} is there twice")
+            raise RequestError(f"output {name!r} already exists in request")
         own = read_object("parameters", each.get("parameters") or {})
         count = own.get("classification", 0)
         if type(count) is not int or count < 0:
-            raise RequestError(f"output {name!r}: classification: expected a number, found {shorten(count)}")
+            raise RequestError(
+                "Unable to set 'classification': attempt to access JSON non-unsigned-integer as unsigned-integer: that of output "
+                f"{name!r} must be a number of classes; the request has {shorten(count)}"
+            )
         place = read_place(own, f"output {name!r}")
         if place is not None and count:
-            raise RequestError(f"output {name!r}: a classification is part of the answer, not of shared memory")
+            raise RequestError(
+                f"Output can't set both 'shared_memory_region' and 'classification': output {name!r} goes into shared memory"
+            )
         if place is not None and own.get("binary_data"):
-            raise RequestError(f"output {name!r}: expected one of binary_data and shared_memory_region")
+            raise RequestError(
+                f"Output can't set both 'shared_memory_region' and 'binary_data': output {name!r} goes into shared memory"
+            )
         if place is not None:
             places[name] = place
         found[name] = own if place is not None else {**every, **own}
@@ -112,20 +131,29 @@ def read_parameters(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
     """
     priority = parameters.get("priority", 0)
     if type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
-        raise RequestError(f"priority: expected 1, the most urgent, to {MAX_PRIORITY}; found {shorten(priority)}")
+        raise unable_to_parse(
+            "priority",
+            _UNSIGNED,
+            priority,
+            f"the priority must be a whole number from 1, the most urgent, to {MAX_PRIORITY}",
+        )
     timeout = parameters.get("timeout", 0)
     if type(timeout) is not int or not 0 <= timeout < 1 << 53:
-        raise RequestError(f"timeout: expected microseconds, found {shorten(timeout)}")
+        raise unable_to_parse("timeout", _UNSIGNED, timeout, "the timeout must be a whole number of microseconds")
     for name, value in parameters.items():
         if not isinstance(value, (str, int, float)):  # a truth value is an int
             raise RequestError(
-                f"parameter {shorten(name)}: expected text, a number, true or false, found {shorten(value)}"
+                f"parameter {shorten(name)} has invalid type. It should be either 'int', 'bool', or 'string'. "
+                f"The request has {shorten(value)}"
             )
         if name.startswith("triton_") and name != "triton_enable_empty_final_response":
-            raise RequestError(f"parameter {shorten(name)}: names that begin with triton_ are reserved")
+            raise RequestError(
+                "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified: "
+                f"the request has {shorten(name)}"
+            )
     for name in ("sequence_id", "sequence_start", "sequence_end"):
         if parameters.get(name):
-            raise RequestError(f"models of this server keep nothing from one request to the next: leave out {name}")
+            raise RequestError(f"models of this server keep no state from one request to the next: leave out {name!r}")
     return priority, timeout / 1e6 or None
 
 
@@ -136,5 +164,5 @@ def read_object(what: str, value: object) -> dict[str, Any]:
         RequestError: it is something else.
     """
     if not isinstance(value, dict):
-        raise RequestError(f"{what}: expected an object, found {shorten(value)}")
+        raise RequestError(f"{what} must be a JSON object; the request has {shorten(value)}")
     return value

@@ -9,9 +9,11 @@ import numpy.typing as npt
 
 from ...errors import RequestError
 from ..model.signature import Signature
-from ..model.tensors import to_strings
+from ..model.tensors import datatype_of, to_strings
 
 __all__ = ["classify"]
+
+_MOST_CLASSES = 1_000_000  # Triton's number: they are sorted while other requests wait
 
 
 def classify(name: str, array: npt.NDArray[Any], count: int, signature: Signature) -> npt.NDArray[Any]:
@@ -21,8 +23,14 @@ def classify(name: str, array: npt.NDArray[Any], count: int, signature: Signatur
         RequestError: the output has no numbers.
     """
     if array.dtype.kind in "Ob":
-        raise RequestError(f"output {name!r}: classification needs numbers")
+        raise RequestError(
+            f"class result not available for output due to unsupported type {datatype_of(array)!r}: {name!r} must have numbers"
+        )
     rows = array.reshape(len(array), -1) if signature.joined and array.ndim else array.reshape(1, -1)
+    if rows.shape[1] > _MOST_CLASSES:
+        raise RequestError(
+            f"classification output tensor too large: {name!r} has {rows.shape[1]:,} values, and {_MOST_CLASSES:,} are the most"
+        )
     names = signature.facts.get("names", ())
     count = min(count, rows.shape[1])
     texts = []

@@ -49,7 +49,8 @@ def read_handle(given: object) -> str:
         found = b""
     if len(found) != HANDLE_BYTES:
         raise RequestError(
-            f"raw_handle: expected the {HANDLE_BYTES} bytes of a CUDA IPC handle in base64, found {shorten(given)}"
+            "failed to register shared memory region: invalid args: 'raw_handle' must have the "
+            f"{HANDLE_BYTES} bytes of a CUDA IPC handle in base64; the request has {shorten(given)}"
         )
     return base64.b64encode(found).decode()
 
@@ -127,7 +128,8 @@ def _opened(on: Driver, region: CudaRegion) -> int:
     if address + region.byte_size > int(base) + size:
         on.call("cuIpcCloseMemHandle", address)
         raise RequestError(
-            f"shared memory region {shorten(region.name)}: expected {region.byte_size:,} bytes of GPU memory, found {size:,}"
+            f"failed to register shared memory region {region.name!r}: invalid args: the memory of the GPU has {size:,} bytes, and the "
+            f"request has {region.byte_size:,}"
         )
     return address
 
@@ -155,5 +157,5 @@ def _errors(region: CudaRegion) -> Iterator[None]:
     except PytrtpluginsError as error:
         text = str(error).partition("\n")[0]
         raise RequestError(
-            f"shared memory region {shorten(region.name)}: the server cannot use GPU {region.device_id}: {text}"
+            f"failed to register shared memory region {region.name!r}: the server cannot use GPU {region.device_id}: {text}"
         ) from None

@@ -19,7 +19,7 @@ from .grpc_gate import gate_interceptor
 from .grpc_infer import Inference
 from .infer import Codec
 from .memory import Memory
-from .v2 import extensions, model_config, model_metadata, model_statistics
+from .v2 import LOADS_NO_FILES, extensions, model_config, model_metadata, model_statistics
 
 __all__ = ["start_grpc"]
 
@@ -109,10 +109,8 @@ def _handlers(backend: Backend, inference: Inference, memory: Memory, limits: Li
 
     async def load(request: Any) -> Any:
         if request.parameters:
-            raise RequestError(
-                "load: this server takes no configuration and no files from clients: leave out parameters"
-            )
-        await backend.load(service(_named(request)).name)
+            raise RequestError(LOADS_NO_FILES)
+        await backend.load(backend.services.find_to_load(_named(request)).name)
         return messages.RepositoryModelLoadResponse()
 
     async def unload(request: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...errors import RequestError
 from ...utils.optional import require
+from .memory import TakenNameError
 
 __all__ = ["status_code"]
 
@@ -16,6 +17,7 @@ _CODES = {
     404: "NOT_FOUND",
     413: "RESOURCE_EXHAUSTED",
     429: "RESOURCE_EXHAUSTED",
+    501: "UNIMPLEMENTED",
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
@@ -24,4 +26,6 @@ _CODES = {
 def status_code(error: RequestError) -> Any:
     """The ``grpc.StatusCode`` of an error."""
     grpc = require("grpc", extra="grpc", package="grpcio")
+    if isinstance(error, TakenNameError):
+        return grpc.StatusCode.ALREADY_EXISTS  # over HTTP it is 400, as Triton's
     return getattr(grpc.StatusCode, _CODES.get(error.status, "INTERNAL"))

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import RequestError
 from ...utils.optional import require
@@ -114,8 +115,9 @@ class Inference:
         codec = self._codec(model)
         call, arrays = read_message(codec, request, parts)
         waits = [each for each in (call.timeout_s, left_s) if each is not None]
-        item = await model.infer(arrays, call.priority, min(waits, default=None))
-        return self._written(codec, call, item, parts.id or request.id)
+        with codec.memory.using(call.regions):
+            item = await model.infer(arrays, call.priority, min(waits, default=None))
+            return self._written(codec, call, item, parts.id or request.id)
 
     def _request(self, head: bytes) -> Any:
         """The message that these bytes are.
@@ -128,7 +130,7 @@ class Inference:
             try:
                 found = self._messages.ModelInferRequest.FromString(head)
             except self._decode_error as error:
-                raise RequestError(f"the message is no ModelInferRequest: {str(error)[:200]}") from None
+                raise RequestError(f"the message is not a ModelInferRequest: {str(error)[:200]}") from None
             keep(self._requests, head, found)
         return found
 
@@ -163,7 +165,7 @@ def read_message(codec: Codec, request: Any, parts: Parts) -> tuple[Call, Arrays
     if call is None or len(parts.raw) != len(call.inputs):
         return _read_whole(codec, request, parts)
     given = zip(call.inputs, parts.raw, strict=True)
-    return call, {each.spec.name: each.spec.from_bytes(data, each.shape) for each, data in given}
+    return call, {each.spec.name: each.spec.from_bytes(data, each.shape, codec.name) for each, data in given}
 
 
 def _read_whole(codec: Codec, request: Any, parts: Parts) -> tuple[Call, Arrays]:
@@ -175,32 +177,53 @@ def _read_whole(codec: Codec, request: Any, parts: Parts) -> tuple[Call, Arrays]
     expected = places.count(None)
     if raw and len(raw) != expected:
         raise RequestError(
-            f"raw_input_contents: expected {expected}, one for each input that is not in shared memory, found {len(raw)}"
+            f"expected number of raw_input_contents {expected}, got {len(raw)}: there must be one for each input that is not in shared "
+            "memory"
         )
     rest = iter(raw)
     for given, place in zip(request.inputs, places, strict=True):
         spec = codec.input_spec(given.name, given.datatype, specs)
-        shape = spec.check(given.datatype, list(given.shape))
+        shape = spec.check(given.datatype, list(given.shape), codec.name)
         inputs.append(Given(spec, shape, place=place))
         if given.HasField("contents") and (raw or place is not None):
-            raise RequestError(f"input {given.name!r}: contents beside raw_input_contents, or beside shared memory")
+            raise RequestError(
+                f"contents field must not be specified when using raw_input_contents for {given.name!r} "
+                f"for model {codec.name!r}, and not with shared memory"
+            )
         if place is not None:
-            arrays[spec.name] = spec.from_bytes(codec.memory.read(place), shape)
+            arrays[spec.name] = spec.from_bytes(codec.memory.read(place), shape, codec.name)
         elif raw:
-            arrays[spec.name] = spec.from_bytes(next(rest), shape)
-        elif given.datatype == "BYTES":
-            arrays[spec.name] = spec.from_items(list(given.contents.bytes_contents), shape)
-        elif given.datatype not in _CONTENTS:
-            raise RequestError(f"input {given.name!r}: {given.datatype} goes into raw_input_contents")
+            arrays[spec.name] = spec.from_bytes(next(rest), shape, codec.name)
         else:
-            values = getattr(given.contents, _CONTENTS[given.datatype])
-            arrays[spec.name] = spec.from_list(np.asarray(values).tolist() if len(values) else [], shape)
+            arrays[spec.name] = _explicit(given, spec, shape, codec.name)
     codec.check_whole(specs)
     wanted = [{"name": each.name, "parameters": _parameters(each.parameters)} for each in request.outputs]
     call = codec.call(tuple(inputs), request.id, wanted, _parameters(request.parameters))
     if parts.raw and expected == len(inputs):
         keep(codec.messages, parts.head, call)
     return call, arrays
+
+
+def _explicit(given: Any, spec: TensorSpec, shape: tuple[int, ...], model: str) -> npt.NDArray[Any]:
+    """The values that an input has in its message, one by one.
+
+    Raises:
+        RequestError: there are none, or of another type.
+    """
+    where = f"input tensor {spec.name!r} for model {model!r}"
+    if not given.HasField("contents"):
+        raise RequestError(f"unable to find data for {where} in request.")
+    expected = "bytes_contents" if spec.datatype == "BYTES" else _CONTENTS.get(spec.datatype, "")
+    others = [each.name for each, _ in given.contents.ListFields() if each.name != expected]
+    if others or not expected:
+        raise RequestError(
+            f"unexpected explicit tensor data for {where}: {spec.datatype} goes into {expected or 'raw_input_contents'}"
+            + f", the request has {', '.join(others)}" * bool(others)
+        )
+    values = getattr(given.contents, expected)
+    if spec.datatype == "BYTES":
+        return spec.from_items(list(values), shape)
+    return spec.from_list(np.asarray(values).tolist() if len(values) else [], shape)
 
 
 def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:

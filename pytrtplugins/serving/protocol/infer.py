@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ...utils.text_formats import shorten
 from ..model.model import Arrays
 from ..model.registered import Source
 from ..model.signature import Signature
-from ..model.tensors import TensorSpec, datatype_of, to_bytes
+from ..model.tensors import TOO_DEEP, TensorSpec, datatype_of, to_bytes, unable_to_parse
 from .call import Call, Given, keep, read_object, read_outputs, read_parameters
 from .classes import classify
 from .memory import Memory, read_place
@@ -40,12 +41,13 @@ class Codec:
         memory: That clients share with the server.
 
     Attributes:
+        name: As given.
         messages: What heads of requests over gRPC say.
     """
 
     def __init__(self, signature: Signature, name: str, version: str, memory: Memory) -> None:
         self.signature, self.memory = signature, memory
-        self._name, self._version = name, version
+        self.name, self._version = name, version
         self._inputs = {spec.name: spec for spec in signature.inputs}
         self._outputs = {spec.name: spec for spec in signature.outputs}
         first, *more = signature.inputs or (None,)
@@ -53,7 +55,7 @@ class Codec:
         self._alone = first if plain else None  # the input of a body without JSON
         self._calls: dict[bytes, Call] = {}
         self.messages: dict[bytes, Call] = {}
-        self._raw_call = Call((), "", read_outputs(None, {"binary_data_output": True}, self._outputs)[0])
+        self._raw_call = Call((), "", read_outputs(None, {"binary_data_output": True}, self._outputs, name)[0])
 
     def read(self, body: bytes, head_length: str | None) -> tuple[Call, Arrays]:
         """Read a request.
@@ -72,7 +74,10 @@ class Codec:
             return self._with_arrays(self._parsed(body), body, len(body))
         at = int(head_length) if len(head_length) <= 12 and head_length.isascii() and head_length.isdigit() else -1
         if not 0 <= at <= len(body):
-            raise RequestError(f"Inference-Header-Content-Length: {head_length[:20]}: the body has {len(body)} bytes")
+            raise RequestError(
+                f"inference header size should be in range (0, {len(body)}), got: {head_length[:20]}: Inference-Header-Content-Length must "
+                "be the number of bytes of the JSON, which the body begins with"
+            )
         if at == 0:
             return self._raw_call, self._raw(body)
         head = body[:at]
@@ -99,9 +104,11 @@ class Codec:
             spec: TensorSpec | None = file
         else:
             spec = self._inputs.get(name) if isinstance(name, str) else None
-        if spec is None or spec.name in found:
-            known = ", ".join(self._inputs) or "nothing"
-            raise RequestError(f"inputs: expected each of {known} once, found {shorten(name)}")
+        if spec is None:
+            known = ", ".join(self._inputs) or "no inputs"
+            raise RequestError(f"unexpected inference input {shorten(name)} for model {self.name!r}, which has {known}")
+        if spec.name in found:
+            raise RequestError(f"input {spec.name!r} already exists in request")
         found[spec.name] = spec
         return spec
 
@@ -114,11 +121,17 @@ class Codec:
         file = self.signature.file
         if file is not None and found.get(file.name) == file:
             if len(found) > 1:
-                raise RequestError(f"inputs: files in {file.name!r} stand for all inputs: leave out the others")
+                raise RequestError(
+                    f"input {file.name!r} has files, which stand for all inputs of model {self.name!r}: leave out the others"
+                )
             return
         missing = [name for name in self._inputs if name not in found]
         if missing:
-            raise RequestError(f"inputs: missing: {', '.join(missing)}")
+            raise RequestError(
+                f"expected {len(self._inputs)} inputs but got {len(found)} inputs for model {self.name!r}. "
+                f"Got input(s) {_names(found)}, but missing required input(s) {_names(missing)}. "
+                "Please provide all required input(s)."
+            )
 
     def call(self, inputs: tuple[Given, ...], identifier: str, outputs: object, parameters: dict[str, Any]) -> Call:
         """A request of these parts.
@@ -127,7 +140,7 @@ class Codec:
             RequestError: an output or a parameter is wrong.
         """
         priority, timeout_s = read_parameters(parameters)
-        wanted, places = read_outputs(outputs, parameters, self._outputs)
+        wanted, places = read_outputs(outputs, parameters, self._outputs, self.name)
         for place in places.values():
             self.memory.check(place)
         return Call(inputs, identifier, wanted, places, priority, timeout_s)
@@ -173,7 +186,7 @@ class Codec:
 
     def about(self, source: Source | None) -> dict[str, str]:
         """Name and version of the model in an answer."""
-        return {"model_name": self._name, "model_version": self._version if source is None else source.version}
+        return {"model_name": self.name, "model_version": self._version if source is None else source.version}
 
     def chosen(self, call: Call, outputs: Arrays) -> Arrays:
         """The outputs that a request wants, in its order, classified where it says so; those that go into shared memory are there then.
@@ -189,7 +202,7 @@ class Codec:
             count = parameters.get("classification")
             arrays[name] = classify(name, found, count, self.signature) if count else found
             if name in call.places:
-                self.memory.write(call.places[name], to_bytes(found))
+                self.memory.write(call.places[name], to_bytes(found), name)
         return arrays
 
     def _write_head(self, call: Call, arrays: Arrays, source: Source | None) -> bytes:
@@ -214,14 +227,21 @@ class Codec:
         view = memoryview(body)
         for each in call.inputs:
             if each.place is not None:
-                arrays[each.spec.name] = each.spec.from_bytes(self.memory.read(each.place), each.shape)
+                arrays[each.spec.name] = each.spec.from_bytes(self.memory.read(each.place), each.shape, self.name)
             elif each.size is None:
                 arrays[each.spec.name] = each.spec.from_list(each.data, each.shape)
             else:
-                arrays[each.spec.name] = each.spec.from_bytes(view[at : at + each.size], each.shape)
+                missing = at + each.size - len(body)
+                if missing > 0:
+                    raise RequestError(
+                        f"unexpected size for input {each.spec.name!r}, expecting {missing} additional bytes for model {self.name!r}"
+                    )
+                arrays[each.spec.name] = each.spec.from_bytes(view[at : at + each.size], each.shape, self.name)
                 at += each.size
         if at != len(body):
-            raise RequestError(f"the body has {len(body):,} bytes, expected {at:,} for its JSON and its inputs")
+            raise RequestError(
+                f"unexpected additional input data for model {self.name!r}: {len(body) - at:,} bytes belong to no input"
+            )
         return call, arrays
 
     def _raw(self, body: bytes) -> Arrays:
@@ -236,45 +256,70 @@ class Codec:
         if file is not None:
             return {file.name: np.array([bytes(body)], object)}
         if len(self._inputs) != 1:
-            raise RequestError(f"a body without JSON is one input; the model has {len(self._inputs)}")
+            raise RequestError(
+                f"Raw request must only have 1 input (found 1) to be deduced but got {len(self._inputs)} inputs in {self.name!r} "
+                "model configuration"
+            )
         spec = self.signature.inputs[0]
+        dims = list(spec.dims)
+        if self.signature.joined and (spec.free or spec.datatype == "BYTES"):
+            dims[0] = 1  # the batch
         if spec.datatype == "BYTES":
-            return {spec.name: np.array([bytes(body)], object).reshape([1] * len(spec.dims))}
-        if spec.free:
-            raise RequestError(f"a body without JSON does not say the dims of input {spec.name!r}: {list(spec.dims)}")
-        rows = len(body) // max(1, self.signature.row_bytes)
-        dims = tuple(rows if dim == -1 else dim for dim in spec.dims)
-        return {spec.name: spec.from_bytes(memoryview(body), dims)}
+            if not all(dim in (1, -1) for dim in dims[:1]) or any(dim != 1 for dim in dims[1:]):
+                raise RequestError(
+                    f"For BYTE datatype raw input {spec.name!r}, the model must have input shape [1]: the body is one string, and model "
+                    f"{self.name!r} expects {list(spec.dims)}"
+                )
+            return {spec.name: np.array([bytes(body)], object).reshape([1] * len(dims))}
+        if dims.count(-1) > 1:
+            raise RequestError(
+                f"The shape of the raw input {spec.name!r} can not be deduced because there are more than one variable-sized dimension: "
+                f"model {self.name!r} expects {list(spec.dims)}"
+            )
+        if -1 in dims:
+            row_bytes = spec.dtype.itemsize * math.prod(dim for dim in dims if dim != -1)
+            size = len(body) // max(1, row_bytes)
+            dims[dims.index(-1)] = max(1, size) if self.signature.joined and dims[0] == -1 else size
+        return {spec.name: spec.from_bytes(memoryview(body), tuple(dims), self.name)}
 
     def _parsed(self, text: bytes) -> Call:
         try:
             said = json.loads(text)
         except RecursionError:
-            raise RequestError("the request is nested too deeply") from None
+            raise RequestError(TOO_DEEP) from None
         except ValueError as error:
-            raise RequestError(f"the request is not JSON: {str(error)[:200]}") from None
+            raise RequestError(f"failed to parse the request JSON buffer: {str(error)[:200]}") from None
         given = read_object("the request", said).get("inputs")
         if not isinstance(given, list):
-            raise RequestError(f"inputs: expected a list, found {shorten(given)}")
+            raise unable_to_parse("inputs", "non-array as array", given, "the inputs must be a list")
         inputs: list[Given] = []
         specs: dict[str, TensorSpec] = {}
         for each in given:
             each = each if isinstance(each, dict) else {}
             name, datatype = each.get("name"), each.get("datatype")
+            for member, value in (("name", name), ("datatype", datatype)):
+                if not isinstance(value, str):
+                    raise unable_to_parse(
+                        member, "non-string as string", value, f"the {member} of an input must be text"
+                    )
             spec = self.input_spec(name, datatype, specs)
-            shape = spec.check(datatype, each.get("shape"))
+            shape = spec.check(datatype, each.get("shape"), self.name)
             parameters = read_object("parameters", each.get("parameters") or {})
             size = parameters.get("binary_data_size")
             if size is not None and (type(size) is not int or size < 0):
-                raise RequestError(f"input {name!r}: binary_data_size: expected bytes, found {shorten(size)}")
+                kind = "non-unsigned-integer as unsigned-integer"
+                raise unable_to_parse(
+                    "binary_data_size", kind, size, f"that of input {name!r} must be a number of bytes"
+                )
             place = read_place(parameters, f"input {name!r}")
-            if ("data" in each) + (size is not None) + (place is not None) > 1:
-                raise RequestError(f"input {name!r}: expected one of data, binary_data_size and shared_memory_region")
+            _check_one_source(
+                name, data="data" in each, binary_data_size=size is not None, shared_memory_region=place is not None
+            )
             inputs.append(Given(spec, shape, each.get("data"), size, place))
         self.check_whole(specs)
         identifier = said.get("id", "")
         if not isinstance(identifier, str) or not _is_unicode(identifier):
-            raise RequestError(f"id: expected text, found {shorten(identifier)}")
+            raise unable_to_parse("id", "non-string as string", identifier, "the id must be text")
         parameters = read_object("parameters", said.get("parameters") or {})
         return self.call(tuple(inputs), identifier, said.get("outputs"), parameters)
 
@@ -293,6 +338,25 @@ def _elements(name: str, array: npt.NDArray[Any]) -> list[Any]:
             raise RequestError(f"output {name!r} is not text: ask for it with binary_data") from None
     found: list[Any] = flat.astype(np.float32).tolist() if datatype_of(array) in ("FP16", "BF16") else flat.tolist()
     return found
+
+
+def _check_one_source(name: str, **sources: bool) -> None:
+    """Require that an input has its data in one place.
+
+    Raises:
+        RequestError: it has them in none, or in several.
+    """
+    if sum(sources.values()) != 1:
+        fields = "set " + " ".join(repr(field) for field, there in sources.items() if there)
+        raise RequestError(
+            "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in "
+            f"'parameters'. But {fields if any(sources.values()) else 'no field is set'}: input {name!r}"
+        )
+
+
+def _names(names: Iterable[str]) -> str:
+    """Names as Triton lists them."""
+    return f"[{','.join(map(repr, names))}]"
 
 
 def _is_unicode(text: str) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import RequestError
 from ...utils.text_formats import shorten
@@ -20,13 +20,21 @@ from ..model.spec import Limits
 from ..shared.board import Board
 from .cuda_memory import CudaMemory, CudaRegion, read_handle
 
-__all__ = ["Memory", "Place", "Region", "read_place"]
+__all__ = ["Memory", "Place", "Region", "TakenNameError", "read_place"]
 
 _FOLDER = "/dev/shm"
-_KEY = re.compile(r"/?[A-Za-z0-9_][A-Za-z0-9_.-]{0,250}")  # of one name, which begins with no dot
+_KEY = re.compile(r"/*[A-Za-z0-9_][A-Za-z0-9_.-]{0,250}")  # of one name, which begins with no dot
+_RESERVED = "triton_python_backend_shm_region_"  # of a Triton server on the same machine
+_DISABLED = "Client shared memory is disabled. Start the server with '--shared-memory' to enable."
 _NAME_BYTES = 256
-_LARGEST = 1 << 62
+_UINT64_MAX = (1 << 64) - 1
+_LEAVES = "leaves"  # in the entry of a region that is to be forgotten once no request uses it
+_Kind = TypeVar("_Kind", "Region", CudaRegion)
 _MOST_GPUS = 1024
+
+
+class TakenNameError(RequestError):
+    """A region of this name is registered already."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +82,12 @@ def read_place(parameters: Mapping[str, Any], what: str) -> Place | None:
     name = parameters["shared_memory_region"]
     size, offset = parameters.get("shared_memory_byte_size"), parameters.get("shared_memory_offset", 0)
     if not isinstance(name, str) or not name:
-        raise RequestError(f"{what}: shared_memory_region: expected a name, found {shorten(name)}")
-    return Place(
-        name, _number(offset, f"{what}: shared_memory_offset"), _number(size, f"{what}: shared_memory_byte_size")
-    )
+        raise RequestError(
+            f"Unable to parse 'shared_memory_region' of {what}: it must be a name; the request has {shorten(name)}"
+        )
+    first = _number(offset, f"'shared_memory_offset' of {what}")
+    count = _number(size, f"'shared_memory_byte_size' of {what}")
+    return Place(name, first, count)
 
 
 class Memory:
@@ -100,21 +110,29 @@ class Memory:
             RequestError: there is no such object, it is too small, or the name is taken.
         """
         self._open_to_clients()
-        name, size = _name(name), _size(name, byte_size)
+        name = _name(name)
         if not isinstance(key, str) or not _KEY.fullmatch(key):
             raise RequestError(
-                f"shared memory region {shorten(name)}: key: expected the name of an object in shared memory, such as "
-                f"'images', found {shorten(key)}"
+                f"cannot register shared memory region {name!r} - invalid shm key {shorten(key)}: it must be the name of an object in "
+                "shared memory, such as 'images'"
             )
-        first = _number(offset, f"shared memory region {shorten(name)}: offset")
-        with _object(name, key) as descriptor:
-            found = os.fstat(descriptor)
-        if found.st_size < first + size:
+        if key.lstrip("/").startswith(_RESERVED):
             raise RequestError(
-                f"shared memory region {shorten(name)}: object {shorten(key)} has {found.st_size:,} bytes: "
+                f"cannot register shared memory region {name!r} with key {key!r} as the key contains the reserved prefix {_RESERVED!r}"
+            )
+        first, size = (
+            _number(offset, f"'offset' of region {name!r}"),
+            _number(byte_size, f"'byte_size' of region {name!r}"),
+        )
+        self._check_free(name)
+        with _object(key) as descriptor:
+            status = os.fstat(descriptor)
+        if not size or status.st_size < first + size:
+            raise RequestError(
+                f"failed to register shared memory region {name!r}: invalid args: object {key!r} has {status.st_size:,} bytes, and "
                 f"{size:,} at {first:,} are not within it"
             )
-        self._add("system", Region(name, key, first, size, found.st_ino))
+        self._add("system", Region(name, key, first, size, status.st_ino))
 
     def register_cuda(self, name: object, handle: object, device_id: object, byte_size: object) -> None:
         """Register memory of a GPU; ``handle`` is CUDA's, in base64.
@@ -123,37 +141,84 @@ class Memory:
             RequestError: there is no such memory, or no such GPU; or the name is taken.
         """
         self._open_to_clients()
-        name, size = _name(name), _size(name, byte_size)
+        name, size = _name(name), _number(byte_size, f"'byte_size' of region {shorten(name)}")
+        if not size:
+            raise RequestError(f"failed to register shared memory region {name!r}: invalid args: it has no bytes")
         if type(device_id) is not int or not 0 <= device_id < _MOST_GPUS:
-            raise RequestError(f"device_id: expected the number of a GPU, found {shorten(device_id)}")
+            raise RequestError(
+                f"Unable to parse 'device_id' of region {name!r}: it must be the number of a GPU; the request has {shorten(device_id)}"
+            )
         region = CudaRegion(name, read_handle(handle), device_id, size)
         self._cuda.check(region)
         try:
             self._add("cuda", region)
         finally:
-            self._cuda.close_others(self.cuda_regions())
+            self._cuda.close_others(self._cuda_regions())
 
     def _add(self, kind: str, region: Region | CudaRegion) -> None:
         def add(document: dict[str, Any]) -> None:
             count = sum(len(regions) for regions in document.values())
-            if any(region.name in regions for regions in document.values()):
-                raise RequestError(f"shared memory region {shorten(region.name)} is registered already")
+            _refuse_known(region.name, document)
             if count >= self._limits.shared_memory_regions:
-                raise RequestError(f"{count} regions of shared memory are registered, the most: unregister one")
-            document.setdefault(kind, {})[region.name] = asdict(region)
+                raise RequestError(
+                    f"{count} regions of shared memory are registered, the most of this server: unregister one"
+                )
+            document.setdefault(kind, {})[region.name] = {**asdict(region), _LEAVES: False}
 
         self._open_to_clients().change(add)
 
+    def _check_free(self, name: str) -> None:
+        """Require that no region has a name.
+
+        Raises:
+            TakenNameError: one has.
+        """
+        _refuse_known(name, self._open_to_clients().read())
+
     def unregister(self, name: str = "", kind: str = "system") -> None:
-        """Forget a region; without a name all of this kind. One that is not known is no error, as in Triton."""
+        """Forget a region; without a name all of this kind. One that is not known is no error, as in Triton.
 
-        def remove(document: dict[str, Any]) -> None:
-            regions = document.get(kind, {})
-            document[kind] = {key: each for key, each in regions.items() if name and key != name}
+        One that a request is using is forgotten once no request uses it, also as in Triton.
 
-        if self._board is not None:
-            self._board.change(remove)
-            self._cuda.close_others(self.cuda_regions())
+        Raises:
+            RequestError: the server shares no memory (501).
+        """
+
+        def mark(document: dict[str, Any]) -> None:
+            for key, region in document.get(kind, {}).items():
+                region[_LEAVES] = region[_LEAVES] or not name or key == name
+
+        self._open_to_clients().change(mark)
+        self._forget()
+
+    @contextmanager
+    def using(self, names: Collection[str]) -> Iterator[None]:
+        """Keep regions registered while a request uses them."""
+        if not names or self._board is None:
+            yield
+            return
+        for name in names:
+            self._board.hold(name)
+        try:
+            yield
+        finally:
+            for name in names:
+                self._board.release(name)
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget the regions that are to be forgotten, and that no request of any process uses."""
+        board = self._open_to_clients()
+
+        def forget(document: dict[str, Any]) -> None:
+            for kind, regions in document.items():
+                document[kind] = {
+                    key: region for key, region in regions.items() if not region[_LEAVES] or board.is_held(key)
+                }
+
+        if any(region[_LEAVES] for regions in board.read().values() for region in regions.values()):
+            board.change(forget)
+            self._cuda.close_others(self._cuda_regions())
 
     def regions(self, name: str = "") -> list[Region]:
         """A region of system memory, or all without a name.
@@ -161,7 +226,7 @@ class Memory:
         Raises:
             RequestError: there is none of that name.
         """
-        return [Region(**each) for each in self._known("system", name)]
+        return [_made(Region, each) for each in self._known("system", name)]
 
     def cuda_regions(self, name: str = "") -> list[CudaRegion]:
         """A region of GPU memory, or all without a name.
@@ -169,12 +234,19 @@ class Memory:
         Raises:
             RequestError: there is none of that name.
         """
-        return [CudaRegion(**each) for each in self._known("cuda", name)]
+        self._known("cuda", name)
+        return self._cuda_regions(name)
+
+    def _cuda_regions(self, name: str = "") -> list[CudaRegion]:
+        known = {} if self._board is None else self._board.read().get("cuda", {})
+        return [_made(CudaRegion, each) for key, each in known.items() if not name or key == name]
 
     def _known(self, kind: str, name: str) -> list[dict[str, Any]]:
+        if self._board is not None:
+            self._forget()  # a process that used some may have died
         known = {} if self._board is None else self._board.read().get(kind, {})
         if name and name not in known:
-            raise RequestError(f"shared memory region {shorten(name)} is not registered", status=404)
+            raise RequestError(f"Unable to find {kind} shared memory region: {shorten(name)}", status=404)
         return [each for key, each in known.items() if not name or key == name]
 
     def read(self, place: Place) -> memoryview:
@@ -184,7 +256,11 @@ class Memory:
             RequestError: it lies outside of its region, or the object was changed.
         """
         if place.size > self._limits.body_bytes:
-            raise RequestError(f"a tensor in shared memory may have {self._limits.body_bytes:,} bytes", status=413)
+            raise RequestError(
+                f"a tensor in shared memory has a byte_size ({place.size} bytes) that exceeds the maximum allowed value of "
+                f"{self._limits.body_bytes} bytes. Use --body-limit to increase the limit.",
+                status=413,
+            )
         region = self._region(place)
         data = bytearray(place.size)
         if isinstance(region, CudaRegion):
@@ -196,8 +272,8 @@ class Memory:
             raise _changed(region)
         return memoryview(data)
 
-    def write(self, place: Place, data: bytes) -> None:
-        """Put bytes there.
+    def write(self, place: Place, data: bytes, name: str) -> None:
+        """Put the bytes of the output ``name`` there.
 
         Raises:
             RequestError: they lie outside of their region, or the object was changed.
@@ -205,8 +281,8 @@ class Memory:
         region = self._region(place)
         if len(data) > place.size:
             raise RequestError(
-                f"shared memory region {shorten(place.region)}: the output has {len(data):,} bytes, "
-                f"shared_memory_byte_size says {place.size:,}"
+                f"shared memory size specified with the request for output {name!r} ({place.size} bytes) should be at least {len(data)} "
+                "bytes to hold the results"
             )
         if isinstance(region, CudaRegion):
             self._cuda.write(region, place.offset, data)
@@ -234,23 +310,35 @@ class Memory:
 
     def _open_to_clients(self) -> Board:
         if self._board is None:
-            raise RequestError("this server shares no memory with clients: it was started without --shared-memory")
+            raise RequestError(_DISABLED, status=501)
         return self._board
 
     def _region(self, place: Place) -> Region | CudaRegion:
-        board = self._open_to_clients()
+        document = self._open_to_clients().read()
         region: Region | CudaRegion
-        if place.region in board.read().get("cuda", {}):
-            self._cuda.close_others(self.cuda_regions())  # another process may have unregistered some
-            region = self.cuda_regions(place.region)[0]
+        if place.region in document.get("cuda", {}):
+            self._cuda.close_others(self._cuda_regions())  # another process may have unregistered some
+            (region,) = self._cuda_regions(place.region)
+        elif place.region in document.get("system", {}):
+            region = _made(Region, document["system"][place.region])
         else:
-            region = self.regions(place.region)[0]
-        if place.offset + place.size > region.byte_size:
+            raise RequestError(f"Unable to find shared memory region: {shorten(place.region)}", status=404)
+        about = f"region: {place.region!r} has {region.byte_size:,} bytes, the request has {place.size:,} at {place.offset:,}"
+        if place.offset >= region.byte_size:
+            raise RequestError(f"Invalid offset for shared memory {about}")
+        if place.offset + place.size > _UINT64_MAX:
             raise RequestError(
-                f"shared memory region {shorten(place.region)} has {region.byte_size:,} bytes: {place.size:,} at "
-                f"{place.offset:,} are not within it"
+                f"Integer overflow detected: byte_size ({place.size}) + offset ({place.offset}) exceeds maximum value ({_UINT64_MAX}) "
+                f"for region {place.region!r}"
             )
+        if place.offset + place.size > region.byte_size:
+            raise RequestError(f"Invalid offset + byte size for shared memory {about}")
         return region
+
+
+def _made(kind: type[_Kind], entry: Mapping[str, Any]) -> _Kind:
+    """The region of an entry on the board, which says more: whether it is to be forgotten."""
+    return kind(**{name: value for name, value in entry.items() if name != _LEAVES})
 
 
 @contextmanager
@@ -260,7 +348,7 @@ def _opened(region: Region) -> Iterator[int]:
     Raises:
         RequestError: it is gone, another, or smaller.
     """
-    with _object(region.name, region.key) as descriptor:
+    with _object(region.key) as descriptor:
         found = os.fstat(descriptor)
         if found.st_ino != region.inode or found.st_size < region.offset + region.byte_size:
             raise _changed(region)
@@ -268,21 +356,19 @@ def _opened(region: Region) -> Iterator[int]:
 
 
 @contextmanager
-def _object(name: str, key: str) -> Iterator[int]:
+def _object(key: str) -> Iterator[int]:
     """An object in shared memory.
 
     Raises:
         RequestError: there is none, or it is not for this server.
     """
     try:
-        descriptor = os.open(
-            f"{_FOLDER}/{key.removeprefix('/')}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        )
+        descriptor = os.open(f"{_FOLDER}/{key.lstrip('/')}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise RequestError(f"shared memory region {shorten(name)}: object {shorten(key)}: {error.strerror}") from None
+        raise RequestError(f"Unable to open shared memory region: {shorten(key)}: {error.strerror}") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise RequestError(f"shared memory region {shorten(name)}: object {shorten(key)} is no memory")
+            raise RequestError(f"Invalid shared memory region: {shorten(key)}: it is no object of shared memory")
         yield descriptor
     finally:
         os.close(descriptor)
@@ -297,18 +383,18 @@ def _changed(region: Region) -> RequestError:
 
 def _name(given: object) -> str:
     if not isinstance(given, str) or not given or len(given.encode("utf-8", "replace")) > _NAME_BYTES:
-        raise RequestError(f"shared memory: expected a name of at most {_NAME_BYTES} bytes, found {shorten(given)}")
+        raise RequestError(
+            f"failed to register shared memory region {shorten(given)}: invalid args: its name must be text of 1 to {_NAME_BYTES} bytes"
+        )
     return given
 
 
-def _size(name: object, given: object) -> int:
-    size = _number(given, f"shared memory region {shorten(name)}: byte_size")
-    if not size:
-        raise RequestError(f"shared memory region {shorten(name)}: byte_size: expected at least 1")
-    return size
+def _refuse_known(name: str, document: Mapping[str, Any]) -> None:
+    if any(name in regions for regions in document.values()):
+        raise TakenNameError(f"shared memory region {name!r} already in manager: unregister it first")
 
 
 def _number(value: object, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST:
-        raise RequestError(f"{what}: expected a number of bytes, found {shorten(value)}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _UINT64_MAX:
+        raise RequestError(f"Unable to parse {what}: it must be a number of bytes; the request has {shorten(value)}")
     return value

@@ -101,7 +101,7 @@ async def answer_all(service: Service, requests: Sequence[ModelRequest | Request
 
     found = await asyncio.gather(*map(one, requests))
     for index, each in enumerate(found):
-        if isinstance(each, RequestError) and each.status == 429:  # there may be room for it without the others
+        if isinstance(each, RequestError) and each.status == 503:  # there may be room for it without the others
             found[index] = await one(requests[index])
     errors = [each for each in found if isinstance(each, RequestError)]
     if len(errors) == len(found):

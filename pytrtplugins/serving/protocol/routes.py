@@ -9,9 +9,11 @@ from urllib.parse import urlsplit
 
 from ...errors import RequestError
 from ...utils.optional import require
+from ...utils.text_formats import shorten
 from ..access.exchange import CURRENT
 from ..http.body import read_body
 from ..model.spec import Limits
+from ..model.tensors import TOO_DEEP
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -80,9 +82,9 @@ def read_json(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body or b"{}")
     except RecursionError:
-        raise RequestError("the request is nested too deeply") from None
+        raise RequestError(TOO_DEEP) from None
     except ValueError as error:
-        raise RequestError(f"the request is not JSON: {str(error)[:200]}") from None
+        raise RequestError(f"failed to parse the request JSON buffer: {str(error)[:200]}") from None
     if not isinstance(found, dict):
-        raise RequestError("expected a JSON object")
+        raise RequestError(f"the request must be a JSON object; it is {shorten(found)}")
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import RequestError
 from ...utils.optional import require
+from ...utils.text_formats import shorten
 from ...version import __version__
 from ..backends.backend import Backend
 from ..backends.service import Service
@@ -23,8 +24,19 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.routing import Route
 
-__all__ = ["error_answer", "extensions", "model_config", "model_metadata", "model_statistics", "with_routes"]
+__all__ = [
+    "LOADS_NO_FILES",
+    "error_answer",
+    "extensions",
+    "model_config",
+    "model_metadata",
+    "model_statistics",
+    "with_routes",
+]
 
+LOADS_NO_FILES = (
+    "the server takes no configuration and no files from clients that load a model: leave out the parameters"
+)
 _EXTENSIONS = (
     "classification",
     "binary_tensor_data",
@@ -70,7 +82,7 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
 
     def not_inferred(request: Request, body: bytes) -> Any:
         """Answer what did not go the short way: there is no such model."""
-        raise RequestError(f"no model {service(request).name!r} takes requests", status=404)
+        raise RequestError(f"model {service(request).name!r} takes no requests to infer at this address", status=404)
 
     def ready(request: Request) -> Response:  # the code says it; KServe's client reads the body too
         found = service(request)
@@ -82,10 +94,8 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
 
     async def load(request: Request, body: bytes) -> Response:
         if _parameters(body):
-            raise RequestError(
-                "load: this server takes no configuration and no files from clients: leave out parameters"
-            )
-        await backend.load(service(request).name)
+            raise RequestError(LOADS_NO_FILES)
+        await backend.load(services.find_to_load(request.path_params["model"]).name)
         return empty_answer(200)
 
     async def unload(request: Request, body: bytes) -> Response:
@@ -98,7 +108,9 @@ def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> St
         return trace_settings(read_json(body))
 
     def index(request: Request, body: bytes) -> Any:
-        only_ready = bool(read_json(body).get("ready"))
+        only_ready = read_json(body).get("ready", False)
+        if not isinstance(only_ready, bool):
+            raise RequestError("Invalid value for 'ready': expected a boolean")
         return [
             {
                 "name": each.name,
@@ -224,5 +236,5 @@ def _parameters(body: bytes) -> dict[str, Any]:
     """Parameters of a request to load or unload; what they say of models that depend on others means nothing here."""
     found = read_json(body).get("parameters") or {}
     if not isinstance(found, dict):
-        raise RequestError("parameters: expected an object")
+        raise RequestError(f"Unable to parse 'parameters': it must be a JSON object; the request has {shorten(found)}")
     return {name: value for name, value in found.items() if name != "unload_dependents"}

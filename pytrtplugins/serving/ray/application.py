@@ -115,10 +115,10 @@ def options(specs: Sequence[ModelSpec], scale: Scale) -> dict[str, Any]:
             "num_gpus": scale.gpus,
             "memory": scale.memory_mib << 20,
         },
-        # above what the models' own queues hold: they refuse first, with 429 and Retry-After
+        # above what the models' own queues hold: they refuse first, with 503 and Retry-After
         "max_ongoing_requests": queued,
         "max_queued_requests": queued,
-        "backpressure_config": {"status_code": 429, "retry_after_s": 1},
+        "backpressure_config": {"status_code": 503, "retry_after_s": 1},
         "health_check_period_s": 2,
         "health_check_timeout_s": 10,
         "graceful_shutdown_wait_loop_s": 0.5,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
+import zlib
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,7 @@ __all__ = ["Board"]
 _HEAD = struct.Struct("<QQ")  # number of the document, bytes of it
 _HALF = 1 << 20  # two documents in turn: the one that is valid is never written to
 _START = 4096
+_HOLDS = _START + 2 * _HALF  # where bytes begin that stand for names; they are locked, and not there
 
 
 class Board:
@@ -28,6 +31,7 @@ class Board:
     def __init__(self, descriptor: int | None = None) -> None:
         self._descriptor = self.create() if descriptor is None else descriptor
         self._number = -1
+        self._holds: Counter[str] = Counter()
         self._known: dict[str, Any] = {}
 
     @staticmethod
@@ -53,7 +57,7 @@ class Board:
         """
         import fcntl  # which Windows lacks
 
-        fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
+        fcntl.lockf(self._descriptor, fcntl.LOCK_EX, _HEAD.size)
         try:
             document = json.loads(json.dumps(self.read()))
             how(document)
@@ -63,7 +67,38 @@ class Board:
             os.pwrite(self._descriptor, data, _START + number % 2 * _HALF)
             os.pwrite(self._descriptor, _HEAD.pack(number, len(data)), 0)
         finally:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
+            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, _HEAD.size)
+
+    def hold(self, name: str) -> None:
+        """Say that something of this name is in use, until as many calls of `release`, or the end of this process."""
+        self._holds[name] += 1
+        if self._holds[name] == 1:
+            self._lock("LOCK_SH", name)
+
+    def release(self, name: str) -> None:
+        """Take back one `hold`."""
+        self._holds[name] -= 1
+        if not self._holds[name]:
+            del self._holds[name]
+            self._lock("LOCK_UN", name)
+
+    def is_held(self, name: str) -> bool:
+        """Whether a process says that it is in use."""
+        if name in self._holds:
+            return True
+        try:
+            self._lock("LOCK_EX", name)
+        except OSError:
+            return True
+        self._lock("LOCK_UN", name)
+        return False
+
+    def _lock(self, kind: str, name: str) -> None:
+        """Lock a byte that stands for a name; the kernel unlocks it where this process dies. To lock it alone does not wait."""
+        import fcntl  # as above
+
+        operation = getattr(fcntl, kind) | (fcntl.LOCK_NB if kind == "LOCK_EX" else 0)
+        fcntl.lockf(self._descriptor, operation, 1, _HOLDS + zlib.crc32(name.encode()))
 
     def close(self) -> None:
         """Release the memory, once no other process has it."""

@@ -100,15 +100,20 @@ class Slots:
         """Find room: the first unit, the number of units, and the slot's generation.
 
         Raises:
-            RequestError: so much will never be free for a model (413), or is not now (429).
+            RequestError: so much will never be free for a model (413), or is not now (503).
         """
         count = max(1, -(-size // UNIT))
         most = self._own + self._common
         if count > most:
-            raise RequestError(f"the tensors of a request may take {most * UNIT:,} bytes", status=413)
+            raise RequestError(
+                f"the tensors of the request take {size} bytes, which exceeds the maximum allowed value of {most * UNIT} bytes",
+                status=413,
+            )
         first = self._taken.find(bytes(count)) if self._may_have(count, model) else -1
         if first < 0:
-            raise RequestError("all memory for requests is in use", status=429, retry_after=1)
+            raise RequestError(
+                "Exceeds maximum queue size: all memory for requests is in use", status=503, retry_after=1
+            )
         self._taken[first : first + count] = b"\x01" * count
         self._used[model] += count
         return first, count, self.block.advance(first)

@@ -71,11 +71,11 @@ def test_a_full_queue_refuses_and_says_when_to_come_back():
     queue = queue_of(item("a"), item("b"), capacity=2)
     with pytest.raises(RequestError, match="2 requests wait") as caught:
         queue.put(item("c"))
-    assert (caught.value.status, caught.value.retry_after) == (429, 1)
+    assert (caught.value.status, caught.value.retry_after) == (503, 1)
 
 
 def test_a_request_larger_than_a_batch_is_refused():
-    with pytest.raises(RequestError, match="4 rows, found 5") as caught:
+    with pytest.raises(RequestError, match="must be <= 4 for '': the request has 5 rows") as caught:
         queue_of(item("a", 5))
     assert caught.value.status == 400
 

@@ -33,7 +33,7 @@ def test_it_comes_out_as_it_was(data):
 
 
 def test_what_becomes_larger_than_a_body_may_be_is_refused():
-    with pytest.raises(RequestError, match="the body may have 3,145,728 bytes") as caught:
+    with pytest.raises(RequestError, match="request size exceeds the maximum allowed value of 3145728 bytes") as caught:
         read(gzip.compress(bytes((3 << 20) + 1)), b"gzip")
     assert caught.value.status == 413
 
@@ -105,7 +105,7 @@ def test_a_bomb_is_one_member_of_zeros():
 
 def test_a_form_that_is_unknown_is_refused_before_anything_is_read():
     body = Arriving(bytes(1 << 20))
-    with pytest.raises(UnreadError, match="expected gzip or deflate") as caught:
+    with pytest.raises(UnreadError, match="Unsupported compression type: the Content-Encoding is 'br'") as caught:
         body.read(b"br")
     assert caught.value.status == 415
     assert len(body.left) == body.parts
@@ -185,7 +185,7 @@ def test_bodies_that_end_early_give_back_what_they_took():
         for _ in range(5):
             with pytest.raises(RequestError, match="the client is gone"):
                 await read_body(body(900, disconnects=True), {}, SMALL)
-            with pytest.raises(RequestError, match="may have 1,000 bytes"):
+            with pytest.raises(RequestError, match="exceeds the maximum allowed value of 1000 bytes"):
                 await read_body(body(1400), {}, SMALL)
             waiting = asyncio.create_task(read_body(body(900, asyncio.Event()), {}, SMALL))
             await asyncio.sleep(0)

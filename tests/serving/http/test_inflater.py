@@ -69,7 +69,7 @@ def test_a_bomb_is_refused_in_the_part_that_makes_it_too_large():
     inflater, compressed = Inflater(b"gzip", 1 << 20), gzip.compress(bytes(16 << 20))
     allowed = len(compressed) // 17  # a sixteenth would be just too large
     inflater.write(compressed[:allowed])
-    with pytest.raises(RequestError, match="the body may have 1,048,576 bytes") as caught:
+    with pytest.raises(RequestError, match="request size exceeds the maximum allowed value of 1048576 bytes") as caught:
         inflater.write(compressed[allowed : 2 * allowed])
     assert caught.value.status == 413
 
@@ -86,7 +86,7 @@ def test_the_cpu_is_offered_to_others_within_one_part(monkeypatch):
 def test_more_compressed_bytes_than_a_body_may_have_are_refused():
     stored = zlib.compress(RANDOM, 0)
     assert len(stored) > len(RANDOM)
-    with pytest.raises(RequestError, match="the body may have 100,000 bytes") as caught:
+    with pytest.raises(RequestError, match="request size exceeds the maximum allowed value of 100000 bytes") as caught:
         written(stored, b"deflate", 1 << 16, len(RANDOM))
     assert caught.value.status == 413
 
@@ -117,14 +117,16 @@ def test_a_bomb_in_several_parts_is_whole():
 
 
 def test_many_parts_and_parts_of_deflate_are_refused():
-    with pytest.raises(RequestError, match="the body may have 1,000 parts of gzip data"):
+    with pytest.raises(RequestError, match="the body has more than 1,000 parts of gzip data"):
         Inflater(b"gzip", MOST).write(gzip.compress(b"") * 1001)
     with pytest.raises(RequestError, match="something behind the end"):
         Inflater(b"deflate", MOST).write(zlib.compress(b"x") * 2)
 
 
 def test_an_unknown_form_is_named_as_text():
-    with pytest.raises(RequestError, match="expected gzip or deflate, found 'br'"):
+    with pytest.raises(
+        RequestError, match="the Content-Encoding is 'br'; send the body as gzip, as deflate or as it is"
+    ):
         Inflater(b"br", MOST)
 
 
@@ -151,10 +153,10 @@ def test_what_is_damaged_is_refused():
 
 @pytest.mark.parametrize("coding", [b"br", b"gzip, gzip", b"x" * 100])
 def test_other_forms_are_refused(coding):
-    with pytest.raises(RequestError, match="Content-Encoding: expected gzip or deflate, found") as caught:
+    with pytest.raises(RequestError, match="Unsupported compression type: the Content-Encoding is") as caught:
         Inflater(coding, MOST)
     assert caught.value.status == 415
-    assert len(str(caught.value)) < 100
+    assert len(str(caught.value)) < 150
 
 
 def test_the_name_of_a_form_may_be_in_capitals():

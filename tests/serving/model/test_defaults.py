@@ -181,7 +181,11 @@ def test_over_the_protocol_an_image_may_be_a_file(client, alone):
 
 @pytest.mark.parametrize(
     ("shape", "data", "text"),
-    [([1], ["no image"], "not an image"), ([2], ["a", "b"], "expected one file"), ([0], [], "one")],
+    [
+        ([1], ["no image"], "not an image"),
+        ([2], ["a", "b"], "the request has 2 files; the model takes one"),
+        ([0], [], "one"),
+    ],
 )
 def test_over_the_protocol_files_that_are_no_images_are_refused(client, shape, data, text):
     given = {"name": "image", "shape": shape, "datatype": "BYTES", "data": data}

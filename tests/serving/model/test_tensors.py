@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 import numpy as np
@@ -23,7 +24,7 @@ def test_every_type_survives_bytes(name):
     array = np.array([[0, 1, 1]]).astype(DATATYPES[name].numpy)
     spec = TensorSpec("x", name, (-1, 3))
     assert datatype_of(array) == name
-    np.testing.assert_array_equal(spec.from_bytes(memoryview(to_bytes(array)), (1, 3)), array)
+    np.testing.assert_array_equal(spec.from_bytes(memoryview(to_bytes(array)), (1, 3), "m"), array)
 
 
 @pytest.mark.parametrize("name", DATATYPES)
@@ -42,55 +43,108 @@ def test_lists_may_be_flat_or_nested(data):
 @pytest.mark.parametrize(
     ("datatype", "shape", "text"),
     [
-        ("FP64", [1, 3], "expected datatype FP32, found 'FP64'"),
-        (None, [1, 3], "expected datatype FP32, found None"),
-        ("FP32", [1, 4], r"expected shape \[-1, 3\], found \[1, 4\]"),
-        ("FP32", [3], "expected shape"),
-        ("FP32", [-1, 3], "a list of sizes"),
-        ("FP32", [True, 3], "a list of sizes"),
-        ("FP32", [1 << 50, 3], "a list of sizes"),
-        ("FP32", "1,3", "a list of sizes"),
+        ("FP64", [1, 3], "inference input 'x' data-type is 'FP64', but model 'm' expects 'FP32'"),
+        (None, [1, 3], "data-type is None, but model 'm' expects 'FP32'"),
+        (
+            "FP32",
+            [1, 4],
+            r"unexpected shape for input 'x' for model 'm'. Expected \[-1,3\], got \[1,4\], where -1 stands for any size",
+        ),
+        ("FP32", [3], "unexpected shape"),
+        ("FP32", [-1, 3], "must be a list of whole numbers from 0 on"),
+        (
+            "FP32",
+            [True, 3],
+            "Unable to parse 'shape': attempt to access JSON non-unsigned-integer as unsigned-integer: the shape",
+        ),
+        ("FP32", [1 << 50, 3], "larger than any memory"),
+        ("FP32", [1 << 62, 3], "causes total element count to exceed maximum size of 9223372036854775807"),
+        (
+            "FP32",
+            [(1 << 62) // 3, 3],
+            r"byte size overflow for input 'x': element count \(\d+\) \* data type size \(4\)",
+        ),
+        ("FP32", [1 << 10_000, 3], "causes total element count to exceed"),
+        ("FP32", [1 << 64] * 100_000, "unexpected shape"),
+        ("FP32", "1,3", "the request has '1,3'"),
     ],
 )
 def test_other_types_and_dims_are_refused(datatype, shape, text):
     with pytest.raises(RequestError, match=text):
-        SPEC.check(datatype, shape)
+        SPEC.check(datatype, shape, "m")
 
 
 def test_dims_beside_a_zero_are_bounded_too():
     with pytest.raises(RequestError, match="larger than any memory"):
-        TensorSpec("x", "FP32", (-1, -1, -1)).check("FP32", [0, 1 << 39, 1 << 39])
+        TensorSpec("x", "FP32", (-1, -1, -1)).check("FP32", [0, 1 << 39, 1 << 39], "m")
 
 
 def test_bytes_must_be_as_many_as_the_dims_need_before_anything_is_made():
-    with pytest.raises(RequestError, match="expected 13,194,139,533,300 bytes"):
-        SPEC.from_bytes(memoryview(bytes(12)), ((1 << 40) - 1, 3))
+    with pytest.raises(
+        RequestError, match=r"mismatch for input 'x' for model 'm'. Expected 13194139533300, got 12: FP32 of shape"
+    ):
+        SPEC.from_bytes(memoryview(bytes(12)), ((1 << 40) - 1, 3), "m")
 
 
 @pytest.mark.parametrize(
     ("datatype", "data", "text"),
     [
-        ("FP32", [1, 2], "expected 3 values"),
-        ("FP32", ["1", "2", "3"], "expected numbers for FP32"),
-        ("FP32", [[1, 2], [3]], "data"),
-        ("FP32", [None, 1, 2], "expected numbers"),
-        ("FP32", 7, "expected a list"),
-        ("UINT8", [1, 2, 256], "outside of UINT8"),
-        ("UINT8", [1, 2, -1], "outside of UINT8"),
-        ("UINT8", [1, 2, 1.5], "expected whole numbers for UINT8"),
-        ("FP16", [1, 2, 70000], "outside of FP16"),
-        ("FP16", [1, 2, -70000.5], "outside of FP16"),
-        ("BF16", [1, 2, 3.4e38], "outside of BF16"),
-        ("FP32", [1, 2, 1e39], "outside of FP32"),
-        ("INT32", [1.5, 2, 3], "expected whole numbers for INT32"),
-        ("INT64", [1, 2, 1 << 70], "expected whole numbers"),
-        ("BOOL", [1, 0, 1], "expected true or false for BOOL"),
-        ("INT64", [True, 2, 3], "expected whole numbers for INT64"),
+        (
+            "FP32",
+            [1, 2],
+            r"'data': Shape does not match true shape of 'data' field: input 'x' of shape \[3\] has 3 values; the request has 2",
+        ),
+        (
+            "FP32",
+            ["1", "2", "3"],
+            r"'data': attempt to access JSON non-number as double: FP32 of input 'x' takes numbers; the request has \['1', '2', '3'\]",
+        ),
+        ("FP32", [[1, 2], [3]], "lists of different lengths"),
+        ("FP32", [None, 1, 2], "FP32 of input 'x' takes numbers"),
+        (
+            "FP32",
+            7,
+            "attempt to access JSON non-array as array: the data of input 'x' must be a list; the request has 7",
+        ),
+        ("UINT8", [1, 2, 256], "a value of input 'x' lies outside of the datatype UINT8"),
+        ("UINT8", [1, 2, -1], "a value of input 'x' lies outside of the datatype UINT8"),
+        ("UINT8", [1, 2, 1.5], "JSON non-unsigned-integer as unsigned-integer: UINT8 of input 'x' takes whole numbers"),
+        ("FP16", [1, 2, 70000], "outside of the datatype FP16"),
+        ("FP16", [1, 2, -70000.5], "outside of the datatype FP16"),
+        ("BF16", [1, 2, 3.4e38], "outside of the datatype BF16"),
+        ("FP32", [1, 2, 1e39], "outside of the datatype FP32"),
+        ("INT32", [1.5, 2, 3], "JSON non-signed-integer as signed-integer: INT32 of input 'x' takes whole numbers"),
+        ("INT64", [1, 2, 1 << 70], "outside of the datatype INT64"),
+        ("UINT64", [1, 2, 1 << 64], "outside of the datatype UINT64"),
+        ("BF16", [1, 2, 1 << 70_0], "outside of the datatype BF16"),
+        ("FP64", [1, 2, 1 << 2000], "outside of the datatype FP64"),
+        ("BOOL", [1, 0, 1], "BOOL of input 'x' takes true and false"),
+        ("INT64", [True, 2, 3], "INT64 of input 'x' takes whole numbers"),
     ],
 )
 def test_values_that_do_not_fit_are_refused(datatype, data, text):
     with pytest.raises(RequestError, match=text):
         TensorSpec("x", datatype, (3,)).from_list(data, (3,))
+
+
+def test_large_and_small_whole_numbers_may_be_mixed():
+    """NumPy makes floats of a list of both."""
+    values = [(1 << 64) - 1, 5, 1 << 63]
+    assert TensorSpec("x", "UINT64", (3,)).from_list(values, (3,)).tolist() == values
+    assert TensorSpec("x", "BF16", (3,)).from_list([1 << 64, 1, 2], (3,)).astype(float).tolist() == [2.0**64, 1, 2]
+
+
+def test_lists_may_be_nested_a_hundred_times():
+    def nested(depth):
+        value = 7
+        for _ in range(depth):
+            value = [value]
+        return value
+
+    spec = TensorSpec("x", "INT64", (1, 1))
+    assert spec.from_list(nested(100), (1, 1)).tolist() == [[7]]
+    with pytest.raises(RequestError, match=r"JSON nesting depth exceeds maximum allowed limit \(100\)"):
+        spec.from_list(nested(101), (1, 1))
 
 
 def test_strings_have_their_length_before_them():
@@ -101,12 +155,22 @@ def test_strings_have_their_length_before_them():
 def test_strings_are_read_from_their_bytes_and_counted_first():
     spec = TensorSpec("s", "BYTES", (-1, 2))
     data = struct.pack("<I2sI", 2, b"ab", 0)
-    assert spec.from_bytes(memoryview(data), (1, 2)).tolist() == [[b"ab", b""]]
-    for damaged in (data[:-1], data + b"x", struct.pack("<I2sI", 3, b"ab", 0), b"\xff" * 10, b""):
-        with pytest.raises(RequestError, match="2 strings"):
-            spec.from_bytes(memoryview(damaged), (1, 2))
-    with pytest.raises(RequestError, match="262,144 strings"):
-        spec.check("BYTES", [1 << 18, 2])
+    assert spec.from_bytes(memoryview(data), (1, 2), "m").tolist() == [[b"ab", b""]]
+    about = "for inference input 's' for model 'm'"
+    for damaged, text in (
+        (data[:-1], f"incomplete string length indicator {about}, expecting 4 bytes but only 3 bytes available"),
+        (data + data[:4], f"unexpected number of string elements 3 {about}, expecting 2"),
+        (data[:6], f"expected 2 string elements {about}, got 1"),
+        (
+            struct.pack("<I2s", 3, b"ab"),
+            f"expected 2 string elements {about}, got 1: the last one says that it has 3 bytes, and 2",
+        ),
+        (b"", f"expected 2 string elements {about}, got 0"),
+    ):
+        with pytest.raises(RequestError, match=re.escape(text)):
+            spec.from_bytes(memoryview(damaged), (1, 2), "m")
+    with pytest.raises(RequestError, match="more than 262,144 strings"):
+        spec.check("BYTES", [1 << 18, 2], "m")
 
 
 def test_what_is_no_string_is_refused_where_a_model_gives_it():

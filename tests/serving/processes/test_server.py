@@ -124,7 +124,10 @@ def test_tritonclient_gets_errors_with_their_status(triton):
     with pytest.raises(library.InferenceServerException, match="expected shape") as caught:
         client.infer("double", given)
     assert caught.value.status() == "400"
-    with pytest.raises(library.InferenceServerException, match="no model 'nothing'"):
+    with pytest.raises(
+        library.InferenceServerException,
+        match=r"Request for unknown model: 'nothing' is not found\. The server has double, lists",
+    ):
         client.get_model_metadata("nothing")
 
 

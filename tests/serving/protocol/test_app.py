@@ -179,7 +179,10 @@ def test_a_model_is_unloaded_and_loaded_anew(client):
     assert client.get("/v2/models/lists/ready").status == 503
     assert client.get("/v2/health/ready").status == 503
     answer = client.post("/v2/models/lists/infer", JSON)
-    assert (answer.status, answer.json["error"]) == (404, "model 'lists' is not ready: unloaded")
+    assert (answer.status, answer.json["error"]) == (
+        404,
+        "Request for unknown model: 'lists' has no available versions: it is not ready: unloaded",
+    )
     index = {each["name"]: each["state"] for each in client.post("/v2/repository/index").json}
     assert index["lists"] == "UNAVAILABLE"
     assert len(client.post("/v2/repository/index", {"ready": True}).json) == len(index) - 1
@@ -194,7 +197,7 @@ def test_clients_bring_no_configuration_and_no_files(client):
     assert "no files from clients" in answer.json["error"]
 
 
-def test_a_full_queue_is_429_and_a_late_request_504_while_others_are_answered():
+def test_a_full_queue_is_503_and_a_late_request_504_while_others_are_answered():
     Slow.entered.clear()
     Slow.go.clear()
     busy = Client([spec("slow", "Slow", queue=2)])
@@ -216,7 +219,7 @@ def test_a_full_queue_is_429_and_a_late_request_504_while_others_are_answered():
         return [await first, await late, await waiting, refused]
 
     first, late, waiting, refused = busy.loop.run_until_complete(run())
-    assert [each.status for each in (first, late, waiting, refused)] == [200, 504, 200, 429]
+    assert [each.status for each in (first, late, waiting, refused)] == [200, 504, 200, 503]
     assert refused.headers["retry-after"] == "1"
     stats = busy.backend.services["slow"].statistics.total()
     assert (stats["succeeded"], stats["late"], stats["refused"], stats["rows"]) == (2, 1, 1, 2)

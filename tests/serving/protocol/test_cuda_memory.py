@@ -126,7 +126,7 @@ def test_tensors_go_into_and_out_of_a_gpus_memory(client, card):
     assert card.open == 1  # a handle is opened once
     assert client.get("/v2/cudasharedmemory/status").json == [{"name": "g", "device_id": 0, "byte_size": 64}]
     assert client.get("/v2/systemsharedmemory/status").json == []
-    assert "not within it" in client.post(INFER, request(place(60), place(32))).json["error"]
+    assert "Invalid offset + byte size" in client.post(INFER, request(place(60), place(32))).json["error"]
     client.post("/v2/systemsharedmemory/unregister")
     assert card.open == 1
     client.post(f"{REGION}/g/unregister")
@@ -137,13 +137,16 @@ def test_tensors_go_into_and_out_of_a_gpus_memory(client, card):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"handle": b"short"}, "expected the 64 bytes of a CUDA IPC handle"),
+        ({"handle": b"short"}, "'raw_handle' must have the 64 bytes of a CUDA IPC handle"),
         ({"handle": bytes(64)}, "cuIpcOpenMemHandle gives CUDA_ERROR_INVALID_VALUE"),
-        ({"device_id": 7}, "cannot use GPU 7: CUDA: cuDeviceGet"),
-        ({"device_id": -1}, "device_id: expected the number of a GPU"),
-        ({"byte_size": 65}, "expected 65 bytes of GPU memory, found 64"),
-        ({"byte_size": 0}, "byte_size: expected at least 1"),
-        ({"name": "taken"}, "registered already"),
+        ({"device_id": 7}, "the server cannot use GPU 7: CUDA: cuDeviceGet"),
+        (
+            {"device_id": -1},
+            "Unable to parse 'device_id' of region 'g': it must be the number of a GPU; the request has -1",
+        ),
+        ({"byte_size": 65}, "the memory of the GPU has 64 bytes, and the request has 65"),
+        ({"byte_size": 0}, "failed to register shared memory region 'g': invalid args: it has no bytes"),
+        ({"name": "taken"}, "shared memory region 'taken' already in manager"),
     ],
 )
 def test_what_is_no_memory_of_a_gpu_is_refused(client, card, change, text):

@@ -195,5 +195,5 @@ def test_a_message_that_is_none_is_an_error_and_ends_no_stream(client):
         iter([b"\x0a\x7f", good])
     )
     told, answer = found
-    assert "no ModelInferRequest" in told.error_message
+    assert "is not a ModelInferRequest" in told.error_message
     assert (answer.error_message, answer.infer_response.id) == ("", "g")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -20,6 +21,7 @@ from pytrtplugins.serving import Limits
 from pytrtplugins.serving.shared.board import Board
 from tests.serving.conftest import Client, spec
 from tests.serving.running import running
+from tests.serving.served import Slow
 
 pytestmark = pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no /dev/shm")
 LIMITS = Limits(body_bytes=1 << 20, shared_memory_regions=3)
@@ -93,7 +95,9 @@ def test_tritonclient_puts_inputs_and_outputs_into_shared_memory(kind):
                 )
                 assert (status["name"], int(status["byte_size"])) == ("both", 64)
                 client.unregister_system_shared_memory()
-                with pytest.raises(library.InferenceServerException, match="not registered"):
+                with pytest.raises(
+                    library.InferenceServerException, match=r"Unable to find shared memory region: '\w+'"
+                ):
                     client.infer("double", [given])
         finally:
             shared.destroy_shared_memory_region(handle)
@@ -124,7 +128,7 @@ def test_processes_with_one_board_know_each_others_regions_at_once():
             one.register_system_shared_memory("r", key, 64)
             assert other.infer("double", [given]).as_numpy("y").tolist() == [[10, 12]]
             other.unregister_system_shared_memory("r")
-            with pytest.raises(library.InferenceServerException, match="not registered"):
+            with pytest.raises(library.InferenceServerException, match=r"Unable to find shared memory region: '\w+'"):
                 one.infer("double", [given])
         for each in clients:
             each.close()
@@ -137,7 +141,7 @@ def test_processes_with_one_board_know_each_others_regions_at_once():
 def test_a_key_that_is_no_name_of_an_object_is_refused(client, key):
     answer = register(client, key)
     assert answer.status == 400
-    assert "key: expected the name of an object" in answer.json["error"]
+    assert "cannot register shared memory region 'r' - invalid shm key" in answer.json["error"]
 
 
 def test_links_folders_and_pipes_are_no_memory(client):
@@ -158,13 +162,17 @@ def test_links_folders_and_pipes_are_no_memory(client):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"byte_size": 65}, "has 64 bytes: 65 at 0 are not within it"),
-        ({"offset": 1}, "has 64 bytes: 64 at 1 are not within it"),
-        ({"offset": 1 << 63}, "offset: expected a number of bytes"),
-        ({"byte_size": -1}, "byte_size: expected a number of bytes"),
-        ({"byte_size": 0}, "expected at least 1"),
-        ({"byte_size": True}, "byte_size: expected a number"),
-        ({"byte_size": None}, "byte_size: expected a number"),
+        ({"byte_size": 65}, "has 64 bytes, and 65 at 0 are not within it"),
+        ({"offset": 1}, "has 64 bytes, and 64 at 1 are not within it"),
+        ({"offset": 1 << 63}, "64 at 9,223,372,036,854,775,808 are not within it"),
+        ({"offset": 1 << 64}, "Unable to parse 'offset' of region 'r': it must be a number of bytes"),
+        (
+            {"byte_size": -1},
+            "Unable to parse 'byte_size' of region 'r': it must be a number of bytes; the request has -1",
+        ),
+        ({"byte_size": 0}, "failed to register shared memory region 'r': invalid args"),
+        ({"byte_size": True}, "it must be a number of bytes; the request has True"),
+        ({"byte_size": None}, "it must be a number of bytes; the request has None"),
     ],
 )
 def test_a_region_outside_of_its_object_is_refused(client, change, text):
@@ -187,14 +195,18 @@ def test_regions_are_bounded_and_have_one_name(client):
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        (place("nothing"), "not registered"),
-        (place(""), "expected a name"),
-        (place(7), "expected a name"),
-        (place(size=65), "not within it"),
-        (place(size=8, offset=60), "not within it"),
-        (place(size=-8), "expected a number of bytes"),
-        (place(size=None), "expected a number of bytes"),
-        (place(offset="0"), "expected a number of bytes"),
+        (place("nothing"), "Unable to find shared memory region: 'nothing'"),
+        (place(""), "Unable to parse 'shared_memory_region' of "),
+        (place(7), "it must be a name; the request has 7"),
+        (
+            place(size=65),
+            "Invalid offset + byte size for shared memory region: 'r' has 64 bytes, the request has 65 at 0",
+        ),
+        (place(size=8, offset=60), "Invalid offset + byte size for shared memory region: 'r'"),
+        (place(size=8, offset=64), "Invalid offset for shared memory region: 'r'"),
+        (place(size=-8), "it must be a number of bytes; the request has -8"),
+        (place(size=None), "it must be a number of bytes; the request has None"),
+        (place(offset="0"), "it must be a number of bytes; the request has '0'"),
     ],
 )
 def test_a_tensor_outside_of_its_region_is_refused(client, given, text):
@@ -202,7 +214,7 @@ def test_a_tensor_outside_of_its_region_is_refused(client, given, text):
         register(client, key)
         for body in (request(into=given), request(out=given)):
             answer = client.post(INFER, body)
-            assert answer.status == (404 if text == "not registered" else 400)
+            assert answer.status == (404 if text.startswith("Unable to find") else 400)
             assert text in answer.json["error"]
 
 
@@ -222,8 +234,86 @@ def test_a_tensor_is_in_one_place(client):
 def test_tensors_have_the_size_that_their_dims_need(client):
     with an_object(64) as (_, key):
         register(client, key)
-        assert "expected 8 bytes" in client.post(INFER, request(into=place(size=12))).json["error"]
-        assert "the output has 8 bytes" in client.post(INFER, request(out=place(size=4))).json["error"]
+        assert (
+            "input byte size mismatch for input 'x' for model 'double'. Expected 8, got 12"
+            in client.post(INFER, request(into=place(size=12))).json["error"]
+        )
+        assert (
+            "for output 'y' (4 bytes) should be at least 8 bytes to hold the results"
+            in client.post(INFER, request(out=place(size=4))).json["error"]
+        )
+
+
+@pytest.mark.parametrize("slashes", ["", "/", "///"])
+def test_objects_of_tritons_python_backend_are_not_for_clients(client, slashes):
+    answer = register(client, f"{slashes}triton_python_backend_shm_region_1")
+    assert (answer.status, "as the key contains the reserved prefix" in answer.json["error"]) == (400, True)
+
+
+def test_a_sum_beyond_64_bits_is_refused(client):
+    with an_object(64) as (_, key):
+        register(client, key)
+        answer = client.post(INFER, request(out=place(size=(1 << 64) - 32, offset=32)))
+        assert "Integer overflow detected: byte_size (18446744073709551584) + offset (32)" in answer.json["error"]
+
+
+def names(client):
+    return [each["name"] for each in client.get("/v2/systemsharedmemory/status").json]
+
+
+def test_a_region_that_a_request_uses_is_forgotten_once_it_is_answered():
+    Slow.entered.clear()
+    Slow.go.clear()
+    client = Client([spec("double", "Slow")], LIMITS)
+    other = Board(client.app.memory._board._descriptor)
+
+    async def run(body):
+        request = asyncio.create_task(client.call("POST", INFER, json.dumps(body).encode()))
+        while not Slow.entered.is_set():
+            await asyncio.sleep(0.001)
+        await client.call("POST", "/v2/systemsharedmemory/unregister")
+        kept = json.loads((await client.call("GET", "/v2/systemsharedmemory/status")).body)
+        Slow.go.set()
+        return [each["name"] for each in kept], await request
+
+    try:
+        with an_object(64) as (memory, key):
+            memory.buf[:8] = np.float32([5, 6]).tobytes()
+            for name in ("r", "out", "unused"):
+                register(client, key, name)
+            kept, answer = client.loop.run_until_complete(run(request(place(), place("out", offset=32))))
+            assert (kept, answer.status) == (["r", "out"], 200)
+            assert np.frombuffer(memory.buf[32:40], np.float32).tolist() == [10, 12]
+            assert names(client) == []
+            assert register(client, key).status == 200  # the name is free again
+        assert not other.is_held("r")
+    finally:
+        client.close()
+
+
+HOLD = """
+import sys
+from pytrtplugins.serving.shared.board import Board
+board = Board(int(sys.argv[1]))
+board.hold("r")
+print(flush=True)
+input()
+"""
+
+
+def test_a_process_that_dies_holds_nothing():
+    board = Board()
+    command = [sys.executable, "-c", HOLD, str(board._descriptor)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[board._descriptor], text=True
+    ) as process:
+        process.stdout.readline()
+        assert board.is_held("r")
+        assert not board.is_held("other")
+        process.kill()
+        process.wait(20)
+    assert not board.is_held("r")
+    board.close()
 
 
 def test_a_tensor_is_not_larger_than_a_body(client):
@@ -255,8 +345,13 @@ def test_an_object_that_is_cut_replaced_or_removed_is_an_error_and_the_server_go
 def test_without_the_option_nothing_is_shared():
     made = Client([spec("double", "Double")])
     with an_object(64) as (_, key):
-        assert "--shared-memory" in register(made, key).json["error"]
-    assert "--shared-memory" in made.post(INFER, request(place())).json["error"]
+        refused = [register(made, key), made.post(f"{REGION}/r/unregister"), made.post(INFER, request(place()))]
+    for answer in refused:
+        assert answer.status == 501
+        assert (
+            answer.json["error"]
+            == "Client shared memory is disabled. Start the server with '--shared-memory' to enable."
+        )
     assert made.get("/v2/systemsharedmemory/status").json == []
     assert "system_shared_memory" not in made.get("/v2").json["extensions"]
     made.close()

@@ -60,7 +60,7 @@ def test_a_replica_whose_thread_has_ended_is_not_healthy(replica):
 def test_the_queues_of_the_models_refuse_before_ray_does():
     found = options([ModelSpec("a", "x", queue=10), ModelSpec("b", "x", queue=20)], Scale())
     assert found["max_ongoing_requests"] > 30
-    assert found["backpressure_config"]["status_code"] == 429
+    assert found["backpressure_config"]["status_code"] == 503
 
 
 def test_autoscaling_follows_the_requests_of_a_replica():

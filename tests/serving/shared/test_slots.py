@@ -36,7 +36,7 @@ def test_too_much_for_now_and_too_much_for_ever_are_told_apart(slots):
         slots.take(3 * UNIT)
     with pytest.raises(RequestError) as ever:
         slots.take(9 * UNIT)
-    assert (now.value.status, now.value.retry_after, ever.value.status) == (429, 1, 413)
+    assert (now.value.status, now.value.retry_after, ever.value.status) == (503, 1, 413)
 
 
 def test_what_one_mapping_writes_another_reads():
