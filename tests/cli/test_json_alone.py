@@ -93,8 +93,10 @@ def folder(tmp_path):
 
 def run(folder, *words):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
-    words = [sys.executable, "-m", "pytrtplugins", *words]
-    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    command_line = [sys.executable, "-m", "pytrtplugins", *words]
+    return subprocess.run(
+        command_line, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 def with_plugins(group, path=()):

@@ -296,7 +296,8 @@ class Codec:
         specs: dict[str, TensorSpec] = {}
         for each in given:
             each = each if isinstance(each, dict) else {}
-            name, datatype = each.get("name"), each.get("datatype")
+            name: Any = each.get("name")
+            datatype: Any = each.get("datatype")
             for member, value in (("name", name), ("datatype", datatype)):
                 if not isinstance(value, str):
                     raise unable_to_parse(

@@ -136,7 +136,7 @@ def test_large_and_small_whole_numbers_may_be_mixed():
 
 def test_lists_may_be_nested_a_hundred_times():
     def nested(depth):
-        value = 7
+        value: object = 7
         for _ in range(depth):
             value = [value]
         return value

@@ -207,7 +207,7 @@ def check(exchanges, infer):
 def test_over_http(server, binary):
     port, _, exchanges = server
     with http.InferenceServerClient(f"127.0.0.1:{port}") as client:
-        check(exchanges, lambda *asked: over_http(client, *asked, binary))
+        check(exchanges, lambda name, inputs, outputs: over_http(client, name, inputs, outputs, binary))
 
 
 def test_over_grpc(server):
