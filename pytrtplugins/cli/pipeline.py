@@ -11,6 +11,7 @@ from ..pipeline import Pipeline
 from ..pipeline.approval import EVERYTHING
 from ..pipeline.folder import PipelineFolder
 from ..pipeline.picture import draw_pipeline
+from ..pipeline.places import as_recorded
 from ..pipeline.run import report_path, run_pipeline
 from ..pipeline.selection import Selection
 from ..pipeline.states import step_states
@@ -129,4 +130,4 @@ def check(source: Source, values: Values = None) -> Result[PipelineFacts]:
     found = open_pipeline(source, values)
     graph = found.graph()
     steps = tuple(StepFacts(step.name, graph[step.name], step.inputs, step.outputs) for step in found.steps)
-    return Result(PipelineFacts(found.name, dict(found.parameters), steps), print_pipeline)
+    return Result(PipelineFacts(found.name, as_recorded(found.parameters), steps), print_pipeline)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ from ..errors import PipelineError, UsageError
 from ..utils.declared import nearest
 from ..utils.text_formats import shorten
 from ..utils.user_module import import_user_module
+from .cron import schedule_problems
 from .description import Problem
 from .reader import read_description
 from .record import Scalar
@@ -23,7 +23,6 @@ from .step import NAME, Step, folders_of
 __all__ = ["Pipeline"]
 
 _MOST_STEPS = 1000
-_CRON = re.compile(r"@(yearly|monthly|weekly|daily|hourly)|[\w*/,?#-]+( [\w*/,?#-]+){4}")
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,8 @@ def _problems(pipeline: Pipeline) -> Iterator[Problem]:
     if not pipeline.steps or len(pipeline.steps) > _MOST_STEPS:
         yield ("steps",), f"expected 1 to {_MOST_STEPS:,} steps, found {len(pipeline.steps):,}"
         return
-    if pipeline.schedule is not None and not _CRON.fullmatch(pipeline.schedule):
-        yield ("schedule",), f'expected five fields of cron, such as "0 3 * * *", found {shorten(pipeline.schedule)}'
+    if pipeline.schedule is not None:
+        yield from ((("schedule",), problem) for problem in schedule_problems(pipeline.schedule))
     names = [step.name for step in pipeline.steps]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield ("steps", name), "two steps have this name"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -9,9 +10,10 @@ from typing import TypeAlias
 from ..errors import PipelineError
 from ..utils.declared import nearest
 from ..utils.text_formats import shorten
+from ..utils.yaml_scalars import WrittenFloat, WrittenInt
 from .record import Scalar
 
-__all__ = ["Scope", "fill", "fill_words", "written"]
+__all__ = ["Scope", "as_recorded", "fill", "fill_words", "written"]
 
 Scope: TypeAlias = Mapping[str, "Scalar | tuple[str, ...]"]
 """Values by the names that places have."""
@@ -42,8 +44,18 @@ def fill_words(text: str, scope: Scope) -> list[str]:
 
 
 def written(value: Scalar) -> str:
-    """A value as a text holds it."""
+    """A value as a text holds it: a number as it was written."""
+    if isinstance(value, (WrittenInt, WrittenFloat)):
+        return value.text
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_recorded(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Values for JSON, with a number as a text where JSON would write it otherwise than the user did: ``3.10``."""
+    return {
+        name: written(value) if isinstance(value, (int, float)) and written(value) != json.dumps(value) else value
+        for name, value in values.items()
+    }
 
 
 def _text(match: re.Match[str], scope: Scope) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,13 @@ from ..utils.numbers import Real
 from ..utils.placed_file import Names
 from ..utils.text_formats import shorten
 from ..utils.yaml_file import YamlFile
+from ..utils.yaml_scalars import Unquoted, WrittenFloat, WrittenInt
+from .command import split_command
 from .description import Description, check_keys, is_scalar, read_mapping
 from .places import Scope, fill, fill_words, written
 from .record import Scalar
 from .step import Resources, Retry, Step
-from .units import read_bytes, read_cores, read_count, read_seconds
+from .units import is_whole, read_bytes, read_cores, read_count, read_seconds
 
 __all__ = ["read_description"]
 
@@ -99,7 +100,7 @@ def _chosen(found: Description, where: Names, value: Any, parameters: Mapping[st
     """A value; or, of ``{by: size, full: 500, smoke: 16}``, the one for the parameter ``size``."""
     if not isinstance(value, dict) or _BY not in value:
         return value
-    by, choices = value[_BY], {str(key): item for key, item in value.items() if key != _BY}
+    by, choices = value[_BY], {written(key): item for key, item in value.items() if key != _BY}
     if by not in parameters:
         found.refuse((*where, _BY), f"there is no parameter {shorten(by)}.{nearest(str(by), parameters)}")
         return None
@@ -115,9 +116,9 @@ def _typed(name: str, text: str, like: Scalar) -> Scalar:
         return text
     try:
         if isinstance(like, bool):
-            return {"true": True, "false": False}[text.lower()]
-        number = Real(-1e300, 1e300).read(text)
-        return int(text) if _WHOLE.fullmatch(text) else number
+            return {"true": True, "false": False}[text]
+        Real(-1e300, 1e300).read(text)
+        return WrittenInt(text) if _WHOLE.fullmatch(text) else WrittenFloat(text)
     except (ValueError, KeyError):
         kind = "true or false" if isinstance(like, bool) else "a number"
         raise UsageError(f"--set {name}: expected {kind}, as {written(like)} is, found {shorten(text)}") from None
@@ -130,11 +131,11 @@ def _read_steps(found: Description, steps: Mapping[Any, Any]) -> None:
     scope: dict[str, Scalar | tuple[str, ...]] = dict(found.parameters)
     kept = {}
     for family, raw in steps.items():
-        where: Names = ("steps", str(family))
+        where: Names = ("steps", written(family))
         if not isinstance(raw, dict):
             found.refuse(where, f"expected the keys of a step, found {shorten(raw)}")
         elif _wanted(found, where, raw):
-            kept[str(family)] = raw
+            kept[written(family)] = raw
     for family, raw in kept.items():
         paths = [
             path for values in _grid(found, ("steps", family), raw) for path in _outputs(found, family, raw, values)
@@ -148,7 +149,7 @@ def _read_steps(found: Description, steps: Mapping[Any, Any]) -> None:
 
 
 def _wanted(found: Description, where: Names, raw: Mapping[str, Any]) -> bool:
-    """Whether ``when`` keeps a step: each parameter has the value, or one of the values, that it names."""
+    """Whether ``when`` keeps a step: each parameter is written as the value, or one of the values, that it names."""
     wanted = True
     for name, values in read_mapping(found, (*where, "when"), raw.get("when", {})).items():
         if name not in found.parameters:
@@ -156,7 +157,8 @@ def _wanted(found: Description, where: Names, raw: Mapping[str, Any]) -> bool:
                 (*where, "when"), f"there is no parameter {shorten(name)}.{nearest(str(name), found.parameters)}"
             )
         else:
-            wanted = wanted and found.parameters[name] in (values if isinstance(values, list) else [values])
+            named = values if isinstance(values, list) else [values]
+            wanted = wanted and written(found.parameters[name]) in map(written, named)
     return wanted
 
 
@@ -205,6 +207,11 @@ def _own(found: Description, where: Names, raw: Mapping[str, Any], scope: Scope)
                 made[str(name)] = fill(value, scope) if isinstance(value, str) else value
         except PipelineError as error:
             found.refuse((*where, "parameters", name), str(error))
+        if "function" in raw and isinstance(made.get(str(name)), Unquoted):
+            found.refuse(
+                (*where, "parameters", name),
+                f"a function would get the text {made[str(name)]!r}: write true, false, or the text in quotes",
+            )
     return made
 
 
@@ -295,9 +302,9 @@ class _StepReader:
         """The words of a command: a list, or a text that is split as a shell would split it, before values are put in."""
         value = self.raw.get("command", [])
         try:
-            words = shlex.split(value) if isinstance(value, str) else value
+            words = split_command(written(value)) if is_scalar(value) else value
         except ValueError as error:
-            self._refuse(("command",), f"{error}: quotes do not match")
+            self._refuse(("command",), str(error))
             return ("?",)
         if not isinstance(words, list) or not all(map(is_scalar, words)):
             self._refuse(("command",), f"expected a text, or a list of words, found {shorten(value)}")
@@ -315,7 +322,7 @@ class _StepReader:
 
     def _retry(self) -> Retry:
         value = self.raw.get("retry", {})
-        if isinstance(value, int):
+        if is_whole(value):
             return Retry(limit=value)
         found = self._part("retry", ("limit", "backoff"))
         backoff = self._read(("retry", "backoff"), found.get("backoff"), read_seconds, Retry.backoff)

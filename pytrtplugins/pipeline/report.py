@@ -14,6 +14,7 @@ from pathlib import Path
 from ..utils.files import open_regular, write_atomic
 from ..utils.web_page import html_table, web_page
 from .comparison import Change, RunComparison, compare, earlier_runs
+from .places import written
 from .record import RunRecord, Scalar, StepRecord
 from .report_charts import figure_chart, seconds_text, step_times
 
@@ -204,7 +205,7 @@ def _number(value: float | None) -> str:
 
 
 def _text(value: Scalar | None) -> str:
-    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return "–" if value is None else written(value)
 
 
 def _count(number: int, what: str) -> str:

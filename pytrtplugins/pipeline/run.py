@@ -19,6 +19,7 @@ from .folder import PipelineFolder
 from .full_disk import is_disk_full, tell_full_disk
 from .machine import check_machine
 from .pipeline import Pipeline
+from .places import as_recorded
 from .process import end_abandoned
 from .published import Published
 from .record import RunRecord, RunState, StepRecord, new_run_id
@@ -87,7 +88,7 @@ def run_pipeline(
                 "running",
                 now,
                 steps=tuple(records.values()),
-                parameters=dict(pipeline.parameters),
+                parameters=as_recorded(pipeline.parameters),
                 machine=dict(machine or {}),
                 command=tuple(command),
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from ..errors import PipelineError
 from ..utils.text_formats import shorten
 from .gate import Gate
 from .record import Scalar
+from .units import is_number, is_whole
 
 __all__ = ["NAME", "Resources", "Retry", "Step", "folders_of", "is_inside"]
 
@@ -228,22 +228,18 @@ def _gate_problems(step: Step) -> Iterator[tuple[str, str]]:
 
 def _limit_problems(step: Step) -> Iterator[tuple[str, str]]:
     cpu, memory, gpu = step.resources.cpu, step.resources.memory, step.resources.gpu
-    if cpu is not None and not (_is_number(cpu) and 0 < cpu <= 4096):
+    if cpu is not None and not (is_number(cpu) and 0 < cpu <= 4096):
         yield "resources", f"cpu: expected more than 0 and at most 4,096 cores, found {shorten(cpu)}"
-    if memory is not None and not (type(memory) is int and 1 <= memory < 1 << 63):
+    if memory is not None and not (is_whole(memory) and 1 <= memory < 1 << 63):
         yield "resources", f"memory: expected a number of bytes, found {shorten(memory)}"
-    if type(gpu) is not int or not 0 <= gpu <= 1024:
+    if not is_whole(gpu) or not 0 <= gpu <= 1024:
         yield "resources", f"gpu: expected a whole number from 0 to 1,024, found {shorten(gpu)}"
-    if type(step.retry.limit) is not int or not 0 <= step.retry.limit <= 100:
+    if not is_whole(step.retry.limit) or not 0 <= step.retry.limit <= 100:
         yield "retry", f"limit: expected a whole number from 0 to 100, found {shorten(step.retry.limit)}"
-    if not (_is_number(step.retry.backoff) and 0 <= step.retry.backoff <= 86_400):
+    if not (is_number(step.retry.backoff) and 0 <= step.retry.backoff <= 86_400):
         yield "retry", f"backoff: expected 0 to 86,400 seconds, found {shorten(step.retry.backoff)}"
-    if step.time_limit is not None and not (_is_number(step.time_limit) and 0 < step.time_limit <= 31_536_000):
+    if step.time_limit is not None and not (is_number(step.time_limit) and 0 < step.time_limit <= 31_536_000):
         yield "time_limit", f"expected more than 0 seconds and at most a year, found {shorten(step.time_limit)}"
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
 
 
 def _are_texts(value: Any) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 from ..utils.text_formats import shorten
 
-__all__ = ["read_bytes", "read_cores", "read_count", "read_seconds"]
+__all__ = ["is_number", "is_whole", "read_bytes", "read_cores", "read_count", "read_seconds"]
 
 _AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-z]*)")
 _SIZES = {"": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12} | {
@@ -16,6 +17,16 @@ _SIZES = {"": 1, "B": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10
     for end, factor in (("i", 1 << 10 * number), ("iB", 1 << 10 * number), ("B", 10 ** (3 * number)))
 }
 _TIMES = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number; truth values are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that is finite; truth values are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def read_bytes(value: Any) -> int:
@@ -51,13 +62,13 @@ def read_count(value: Any) -> int:
     Raises:
         ValueError: it is none.
     """
-    if type(value) is int or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value)):
+    if is_whole(value) or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value)):
         return int(value)
     raise ValueError(f"expected a whole number, found {shorten(value)}")
 
 
 def _amount(value: Any, units: dict[str, Any], expected: str) -> float:
-    match = _AMOUNT.fullmatch(str(value).strip()) if type(value) in (int, float, str) else None
+    match = _AMOUNT.fullmatch(str(value).strip()) if is_number(value) or isinstance(value, str) else None
     if match is None or match[2] not in units:
         raise ValueError(f"expected {expected}, found {shorten(value)}")
     return float(match[1]) * float(units[match[2]])

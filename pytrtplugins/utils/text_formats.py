@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from .files import read_regular
 from .inside import Failure
 from .optional import require
 from .placed_file import Names
+from .yaml_scalars import read_plain
 
 __all__ = [
     "MAX_BYTES",
@@ -123,21 +124,26 @@ def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatEr
 def parse_placed_yaml(
     data: str | bytes, path: str | Path, *, error: Failure = FormatError
 ) -> tuple[Any, dict[Names, int]]:
-    """Parse YAML, and say on which lines its keys and items stand; see `parse_yaml`."""
+    """Parse YAML that people write, and say on which lines its keys and items stand; see `parse_yaml`.
+
+    Scalars without quotes keep their text, as `yaml_scalars.read_plain` reads them: ``010``, ``12:30:00``, ``on`` and ``~`` are texts.
+    """
 
     def placed(loader: Any) -> tuple[Any, dict[Names, int]]:
         node = loader.get_single_node()
         return (None, {}) if node is None else (loader.construct_document(node), _yaml_lines(node))
 
-    return _composed(data, path, error, placed)
+    return _composed(data, path, error, placed, _written_loader())
 
 
-def _composed(data: str | bytes, path: str | Path, error: Failure, made: Callable[[Any], _Made]) -> _Made:
+def _composed(
+    data: str | bytes, path: str | Path, error: Failure, made: Callable[[Any], _Made], loader: Any = None
+) -> _Made:
     """What is made of the YAML that a loader has."""
     yaml = require("yaml", extra="onnx", package="pyyaml", feature="YAML files")
     text = _decoded(data, path, MAX_YAML_BYTES, error)
     try:
-        return made(_yaml_loader()(text))
+        return made((loader or _yaml_loader())(text))
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -314,4 +320,18 @@ def _yaml_loader() -> Any:
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":merge", ":value"))]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+    return Loader
+
+
+@cache
+def _written_loader() -> Any:
+    """The loader in whose data plain scalars keep their text."""
+
+    class Loader(_yaml_loader()):  # type: ignore[misc]
+        yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+        def construct_text(self, node: Any) -> Any:
+            return read_plain(node.value) if node.style is None else node.value
+
+    Loader.add_constructor("tag:yaml.org,2002:str", Loader.construct_text)
     return Loader

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pytrtplugins.errors import FormatError, PipelineError, UsageError
 from pytrtplugins.pipeline import Pipeline, Resources, Retry, Step
+from pytrtplugins.pipeline.places import as_recorded
+from pytrtplugins.utils.yaml_scalars import WrittenFloat, WrittenInt
 
 pytest.importorskip("yaml")
 
@@ -99,9 +103,11 @@ def test_values_of_a_user_choose_and_replace(write):
     found = Pipeline.load(write(GOOD), {"size": "smoke", "strict": "true"})
     assert [step.name for step in found.steps] == ["photos", "calibrate-minmax-8", "evaluate"]
     assert found.step("photos").parameters == {"number": 16, "title": "a smoke set", "strict": True}
-    for text, value in (("7", 7), ("-7.5", -7.5), ("1e3", 1000.0)):
-        given = Pipeline.load(write(GOOD), {"photos": text}).parameters["photos"]
-        assert (given, type(given)) == (value, type(value))
+    for text, value in (("7", 7), ("007", 7), ("+7", 7), ("-7.5", -7.5), ("1e3", 1000.0), ("7.50", 7.5)):
+        given = Pipeline.load(write(GOOD.replace("echo ${size}", "echo ${photos}")), {"photos": text})
+        photos = given.parameters["photos"]
+        assert (photos, isinstance(photos, type(value))) == (value, True)
+        assert given.on_exit.command == ("echo", text)
 
 
 @pytest.mark.parametrize(
@@ -235,3 +241,121 @@ def test_python_makes_the_same_steps(tmp_path, monkeypatch, write):
     with pytest.raises(PipelineError) as caught:
         Step("A", command=("x",), function="m:f", outputs=("o",), parameters={"k": [1]})  # type: ignore[dict-item]
     assert [where for where, _ in caught.value.problems] == ["name", "command", "parameters"]
+
+
+TEXTS = (
+    "010", "007", "3.10", "1.0", "-0", "1e3", "1E+3", "1e999", "0x1F", "0o17", "0b1", "1_000", "12:30:00", "1:30", ".5", "5.", "+5",
+    "on", "off", "yes", "No", "y", "N", "true", "false", "True", "FALSE", "null", "Null", "~", "2026-01-31", "2026-01-31T12:00:00Z",
+    ".inf", "-.INF", ".nan", "<<", "=", "123456789012345678901234567890", "0.30000000000000004", "1.7976931348623157e308",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_values_go_into_commands_as_they_are_written(write, text):
+    loaded = Pipeline.load(
+        write(f"""name: demo
+parameters:
+  plain: {text}
+  chosen: {{by: plain, {text}: {text}}}
+steps:
+  a:
+    parameters: {{own: {text}, handed: "${{plain}}"}}
+    command: [program, {text}, "${{plain}}", "${{chosen}}", "${{own}}", "${{handed}}", "x=${{plain}}"]
+    outputs: ["out/${{plain}}"]
+    when: {{plain: {text}}}
+on_exit: {{command: "{text} ${{plain}}"}}
+""")
+    )
+    (step,) = loaded.steps
+    assert step.command == ("program", *[text] * 5, f"x={text}")
+    assert step.outputs == (f"out/{text}",)
+    assert loaded.on_exit is not None
+    assert loaded.on_exit.command == (text, text)
+
+
+@pytest.mark.parametrize("text", [text for text in TEXTS if any(map(str.isalnum, text))])
+def test_so_do_values_of_a_matrix(write, text):
+    loaded = Pipeline.load(write(
+        f"name: demo\nsteps:\n  a: {{matrix: {{each: [{text}]}}, command: 'x ${{each}}', outputs: ['o${{each}}']}}"
+    ))  # fmt: skip
+    assert [(step.command, step.outputs) for step in loaded.steps] == [(("x", text), (f"o{text}",))]
+
+
+def test_a_run_records_a_number_as_it_was_written():
+    values = {
+        "a": WrittenFloat("3.10"),
+        "b": WrittenInt("7"),
+        "c": True,
+        "d": "3.10",
+        "e": WrittenFloat("1e3"),
+        "f": 2.5,
+    }
+    recorded = as_recorded(values)
+    assert recorded == {"a": "3.10", "b": 7, "c": True, "d": "3.10", "e": "1e3", "f": 2.5}
+    assert json.dumps(recorded) == '{"a": "3.10", "b": 7, "c": true, "d": "3.10", "e": "1e3", "f": 2.5}'
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("7", 7), ("-7", -7), ("3.10", 3.1), ("1e-3", 0.001), ("true", True), ("false", False), ("010", "010"), ("0x1F", "0x1F"),
+     ("12:30:00", "12:30:00"), ("1_000", "1_000"), ("2026-01-31", "2026-01-31"), ("'off'", "off"), ('"7"', "7"), ("'~'", "~")],
+)  # fmt: skip
+def test_a_function_gets_numbers_as_json_writes_them_truth_values_and_texts(write, text, value):
+    loaded = Pipeline.load(write(
+        f"name: demo\nparameters: {{x: {text}}}\nsteps:\n  a: {{function: 'm:f', parameters: {{x: '${{x}}', y: {text}}}, outputs: [o]}}"
+    ))  # fmt: skip
+    given = json.loads(loaded.step("a").argv()[-1])["parameters"]
+    assert given == {"x": value, "y": value}
+    assert [type(each) for each in given.values()] == [type(value)] * 2
+
+
+@pytest.mark.parametrize("text", ["on", "Off", "yes", "NO", "True", "FALSE", "null", "~", "y"])
+def test_a_function_that_would_get_a_text_for_a_truth_value_is_refused(write, text):
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.load(write(
+            f"name: demo\nparameters: {{x: {text}}}\nsteps:\n  a: {{function: 'm:f', parameters: {{strict: '${{x}}'}}, outputs: [o]}}"
+        ))  # fmt: skip
+    assert caught.value.problems == (
+        (4, f"a function would get the text '{text}': write true, false, or the text in quotes"),
+    )
+
+
+def test_versions_that_are_equal_numbers_are_different_values(write):
+    text = "name: demo\nparameters: {version: 3.10}\nsteps:\n  a: {command: x, outputs: [o], when: {version: VALUE}}\n"
+    text += "  b: {command: x, outputs: [p]}"
+    for value, names in (("3.1", ["b"]), ("3.10", ["a", "b"]), ("[3.1, '3.10']", ["a", "b"])):
+        assert [step.name for step in Pipeline.load(write(text.replace("VALUE", value))).steps] == names
+
+
+@pytest.mark.parametrize(
+    "text", [">\n      program a\n      b\n", ">-\n      program\n      a b\n\n", "|\n      program a b\n", "|-\n\n      program a b",
+             "program\n      a b", "'program a\n      b'"],
+)  # fmt: skip
+def test_a_command_over_several_lines_that_yaml_joins_is_one(write, text):
+    loaded = Pipeline.load(write(f"name: demo\nsteps:\n  a:\n    outputs: [o]\n    command: {text}"))
+    assert loaded.step("a").command == ("program", "a", "b")
+
+
+def test_quotes_may_hold_lines(write):
+    loaded = Pipeline.load(
+        write("name: demo\nsteps:\n  a:\n    outputs: [o]\n    command: |\n      python -c 'a\n      b'\n")
+    )
+    assert loaded.step("a").command == ("python", "-c", "a\nb")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("|\n      program a\n      other b\n", "expected one line, found 2: no shell runs them one by one. Write `>`"),
+        (">\n      program a\n\n      other b\n", "expected one line, found 2"),
+        (">\n      program a\n        --more\n", "expected one line, found 2"),
+        ("|\n      program \\\n        --more\n", "a backslash stands alone: leave it out"),
+        (">\n      program \\\n      --more\n", "a backslash stands alone: leave it out"),
+        ("|\n      program\\\n      --more\n", "a backslash stands alone: leave it out"),
+        ("|\n      it's\n", "No closing quotation: quotes do not match"),
+    ],
+)
+def test_lines_that_a_shell_would_have_to_run_are_named(write, text, problem):
+    with pytest.raises(PipelineError) as caught:
+        Pipeline.load(write(f"name: demo\nsteps:\n  a:\n    outputs: [o]\n    command: {text}"))
+    assert [(line, problem in found) for line, found in caught.value.problems] == [(5, True)], caught.value

@@ -70,7 +70,7 @@ def _unique(value: Any, number: int) -> str:
         return ""
     if isinstance(value, str):
         return _WORD.format(number)
-    return written(type(value)(_NUMBER + number))
+    return str(_NUMBER + number)
 
 
 def _is_live(source: str | Path, values: dict[str, str], base: Pipeline, name: str, text: str) -> bool:

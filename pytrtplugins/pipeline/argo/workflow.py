@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import PipelineError, UsageError
 from ...version import __version__
+from ..places import as_recorded
 from ..step import Step
 from .artifacts import Artifacts
 from .live import LivePipeline
@@ -76,7 +77,8 @@ def _labels(found: LivePipeline) -> dict[str, str]:
 
 def _annotations(found: LivePipeline) -> dict[str, str]:
     """What Argo's page shows, and which parameters were fixed when the file was written."""
-    fixed = {name: value for name, value in found.pipeline.parameters.items() if name not in found.live}
+    parameters = as_recorded(found.pipeline.parameters)
+    fixed = {name: value for name, value in parameters.items() if name not in found.live}
     said = {
         "workflows.argoproj.io/description": f"Pipeline {found.pipeline.name}: {_count(len(found.pipeline.steps))}."
     }
