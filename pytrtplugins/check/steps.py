@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import MissingExtraError, UnavailableError
 from ..plugin.base import Plugin
 from ..tensor import DType
+from ..utils.listing import count_text
 from . import isolate
 from .cases import Case, outputs_of, shrink
 from .report import Entry, Remark
@@ -282,7 +283,7 @@ def _survives(case: Case) -> str:
 
 
 def _failed(step: Step, number: int, case: Case, detail: str) -> Entry:
-    return Entry(step.name, False, f"{case}: {detail}", f"{number + 1} of {_count(len(step.cases), 'case')}")
+    return Entry(step.name, False, f"{case}: {detail}", f"{number + 1} of {count_text(len(step.cases), 'case')}")
 
 
 def _tried(cases: Sequence[Case]) -> str:
@@ -290,16 +291,10 @@ def _tried(cases: Sequence[Case]) -> str:
     shapes = list(dict.fromkeys(" ".join("x".join(map(str, one)) for one in case.dims) for case in cases))
     if cases[0].role:
         types, layouts = (list(dict.fromkeys(getattr(case, name) for case in cases)) for name in ("dtypes", "layouts"))
-        counts = (
-            f"{_count(len(types), 'set')} of types x {_count(len(layouts), 'layout')} x {_count(len(shapes), 'shape')}"
-        )
+        counts = f"{count_text(len(types), 'set')} of types x {count_text(len(layouts), 'layout')} x {count_text(len(shapes), 'shape')}"
         return f"{counts}: {_listed(list(dict.fromkeys(case.formats for case in cases)))}"
-    return f"{_count(len(cases), 'case')}, {_count(plugins, 'set')} of field values: {_listed(shapes)}"
+    return f"{count_text(len(cases), 'case')}, {count_text(plugins, 'set')} of field values: {_listed(shapes)}"
 
 
 def _listed(texts: Sequence[str]) -> str:
     return ", ".join(texts[:3]) + (", ..." if len(texts) > 3 else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

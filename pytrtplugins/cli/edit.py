@@ -12,6 +12,7 @@ from ..model.proto import node_name
 from ..plugin.base import Plugin
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.files import check_target
+from ..utils.listing import first_names
 from ..utils.optional import require
 from ..validation.dataflow import walk
 from . import loading, options
@@ -26,7 +27,6 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["embed", "extract", "replace"]
 
-_SHOWN = 10
 OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")]
 
 
@@ -166,7 +166,7 @@ def embed(
     without = [node_name(node) for node in nodes if (node.domain, node.op_type) not in functions]
     done = f"{len(nodes) - len(without)} of {len(nodes)} plugin nodes with a function body"
     if without:
-        done += f"; without: {', '.join(map(repr, without[:_SHOWN]))}{' ...' if len(without) > _SHOWN else ''}"
+        done += f"; without: {first_names(without)}"
     found = Edited(str(output), len(graph.nodes), len(graph.nodes), _tensors(graph), done)
     return Result(found, lambda found: print(f"{found.file}: {found.done}"))
 

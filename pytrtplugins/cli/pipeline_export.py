@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from ..errors import UsageError
 from ..pipeline.argo import ArgoTarget, argo_yaml, load_live
 from ..utils.files import check_target, write_atomic
+from ..utils.listing import count_text
 from ..utils.optional import require
 from . import loading
 from .pipeline import Source, Values, command
@@ -126,7 +127,7 @@ def export(
 
 
 def _print(found: ExportedPipeline) -> None:
-    print(f"{found.file}: {found.kind}, {found.steps} step{'s' * (found.steps != 1)}")
+    print(f"{found.file}: {found.kind}, {count_text(found.steps, 'step')}")
     if found.parameters:
         print(f"parameters: {', '.join(f'{name}={value}' for name, value in found.parameters.items())}")
     if found.fixed:

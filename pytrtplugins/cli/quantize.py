@@ -10,6 +10,7 @@ from ..calibration import Calibrator
 from ..errors import UsageError
 from ..export.typed_model import FloatNode, TypedModel, export_half, export_quantized
 from ..utils.files import check_target
+from ..utils.listing import count_text, first_lines, first_names
 from ..utils.optional import require
 from . import loading, options
 from .app import app
@@ -20,7 +21,6 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["convert", "quantize"]
 
-_SHOWN = 10
 _TITLES = {"tensorrt": "TensorRT", "onnxruntime": "onnxruntime", "openvino": "OpenVINO"}
 OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")]
 
@@ -194,17 +194,18 @@ def _print(exported: TypedModel) -> None:
     reader = f", for {_TITLES[exported.reader]}" if exported.reader else ""
     print(f"{exported.file}: {types}{reader}, opset {exported.opset}, {exported.bytes:,} bytes")
     if exported.opaque:
-        names = ", ".join(map(repr, exported.opaque[:_SHOWN])) + (" ..." if len(exported.opaque) > _SHOWN else "")
-        print(f"{_count(len(exported.opaque), 'node')} that nobody here has a class for, written as before: {names}")
+        names = first_names(exported.opaque)
+        print(
+            f"{count_text(len(exported.opaque), 'node')} that nobody here has a class for, written as before: {names}"
+        )
     if exported.reader:
-        print(f"{_count(len(exported.quantized), 'layer')} with weights in {exported.precision}")
-        _list("in float", exported.float_layers, "layer")
+        print(f"{count_text(len(exported.quantized), 'layer')} with weights in {exported.precision}")
+        _print_float("in float", exported.float_layers, "layer")
     if exported.rest != "fp32":
-        _list("in float32", exported.float32_nodes, "node")
+        _print_float("in float32", exported.float32_nodes, "node")
     if exported.missing:
-        shown = ", ".join(map(repr, exported.missing[:_SHOWN]))
-        more = f" and {len(exported.missing) - _SHOWN:,} more" if len(exported.missing) > _SHOWN else ""
-        print(f"{_count(len(exported.missing), 'tensor')} of the model without a scale in the cache: {shown}{more}")
+        names = first_names(exported.missing)
+        print(f"{count_text(len(exported.missing), 'tensor')} of the model without a scale in the cache: {names}")
         more = "; (3) a node that nobody here has a class for comes before it" if exported.opaque else ""
         print(
             f"  Causes: (1) TensorRT fused the tensor away; (2) the ONNX file was exported again, with other names{more}."
@@ -228,15 +229,10 @@ def _print_comparison(exported: TypedModel) -> None:
         print(f"  {output.name}: largest error {output.max_abs:.3g}, relative error {output.relative:.3g}")
 
 
-def _list(where: str, nodes: tuple[FloatNode, ...], noun: str) -> None:
-    if not nodes:
-        return
-    print(f"{_count(len(nodes), noun)} {where}:")
-    for node in nodes[:_SHOWN]:
-        print(f"  {node.name}: {node.why}")
-    if len(nodes) > _SHOWN:
-        print(f"  and {len(nodes) - _SHOWN:,} more, which --json lists")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def _print_float(where: str, nodes: tuple[FloatNode, ...], noun: str) -> None:
+    if nodes:
+        print(
+            f"{count_text(len(nodes), noun)} {where}:",
+            *first_lines([f"{node.name}: {node.why}" for node in nodes]),
+            sep="\n",
+        )

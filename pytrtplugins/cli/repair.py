@@ -10,6 +10,7 @@ from typing import Annotated
 from ..model import read_onnx, write_onnx
 from ..passes import REPAIRS, repair
 from ..utils.files import check_target
+from ..utils.listing import count_text, first_lines
 from ..utils.optional import require
 from . import options
 from .app import app
@@ -20,7 +21,6 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["repair_model"]
 
-_SHOWN = 10
 
 Names = Annotated[list[str] | None, typer.Option(metavar="A,B", help="Leave out these repairs; may be repeated.")]
 
@@ -80,7 +80,7 @@ def repair_model(
     facts = RepairFacts(
         str(model), file, faults, len(found.findings) - faults - changes, changes, found.findings, written
     )
-    problem = f"{model}: {_count(faults, 'fault')}" if faults else ""
+    problem = f"{model}: {count_text(faults, 'fault')}" if faults else ""
     return Result(facts, _print, output is not None or not faults, problem)
 
 
@@ -89,25 +89,18 @@ def _split(texts: list[str] | None) -> list[str] | None:
     return [name.strip() for text in texts for name in text.split(",")] if texts else None
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _print(facts: RepairFacts) -> None:
     order = list(REPAIRS)
-    asked = f", {_count(facts.changes, 'change')}" if facts.changes else ""
-    print(f"{facts.model}: {_count(facts.faults, 'fault')}, {_count(facts.leftovers, 'leftover')}{asked}")
+    asked = f", {count_text(facts.changes, 'change')}" if facts.changes else ""
+    print(f"{facts.model}: {count_text(facts.faults, 'fault')}, {count_text(facts.leftovers, 'leftover')}{asked}")
     for (name, fault), group in itertools.groupby(
         sorted(facts.findings, key=lambda each: (order.index(each.repair), not each.fault)),
         lambda each: (each.repair, each.fault),
     ):
         findings = list(group)
         kind = "fault" if fault else "change" if REPAIRS[name].on_request else "leftover"
-        print(f"\n{name} ({_count(len(findings), kind)}): {REPAIRS[name].why}")
-        for each in findings[:_SHOWN]:
-            print(f"  {each.node}: {each.found} -> {each.done}")
-        if len(findings) > _SHOWN:
-            print(f"  and {len(findings) - _SHOWN:,} more, which --json lists")
+        print(f"\n{name} ({count_text(len(findings), kind)}): {REPAIRS[name].why}")
+        print(*first_lines([f"{each.node}: {each.found} -> {each.done}" for each in findings]), sep="\n")
     if facts.findings or facts.file:
         print()
     if facts.file:

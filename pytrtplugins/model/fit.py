@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import DimsError, ModelError, UsageError
 from ..plugin.base import Plugin
 from ..tensor import Dims
+from ..utils.listing import count_text
 from ..validation.dataflow import bodies, walk
 from .proto import node_name
 
@@ -109,10 +110,10 @@ def count_outputs(
         advice = (
             f"inputs={list(with_constants)}) to read constants too"
             if fits
-            else f"inputs=[...]) with {_number(expected, 'name')}"
+            else f"inputs=[...]) with {count_text(expected, 'name')}"
         )
         raise DimsError(
-            f"{where}: {plugin!r} takes {_number(expected, 'input')}, and there are {len(inputs)}, constants aside: "
+            f"{where}: {plugin!r} takes {count_text(expected, 'input')}, and there are {len(inputs)}, constants aside: "
             f"{', '.join(map(repr, inputs)) or 'none'}.\n"
             f"Do: graph.replace(..., {advice} (in a shell: --inputs {','.join(with_constants) if fits else 'A,B'})",
             expected=expected,
@@ -153,8 +154,8 @@ def chosen_outputs(
         names.pop()
     if count is not None and len(names) != count:
         raise ModelError(
-            f"{where}: the plugin gives {_number(count, 'output')}, and there are {len(names)} to write: "
-            f"{', '.join(map(repr, names))}.\nDo: graph.replace(..., outputs=[...]) with {_number(count, 'name')}; "
+            f"{where}: the plugin gives {count_text(count, 'output')}, and there are {len(names)} to write: "
+            f"{', '.join(map(repr, names))}.\nDo: graph.replace(..., outputs=[...]) with {count_text(count, 'name')}; "
             "a new name is a new tensor",
             expected=count,
             found=len(names),
@@ -198,7 +199,3 @@ def _unknown(what: str, name: str, known: Sequence[str], same_type: Sequence[str
         name=name,
         near=close,
     )
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

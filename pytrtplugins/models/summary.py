@@ -8,6 +8,7 @@ from array import array
 import numpy as np
 
 from ..engines.base.detection import Timings
+from ..utils.listing import count_text
 from ..vision import Detections
 
 __all__ = ["Summary"]
@@ -42,6 +43,6 @@ class Summary:
         seconds = time.perf_counter() - self._started
         median, late = np.percentile(self._times, [50, 99])
         return (
-            f"{self.images:,} image{'s' * (self.images != 1)}, {self.detections:,} detection{'s' * (self.detections != 1)}: "
+            f"{count_text(self.images, 'image')}, {count_text(self.detections, 'detection')}: "
             f"{self.images / seconds:.1f} images/s; a run: median {median:.1f} ms, p99 {late:.1f} ms"
         )

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from ..utils.files import open_regular, write_atomic
+from ..utils.listing import count_text
 from ..utils.web_page import html_table, web_page
 from .comparison import Change, RunComparison, compare, earlier_runs
 from .places import written
@@ -72,7 +73,7 @@ def _summary(run: RunRecord, compared: RunComparison) -> Iterator[str]:
     yield f'<h1>{html.escape(run.pipeline)} <span class="badge {run.state.split()[0]}">{run.state}</span></h1>'
     saved = f" ({seconds_text(sum(step.seconds for step in reused))} saved)" if reused else ""
     yield (
-        f'<p class="lead">{_MEANS[run.state]} {_count(len(ran), "step")} ran, {len(reused)} '
+        f'<p class="lead">{_MEANS[run.state]} {count_text(len(ran), "step")} ran, {len(reused)} '
         f"{'was' if len(reused) == 1 else 'were'} reused{saved}, of {len(run.steps)}.</p>"
     )
     against = f", beside run {html.escape(compared.before)}" if compared.before else ""
@@ -206,10 +207,6 @@ def _number(value: float | None) -> str:
 
 def _text(value: Scalar | None) -> str:
     return "–" if value is None else written(value)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _date(seconds: float) -> str:

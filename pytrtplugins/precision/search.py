@@ -14,6 +14,7 @@ from ..engines.base.engine import Engine
 from ..errors import NoDataError, UsageError
 from ..passes import CODES, LayerPrecision, Precisions, layer_names
 from ..utils.journal import Journal
+from ..utils.listing import count_text
 from ..utils.notebook import view
 from .interventions import Intervention, interventions, modelled_us
 from .measure import LayerError, Measurer
@@ -108,7 +109,7 @@ class SearchResult:
             f"error {self.final_before:.3g} → {self.final:.3g} of the tolerance; {self.runs} evaluations",
             f"latency {self.latency_before_us:.4g} → {self.latency_us:.4g} µs; in float32 {self.latency_fp32_us:.4g} µs",
         ]
-        title = f"precision search, {self.precisions.precision}: {state}; {len(rows)} layer{'s' * (len(rows) != 1)} computed differently"
+        title = f"precision search, {self.precisions.precision}: {state}; {count_text(len(rows), 'layer')} computed differently"
         return view(title, ("layer", "precision", "strategy", "reason"), rows, notes)
 
 

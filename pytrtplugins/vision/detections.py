@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
+from ..utils.listing import count_text
 from ..utils.notebook import view
 from ..utils.optional import require
 from .detection import Detection
@@ -79,7 +80,7 @@ class Detections(Sequence[Detection]):
 
     def __repr__(self) -> str:
         shown = ", ".join(map(str, self._items[:_SHOWN])) + (", ..." if len(self) > _SHOWN else "")
-        return f"<{len(self)} detection{'s' * (len(self) != 1)}{': ' * bool(self)}{shown}>"
+        return f"<{count_text(len(self), 'detection')}{': ' * bool(self)}{shown}>"
 
     @cached_property
     def boxes_xyxy(self) -> npt.NDArray[np.float64]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..utils.files import check_target, remove_abandoned, write_atomic
+from ..utils.listing import count_text
 from ..utils.prefetch import Behind, threads_for_files
 from .detections import Detections
 from .draw import draw
@@ -217,7 +218,7 @@ class _Crops:
 
     def saved(self) -> list[str]:
         count = len(self.written)
-        return [f"{self.folder}/ ({count:,} crop{'s' * (count != 1)})"]
+        return [f"{self.folder}/ ({count_text(count, 'crop')})"]
 
 
 class _Json:

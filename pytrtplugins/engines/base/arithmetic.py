@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...model.proto import node_name
 from ...passes import CODES
 from ...passes.quantize import FLOAT_LAYERS
+from ...utils.listing import first_names
 from ...validation.dataflow import walk
 
 if TYPE_CHECKING:
@@ -76,9 +77,8 @@ class Arithmetic:
                 else self.asked
             )
         kinds = " and ".join(sorted({self.layers[name] for name in others}))
-        more = f" and {len(others) - _SHOWN:,} more" if others[_SHOWN:] else ""
-        shown = ", ".join(map(repr, others[:_SHOWN]))
-        return f"{self.asked} in {len(self.layers) - len(others):,} of {len(self.layers):,} layers, {kinds} in {shown}{more}"
+        share = f"{len(self.layers) - len(others):,} of {len(self.layers):,} layers"
+        return f"{self.asked} in {share}, {kinds} in {first_names(others, _SHOWN)}"
 
 
 def arithmetic_of(model: onnx.ModelProto, asked: str, fallback: str = "", rest: str = "fp32") -> Arithmetic:

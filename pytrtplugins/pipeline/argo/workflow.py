@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import PipelineError, UsageError
+from ...utils.listing import count_text
 from ...version import __version__
 from ..places import as_recorded
 from ..step import Step
@@ -80,14 +81,10 @@ def _annotations(found: LivePipeline) -> dict[str, str]:
     parameters = as_recorded(found.pipeline.parameters)
     fixed = {name: value for name, value in parameters.items() if name not in found.live}
     said = {
-        "workflows.argoproj.io/description": f"Pipeline {found.pipeline.name}: {_count(len(found.pipeline.steps))}."
+        "workflows.argoproj.io/description": f"Pipeline {found.pipeline.name}: {count_text(len(found.pipeline.steps), 'step')}."
     }
     said["pytrtplugins/version"] = __version__
     return said | ({"pytrtplugins/parameters": json.dumps(fixed, sort_keys=True)} if fixed else {})
-
-
-def _count(steps: int) -> str:
-    return f"{steps} step{'s' * (steps != 1)}"
 
 
 def _cron(found: LivePipeline, target: ArgoTarget, spec: Any) -> Any:

@@ -1,0 +1,25 @@
+"""Counts and lists in sentences: ``1 layer``, ``2,000 layers``, ``'a', 'b' and 7 more``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+__all__ = ["count_text", "first_lines", "first_names"]
+
+
+def count_text(number: int, noun: str) -> str:
+    """A number with its noun, which gets an s unless the number is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def first_names(names: Sequence[str], most: int = 10) -> str:
+    """The first names, each in quotes, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
+def first_lines(lines: Sequence[str], most: int = 10) -> Iterator[str]:
+    """The first lines, indented, and a line that says how many more there are, which ``--json`` lists."""
+    yield from (f"  {line}" for line in lines[:most])
+    if len(lines) > most:
+        yield f"  and {len(lines) - most:,} more, which --json lists"
