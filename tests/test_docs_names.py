@@ -44,7 +44,10 @@ OF_USERS = {
     "docs/security.md": {"pytrt.toml"},
     "docs/serving_config.md": {"pytrt.toml"},
     "docs/shell.md": {"pytrt.toml"},
-    "docs/shards.md": {"KEY.json", "classes.txt", "labels/NAME.txt", "shards.json"},
+    "docs/shards.md": {
+        *("KEY.json", "classes.txt", "labels/NAME.txt", "shards.json", "val.txt"),
+        *("0001.png", "instances_val2017.json", "labels/0001.txt", "labels/val/0001.txt"),
+    },
     "docs/table.md": {"pairs.txt"},
     "docs/testing.md": {"pytrt.toml"},
     "docs/tensorrt11.md": {"mylayers.py"},

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from pytrtplugins.shards import FORMATS, Shards
+from pytrtplugins.shards.labels import coco, cvat, parts, voc
+from pytrtplugins.shards.make import _MAX_LIST_BYTES
 from pytrtplugins.shards.writer import label_text
+from pytrtplugins.utils import data_yaml
+from pytrtplugins.utils.data_yaml import DataYaml
+from pytrtplugins.utils.file_set import MAX_TEXT_BYTES
+from pytrtplugins.utils.text_formats import MAX_DEPTH, MAX_YAML_BYTES
+from pytrtplugins.utils.xml_text import MAX_DEPTH as XML_DEPTH
+from pytrtplugins.utils.xml_text import MAX_ELEMENTS
+from pytrtplugins.vision.image import MAX_FILE_BYTES
 from tests.pages import Reader, read, texts
 from tests.shards.labels.written import BOXES, photos, voc_xml
 
@@ -44,6 +53,28 @@ def test_the_json_of_the_page_has_the_keys_of_a_shard():
     facts = json.loads(shown)
     made = label_text((facts["width"], facts["height"]), np.array(facts["boxes"], np.float32), ["cat", *facts["names"]])
     assert json.loads(made) == facts
+
+
+def test_the_data_yaml_of_the_page_is_read():
+    pytest.importorskip("yaml")
+    (shown,) = texts("docs/shards.md", "yaml")
+    found = DataYaml.parse(shown.encode(), "data.yaml")
+    assert (found.root, found.classes) == ("coco8", ("person", "dog"))
+    assert found.parts == {"train": ("images/train",), "val": ("val.txt",), "test": ("images/test", "more/test.txt")}
+
+
+def test_the_page_has_the_limits_of_what_is_read():
+    page = read("docs/shards.md")
+    for limit, text in (
+        (MAX_FILE_BYTES, "512 MiB"), (coco._MAX_BYTES, "1 GiB"), (cvat._MAX_BYTES, "1 GiB"), (voc._MAX_BYTES, "4 MiB"),
+        (MAX_TEXT_BYTES, "16 MiB"), (_MAX_LIST_BYTES, "256 MiB"), (parts._MAX_LIST_BYTES, "256 MiB"), (MAX_YAML_BYTES, "4 MiB"),
+    ):  # fmt: skip
+        count, unit = text.split()
+        assert limit == int(count) << {"MiB": 20, "GiB": 30}[unit]
+        assert text in page
+    for most in (MAX_ELEMENTS, coco._MAX_SIDE, data_yaml._MOST_CLASSES, data_yaml._MOST_ENTRIES):
+        assert f"{most:,}" in page
+    assert (MAX_DEPTH, XML_DEPTH) == (64, 64)
 
 
 @pytest.mark.slow  # webdataset imports PyTorch

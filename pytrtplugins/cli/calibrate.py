@@ -33,8 +33,9 @@ def calibrate(
     calibration: Annotated[
         Path,
         typer.Option(
-            metavar="DIR",
-            help="A few hundred images like those that the network will see; or .npz files, with an array for each input.",
+            metavar="DIR|FILE.yaml",
+            help="A few hundred images like those that the network will see, or a data.yaml with a part train; or .npz files, with an "
+            "array for each input.",
         ),
     ],
     cache: options.Cache = None,
@@ -71,7 +72,7 @@ def calibrate(
 def equalize(
     model: options.Model,
     calibration: Annotated[
-        Path, typer.Option(metavar="DIR", help="Images like those that the network will see; 20 are enough.")
+        Path, typer.Option(metavar="DIR|FILE.yaml", help="Images like those that the network will see; 20 are enough.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")],
     weights: options.Weights = None,

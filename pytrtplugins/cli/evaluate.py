@@ -25,9 +25,12 @@ __all__ = ["evaluate"]
 def evaluate(
     model: options.Model,
     data: Annotated[
-        list[Path], typer.Option(metavar="DIR|TAR", help="Labelled images in the YOLO layout; repeat for parts.")
+        list[Path],
+        typer.Option(
+            metavar="DIR|TAR|FILE.yaml", help="Labelled images in the YOLO layout, or a data.yaml; repeat for parts."
+        ),
     ],
-    split: Annotated[str, typer.Option(help="The list of images in it.")] = "val.txt",
+    split: Annotated[str, typer.Option(help="The list of images in it, or the part of a data.yaml.")] = "val.txt",
     weights: options.Weights = None,
     names: options.Names = None,
     engine: options.Engine = "auto",

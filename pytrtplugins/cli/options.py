@@ -65,7 +65,8 @@ Threads = Annotated[int | None, number(THREADS, help="CPU threads; default: the 
 Images = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Images, or .npz files with an array for each input, to calibrate INT8 or FP8 with."
+        metavar="DIR|FILE.yaml",
+        help="Images, a data.yaml, or .npz files with an array for each input, to calibrate INT8 or FP8 with.",
     ),
 ]
 Cache = Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")]

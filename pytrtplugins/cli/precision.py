@@ -47,7 +47,10 @@ app.add_typer(command, name="precision")
 
 DataOption = Annotated[
     list[Path],
-    typer.Option(metavar="DIR|TAR", help="Images; .npz files; or, for map50, labelled images in the YOLO layout."),
+    typer.Option(
+        metavar="DIR|TAR|FILE.yaml",
+        help="Images; .npz files; or, for map50, labelled images in the YOLO layout or a data.yaml.",
+    ),
 ]
 LimitOption = Annotated[int, number(Whole(1, MAX_SAMPLES), help="Number of samples on which tensors are compared.")]
 SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), help="Seed for the choice of samples.")]

@@ -116,7 +116,8 @@ def convert(
     calibration: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Images, or .npz files with an array for each input, to find the ranges with."
+            metavar="DIR|FILE.yaml",
+            help="Images, a data.yaml, or .npz files with an array for each input, to find the ranges with.",
         ),
     ] = None,
     weights: options.Weights = None,

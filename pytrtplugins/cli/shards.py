@@ -36,7 +36,10 @@ app.add_typer(command, name="shards")
 @command.command("make")  # type: ignore[untyped-decorator]
 def make(
     source: Annotated[
-        list[Path], typer.Argument(metavar="DIR|TAR...", help="Photos and labels; several make one set together.")
+        list[Path],
+        typer.Argument(
+            metavar="DIR|TAR|FILE.yaml...", help="Photos and labels, or a data.yaml; several make one set together."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the shards.")],
     labels: Annotated[str, typer.Option(metavar="FORMAT", help=f"auto, or one of {', '.join(FORMATS)}.")] = "auto",
@@ -54,7 +57,9 @@ def make(
     listed: Annotated[
         Path | None,
         typer.Option(
-            "--list", metavar="FILE", help="Take the photos that this list names; of the data, or of the disk."
+            "--list",
+            metavar="FILE",
+            help="Take the photos that this list names, of the data or of the disk; or a part of a data.yaml: train.",
         ),
     ] = None,
     size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Of a shard, about: 256MB, 1GiB.")] = "256MB",

@@ -61,7 +61,7 @@ def command(
         typer.Option(
             metavar="DIR|FILE",
             help="verification, classification: a folder of images for each person or class, or an .npz file; verification also a list of "
-            "pairs, .txt or .csv; detection: the YOLO layout.",
+            "pairs, .txt or .csv; detection: the YOLO layout, or a data.yaml.",
         ),
     ],
     task: Annotated[

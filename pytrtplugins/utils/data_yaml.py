@@ -107,7 +107,7 @@ class DataYaml:
         name = next((name for name in names if exists(name)), None)
         if name is None:
             raise NoDataError(
-                f"{self.file}: {entry[:200]!r} is missing, or holds no files. Looked for: {', '.join(places)}\n"
+                f"{self.file}: {entry[:200]!r} is missing, or holds no files. Looked for: {', '.join(place[:200] for place in places)}\n"
                 "Do: correct the place, or path, in the file",
                 path=self.file,
                 places=tuple(places),

@@ -26,6 +26,16 @@ def shards() -> Iterator[tuple[str, bytes | str]]:
     yield "shard_manifest/path", json.dumps(facts)
     yield "shard_index/sound", held[INDEX]
     yield "shard_tar/sound", held[TAR]
+    yield (
+        "data_yaml/roboflow",
+        "train: ../train/images\nval: ../valid/images\nnc: 2\nnames: ['cat', 'dog']\nroboflow:\n  version: 3\n",
+    )
+    yield (
+        "data_yaml/ultralytics",
+        "path: .\ntrain: [train/images, list.txt]\nval: valid/images/b.png\nnames:\n  0: cat\n  1: dog\n",
+    )
+    yield "data_yaml/outside", "path: ../../..\ntrain: /\nval: ../..\nnames: [cat]\n"
+    yield "data_yaml/numbers", "names: {0: no, 99999999999999999999: 010}\n"
     yield "voc_labels/box", _VOC
     yield "voc_labels/deep", "<annotation>" + "<a>" * 2000
     yield (

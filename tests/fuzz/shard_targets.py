@@ -13,6 +13,8 @@ from pytrtplugins.errors import FormatError
 from pytrtplugins.shards import Shards, check_shards
 from pytrtplugins.shards.index import Index
 from pytrtplugins.shards.labels import read_labels
+from pytrtplugins.shards.labels.parts import part_photos
+from pytrtplugins.shards.labels.photo_files import PhotoFiles
 from pytrtplugins.shards.writer import ShardWriter
 from pytrtplugins.utils.file_set import FileSet
 from pytrtplugins.utils.files import sha256_hex
@@ -98,6 +100,21 @@ def labels_of(name: str, data: bytes, kind: str) -> object:
         raise FormatError(str(found.problems[0])[:300])
     assert all(each.boxes.shape[1:] == (5,) for each in found.photos)
     return found
+
+
+@target
+def data_yaml(data: bytes) -> object:
+    """A data.yaml in a set, with the photos of its parts."""
+    place = folder() / "described"
+    for name in ("train/images/a.png", "valid/images/b.png", "list.txt"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("train/images/a.png")
+    (place / "data.yaml").write_bytes(data)
+    files = FileSet(place)
+    photos = PhotoFiles(files)
+    description = files.description
+    assert description is not None
+    return [part_photos(files, photos, part) for part in description.parts]
 
 
 @target
