@@ -115,8 +115,9 @@ def open_inside(path: str | Path, flags: int, *, within: str | Path, error: Fail
     could be that of a file outside.
 
     Raises:
-        PytrtpluginsError: the file, or a folder on the way, is a link, a FIFO, a device or a socket; as ``error`` makes it.
-        OSError: there is no such file, it is a folder, or it cannot be opened.
+        PytrtpluginsError: the file is a folder, or it, or a folder on the way, is a link, a FIFO, a device or a socket; as ``error``
+            makes it.
+        OSError: there is no such file, or it cannot be opened.
     """
     with holder(path, within, error=error, make=bool(flags & os.O_CREAT)) as (folder, name):
         with contextlib.suppress(FileNotFoundError):
@@ -175,11 +176,9 @@ def check_inside(folder: str | Path, *, error: Failure = FormatError, skip: Coll
 
 
 def _check(path: str | Path, status: os.stat_result, flags: int, error: Failure) -> None:
-    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(
-        status.st_mode
-    ):  # opening a folder raises IsADirectoryError
+    if not stat.S_ISREG(status.st_mode):
         raise _not_regular(path, status.st_mode, error)
-    if flags & (os.O_WRONLY | os.O_RDWR) and stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+    if flags & (os.O_WRONLY | os.O_RDWR) and status.st_nlink > 1:
         raise error(
             f"{path}: expected a file with one name, found a hard link.\nDo: look where the folder comes from; rm {path}",
             path=path,

@@ -28,6 +28,8 @@ from pytrtplugins.engines.cuda.saved import SavedPlan
 from pytrtplugins.passes import LayerPrecision, Precisions
 from tests.damage import yaml_bomb
 from tests.darknet2caffe.networks import ALL_LAYERS
+from tests.fuzz.folder_targets import folders
+from tests.fuzz.http_targets import connections
 from tests.fuzz.model_targets import registered
 from tests.fuzz.pipeline_seeds import pipelines
 from tests.fuzz.served_seeds import served
@@ -265,6 +267,12 @@ def arrays() -> Seed:
         file = io.BytesIO()
         save(file, x=np.arange(6.0), y=np.zeros((2, 2), np.uint8))
         yield f"npz/{name}", file.getvalue()
+    file = io.BytesIO()
+    np.savez(file, names=np.frombuffer(b"a/1\na/2", np.uint8), embeddings=np.eye(2, dtype=np.float32))
+    yield "face_index/two", file.getvalue()
+    file = io.BytesIO()
+    np.savez_compressed(file, names=np.full(200_000, ord("\n"), np.uint8), embeddings=np.zeros((2, 2), np.float32))
+    yield "face_index/many-names", file.getvalue()
     yield "npy/claims-2-to-the-40", _npy("(1099511627776,)")
     yield "npy/brackets", _npy("(" * 300)
 
@@ -364,7 +372,7 @@ def main() -> None:
         folder = Path(name)
         parts: list[Callable[[], Seed]] = [
             darknet, lambda: caffe(folder), mxnet, broken, lambda: calibration(folder), lambda: engines(folder), arrays, images, texts,
-            registered, served, shards, pipelines,
+            registered, served, shards, pipelines, connections, folders,
         ]  # fmt: skip
         for part in parts:
             for path, data in part():

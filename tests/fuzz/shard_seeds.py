@@ -49,3 +49,6 @@ def shards() -> Iterator[tuple[str, bytes | str]]:
     lists = {"images": [image], "annotations": [box], "categories": [{"id": 3, "name": "cat"}]}
     yield "coco_labels/box", json.dumps(lists)
     yield "coco_labels/ids", json.dumps({**lists, "images": [{**image, "id": [1]}, {**image, "id": True}]})
+    yield "coco_labels/categories", json.dumps({**lists, "categories": [{"id": [1], "name": "cat"}]})
+    yield "darknet_labels/boxes", "0 0.5 0.5 0.25 0.5\n1 .1 .2 1e-1 0.2\n"
+    yield "darknet_labels/classes", "ccat\n\ndog\n"

@@ -133,3 +133,12 @@ def coco_labels(data: bytes) -> object:
 def cvat_labels(data: bytes) -> object:
     """CVAT's XML."""
     return labels_of("labels.xml", data, "cvat")
+
+
+@target
+def darknet_labels(data: bytes) -> object:
+    """darknet's labels of a photo; behind a first byte ``c`` the names of the classes."""
+    place = folder() / "darknet"
+    place.mkdir(exist_ok=True)
+    (place / "classes.txt").write_bytes(data[1:] if data[:1] == b"c" else b"cat\ndog\n")
+    return labels_of("a.txt", b"0 0.5 0.5 0.2 0.2\n" if data[:1] == b"c" else data, "darknet")

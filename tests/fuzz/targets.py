@@ -29,6 +29,7 @@ from pytrtplugins.engines.cuda.saved import SavedPlan
 from pytrtplugins.errors import PytrtpluginsError
 from pytrtplugins.models.dataset import YoloData
 from pytrtplugins.models.description import read_description
+from pytrtplugins.models.faces import FaceIndex
 from pytrtplugins.models.heads import read_heads, read_input_size
 from pytrtplugins.models.yolov2 import read_names
 from pytrtplugins.mxnet import from_mxnet
@@ -43,7 +44,9 @@ from pytrtplugins.utils.files import sha256_hex
 from pytrtplugins.utils.journal import Journal
 from pytrtplugins.utils.text_formats import parse_json, parse_yaml
 from pytrtplugins.vision import decode_image
-from tests.fuzz import model_targets as model_targets  # which registers some
+from tests.fuzz import folder_targets as folder_targets  # which registers some
+from tests.fuzz import http_targets as http_targets
+from tests.fuzz import model_targets as model_targets
 from tests.fuzz import pipeline_targets as pipeline_targets
 from tests.fuzz import served_targets as served_targets
 from tests.fuzz import shard_targets as shard_targets
@@ -274,6 +277,12 @@ def npy(data: bytes) -> object:
 def npz(data: bytes) -> object:
     """An archive of arrays."""
     return read_npz(file(data, "x.npz"), max_bytes=1 << 20)
+
+
+@target
+def face_index(data: bytes) -> object:
+    """An index of faces."""
+    return FaceIndex.load(file(data, "faces.npz"))
 
 
 @target
