@@ -93,9 +93,9 @@ def folder(tmp_path):
 
 def run(folder, *words):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
-    command_line = [sys.executable, "-m", "pytrtplugins", *words]
+    command = [sys.executable, "-m", "pytrtplugins", *words]
     return subprocess.run(
-        command_line, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
 
 

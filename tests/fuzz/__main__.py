@@ -92,7 +92,8 @@ def _run(name: str, options: argparse.Namespace, atheris: Any, modules: dict[str
         if not status:
             break
         text = (folder / "log").read_text(errors="replace")
-        failures.append(f"status {status}, {folder}\n{text[text.find('=== Uncaught') :][-2500:]}\n")
+        told = text[max(0, text.find("=== Uncaught")) :][-2500:]  # by atheris, or by Python
+        failures.append(f"status {status}, {folder}\n{told}\n")
         if options.inputs and whole.inputs >= options.inputs:
             break
     return whole, failures, time.monotonic() - start
