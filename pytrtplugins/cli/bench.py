@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..utils.figures import check_figure
 from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, Real, Whole
 from ..utils.optional import require
-from . import loading, options, tables
+from . import loading, option_values, options, tables
 from .app import app
 from .number import number
 from .results import Result
@@ -83,7 +83,9 @@ def command(
         check_figure(plot)
     names = list(
         dict.fromkeys(
-            itertools.product(loading.read_words(engine, "--engine"), loading.read_words(precision, "--precision"))
+            itertools.product(
+                option_values.read_words(engine, "--engine"), option_values.read_words(precision, "--precision")
+            )
         )
     )
     for _, each in names:
@@ -94,20 +96,19 @@ def command(
         _title(model, *name): functools.partial(
             loading.open_engine,
             model,
-            weights=weights,
-            engine=name[0],
-            precision=name[1],
-            cache=cache,
-            threads=threads,
-            settings=loading.read_settings(settings),
-            plugins=loading.read_forms(forms),
+            weights,
+            *name,
+            cache,
+            threads,
+            settings=option_values.read_settings(settings),
+            plugins=option_values.read_forms(forms),
             as_asked=True,
         )
         for name in names
     }
     found = bench(
         opened,
-        lambda built: loading.read_inputs(inputs, built, free=batch),
+        lambda built: option_values.read_inputs(inputs, built, free=batch),
         rounds=rounds,
         seconds=seconds,
         slots=slots,

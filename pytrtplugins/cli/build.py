@@ -10,7 +10,7 @@ from ..utils.files import check_target
 from ..utils.numbers import LARGEST_BATCH, SHARE, Whole
 from ..utils.optional import require
 from ..vision.letterbox import Mode as FitMode
-from . import inspected, loading, options, tables
+from . import inspected, loading, option_values, options, tables
 from .app import app
 from .facts import Built
 from .number import number
@@ -72,21 +72,21 @@ def build(
     check_target(output)
     if loading.is_engine_file(model):
         raise not_an_engine_here(model)
-    found = loading.read_settings(settings)
+    found = option_values.read_settings(settings)
     if target is not None:
         found = {**found, "target": target}
     started = time.perf_counter()
     built = loading.open_engine(
         model,
-        weights=weights,
-        engine=engine,
-        precision=precision,
+        weights,
+        engine,
+        precision,
+        cache,
+        threads,
         calibration=calibration,
-        cache=cache,
-        threads=threads,
         mode=mode,
         settings=found,
-        plugins=loading.read_forms(forms),
+        plugins=option_values.read_forms(forms),
         batch=batch,
         said={"names": names, "mode": fit, "score_threshold": threshold},
     )

@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..utils.files import check_target, write_atomic
 from ..utils.numbers import Whole
 from ..utils.optional import require
-from . import loading, options, tables
+from . import loading, option_values, options, tables
 from .app import app
 from .facts import Calibrated, WrittenFile
 from .number import number
@@ -62,7 +62,9 @@ def calibrate(
     check_target(path)
     calibrator = loading.make_calibrator(algorithm, calibration, path, batch=batch, limit=limit, mode=mode)
     prepared = passes.prepare(open_with_shapes(model, weights, shapes))
-    table = engines.calibrate(prepared, calibrator, engine=engine, threads=threads, plugins=loading.read_forms(forms))
+    table = engines.calibrate(
+        prepared, calibrator, engine=engine, threads=threads, plugins=option_values.read_forms(forms)
+    )
     calibrator.store_table(table, network=network_digest(prepared))
     found = Calibrated(str(path), len(table), table.algorithm)
     return Result(found, lambda found: print(f"{found.file}: {found.tensors} tensors, {found.algorithm}"))

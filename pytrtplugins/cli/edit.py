@@ -15,7 +15,7 @@ from ..utils.files import check_target
 from ..utils.listing import first_names
 from ..utils.optional import require
 from ..validation.dataflow import walk
-from . import loading, options
+from . import loading, option_values, options
 from .app import app
 from .facts import Edited
 from .fields import open_plugin
@@ -89,7 +89,7 @@ def replace(
     made = open_plugin(plugin, fields)
     graph = loading.open_graph(model, weights)
     known, count = graph.tensors, len(graph.nodes)
-    from_values = "from node" if from_node else loading.read_pairs(named, "--field", "FIELD=NAME") or None
+    from_values = "from node" if from_node else option_values.read_pairs(named, "--field", "FIELD=NAME") or None
     layer = graph.replace(
         node,
         made if from_values or isinstance(made, Plugin) else _without_values(made),

@@ -10,7 +10,7 @@ from .. import models
 from ..utils.figures import check_figure
 from ..utils.numbers import SHARE
 from ..utils.optional import require
-from . import loading, options, tables
+from . import loading, option_values, options, tables
 from .app import app
 from .facts import Evaluated
 from .number import number
@@ -67,14 +67,7 @@ def evaluate(
         check_figure(plot)
     labelled = models.YoloData(data, exif=exif)
     built = loading.open_engine(
-        model,
-        weights=weights,
-        engine=engine,
-        precision=precision,
-        cache=cache,
-        threads=threads,
-        settings=loading.read_settings(settings),
-        as_asked=True,
+        model, weights, engine, precision, cache, threads, settings=option_values.read_settings(settings), as_asked=True
     )
     result = models.evaluate(
         loading.open_detector(built, model, names, mode=mode),
@@ -82,7 +75,7 @@ def evaluate(
         split,
         score_threshold=threshold,
         iou_threshold=nms,
-        class_map=loading.read_pairs(class_map, "--class-map", "NAME_IN_THE_DATA=NAME_IN_THE_MODEL"),
+        class_map=option_values.read_pairs(class_map, "--class-map", "NAME_IN_THE_DATA=NAME_IN_THE_MODEL"),
         limit=limit,
     )
     if plot:

@@ -10,7 +10,7 @@ from ..export import triton
 from ..export.plugin import ExportedPlugin, export_plugin
 from ..utils.numbers import Whole
 from ..utils.optional import require
-from . import loading, options
+from . import loading, option_values, options
 from .app import app
 from .fields import read_fields
 from .number import number
@@ -142,7 +142,7 @@ def triton_repository(
         version=version,
         plan=plan,
         libraries=library or [],
-        plugins=loading.read_forms(forms),
+        plugins=option_values.read_forms(forms),
         max_batch=max_batch,
         instances=instances,
         kind=kind,

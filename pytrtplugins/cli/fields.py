@@ -13,7 +13,7 @@ from ..plugin.base import Plugin
 from ..plugin.fields import FieldSpec
 from ..plugin.given import came_from
 from ..utils.text_formats import parse_json
-from . import loading
+from . import loading, option_values
 
 __all__ = ["open_plugin", "read_fields", "read_samples", "read_shapes"]
 
@@ -44,7 +44,7 @@ def read_fields(pairs: Sequence[str] | None, cls: type[Plugin]) -> dict[str, Any
     """
     specs = {spec.name: spec for spec in cls.field_specs()}
     found: dict[str, Any] = {}
-    for name, text in loading.read_pairs(pairs, "--set", _EXPECTED, empty=True).items():
+    for name, text in option_values.read_pairs(pairs, "--set", _EXPECTED, empty=True).items():
         if name not in specs:
             raise UsageError(f"--set {name}: {cls.__name__} has no such field. Fields: {', '.join(specs) or 'none'}.")
         with came_from(f"--set {name}={text[:80]}"):
@@ -59,11 +59,11 @@ def read_samples(pairs: Sequence[str] | None) -> dict[str, Any] | None:
         UsageError: one has another form, or its file cannot be read.
     """
     found: dict[str, Any] = {}
-    for name, text in loading.read_pairs(pairs, "--input", "NAME=@FILE.npy or NAME=LOW..HIGH").items():
+    for name, text in option_values.read_pairs(pairs, "--input", "NAME=@FILE.npy or NAME=LOW..HIGH").items():
         if text.startswith("@") or text.endswith(".npy"):
-            found[name] = loading.read_array(text.removeprefix("@"), f"--input {name}={text}")
+            found[name] = option_values.read_array(text.removeprefix("@"), f"--input {name}={text}")
             continue
-        bounds = tuple(map(loading.read_value, text.split("..")))
+        bounds = tuple(map(option_values.read_value, text.split("..")))
         if len(bounds) != 2 or any(type(bound) not in (int, float) for bound in bounds):
             raise UsageError(
                 f"--input {name}={text[:80]}: expected NAME=@FILE.npy or NAME=LOW..HIGH, such as index=0..9."
@@ -95,8 +95,8 @@ def _value(spec: FieldSpec, text: str) -> Any:
     if spec.kind is str:
         return _texts(spec, text)
     if text.startswith("@") or (spec.kind is np.ndarray and text.endswith(".npy")):
-        return loading.read_array(text.removeprefix("@"), f"--set {spec.name}={text}")
-    return loading.read_value(text)
+        return option_values.read_array(text.removeprefix("@"), f"--set {spec.name}={text}")
+    return option_values.read_value(text)
 
 
 def _texts(spec: FieldSpec, text: str) -> Any:

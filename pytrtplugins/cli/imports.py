@@ -12,7 +12,7 @@ from ..mxnet import from_mxnet
 from ..utils.files import check_target
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
-from . import loading
+from . import option_values
 from .app import app
 from .facts import Imported
 from .inspected import model_facts
@@ -57,7 +57,7 @@ def import_mxnet(
     Example: pytrt import mxnet model-symbol.json model-0000.params --shape data=3,112,112 -o face.onnx
     """
     check_target(output)
-    given = loading.read_pairs(shape, "--shape", "NAME=C,H,W") or {}
+    given = option_values.read_pairs(shape, "--shape", "NAME=C,H,W") or {}
     model = from_mxnet(
         symbol, params, shapes={name: _sizes(name, text) for name, text in given.items()}, allow_extra=allow_extra
     )

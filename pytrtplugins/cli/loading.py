@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
-
-import numpy as np
-import numpy.typing as npt
 
 from ..calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatches
 from ..engines import Engine, build, load_engine
 from ..engines.base.engine_file import is_engine_file
 from ..engines.registry import available_class
-from ..errors import FormatError, ModelError, RegistryError, UsageError
+from ..errors import ModelError, RegistryError, UsageError
 from ..model import Graph, read_onnx
 from ..models import Yolov2, describe, read_description
 from ..passes import CODES
 from ..plugin.base import Plugin
-from ..plugin.policy import FORMS
-from ..tensor import AnyDims
-from ..utils.array_files import MAX_BYTES, read_npy
-from ..utils.text_formats import parse_json
 from ..utils.user_module import import_user_module
 from .other_files import not_an_engine_here
 from .samples import ArrayFiles
@@ -44,13 +36,6 @@ __all__ = [
     "open_engine",
     "open_graph",
     "open_model",
-    "read_array",
-    "read_forms",
-    "read_inputs",
-    "read_pairs",
-    "read_settings",
-    "read_value",
-    "read_words",
 ]
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "int8", "fp8")
@@ -143,13 +128,13 @@ def _read_model(path: Path, weights: Path | None, batch: BatchSize) -> tuple[onn
 
 def open_engine(
     path: Path,
-    *,
     weights: Path | None = None,
     engine: str = "auto",
     precision: str = "fp32",
-    calibration: Path | None = None,
     cache: Path | None = None,
     threads: int | None = None,
+    *,
+    calibration: Path | None = None,
     mode: str = "letterbox",
     settings: Mapping[str, Any] | None = None,
     plugins: Mapping[str, str] | None = None,
@@ -289,113 +274,3 @@ def import_plugins(modules: Sequence[str] | None) -> None:
     """
     for module in modules or ():
         import_user_module(module)
-
-
-def read_inputs(
-    pairs: Sequence[str] | None, engine: Engine, max_bytes: int = MAX_BYTES, *, free: int = 1
-) -> dict[str, npt.NDArray[Any]]:
-    """Arrays for every input of an engine: from ``name=file.npy``, and random ones in 0..1 where none is given.
-
-    No array that is read may be larger than ``max_bytes``; in random ones free dims are ``free``.
-
-    Raises:
-        UsageError: a pair has another form, names no input, or its file is not a .npy file; or an input of unknown rank is not given.
-    """
-    names = [desc.name for desc in engine.inputs]
-    given: dict[str, npt.NDArray[Any]] = {}
-    expected = f"NAME=FILE.npy. Inputs: {', '.join(names)}"
-    for name, text in read_pairs(pairs, "--input", expected, names).items():
-        file = text.removeprefix("@")  # as check-plugin and --set have it
-        given[name] = read_array(file, f"--input {name}={text}", max_bytes)
-    rng = np.random.default_rng(0)
-    for desc in engine.inputs:
-        if desc.name not in given and isinstance(desc.dims, AnyDims):
-            raise UsageError(
-                f"input {desc.name!r} is of any rank: the model does not say how many axes it has.\n"
-                f"Do: --input {desc.name}=FILE.npy"
-            )
-        if desc.name not in given:
-            dims = [dim if isinstance(dim, int) else free for dim in desc.dims]
-            given[desc.name] = rng.random(dims, dtype=np.float32).astype(desc.dtype.numpy)
-    return given
-
-
-def read_array(file: str, option: str, max_bytes: int = MAX_BYTES) -> npt.NDArray[Any]:
-    """The array of a .npy file that an option names.
-
-    Raises:
-        UsageError: it is no such file, or holds more than ``max_bytes``.
-    """
-    try:
-        return read_npy(file, max_bytes=max_bytes)
-    except (OSError, ValueError) as error:
-        target = str(Path(file).with_suffix(".npy"))  # never the user's own file of another kind
-        raise UsageError(f"{option}: {error}\nDo: numpy.save({target!r}, array)", path=Path(file)) from error
-
-
-def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
-    """Settings written as ``name=value``: numbers, lists such as ``1,8,16``, JSON, text, or words such as ``tactics,graph``.
-
-    Raises:
-        UsageError: one has another form.
-    """
-    found: dict[str, Any] = {}
-    for name, text in read_pairs(pairs, "--setting", "NAME=VALUE, such as batch=1,8,16", empty=True).items():
-        found[name] = read_value(text)
-    return found
-
-
-def read_value(text: str) -> Any:
-    """What is typed as a value: JSON, a list such as ``1,8,16``, text, or words such as ``tactics,graph``."""
-    for form in (text, f"[{text}]"):
-        with contextlib.suppress(FormatError):
-            return parse_json(form, "the value")
-    return text.split(",") if "," in text else text
-
-
-def read_words(text: str, option: str) -> tuple[str, ...]:
-    """Names with commas between them.
-
-    Raises:
-        UsageError: one is empty.
-    """
-    words = tuple(text.split(","))
-    if not all(words):
-        raise UsageError(f"{option} {text[:80]}: expected names with commas between them, such as cpu,onnxruntime.")
-    return words
-
-
-def read_forms(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Forms of plugins written as ``acme::Scale=compute``.
-
-    Raises:
-        UsageError: one has another form.
-    """
-    return read_pairs(pairs, "--plugin", f"NAME=FORM with a form of {', '.join(FORMS)}", values=FORMS)
-
-
-def read_pairs(
-    texts: Sequence[str] | None,
-    option: str,
-    expected: str,
-    names: Collection[str] | None = None,
-    values: Collection[str] | None = None,
-    *,
-    empty: bool = False,
-) -> dict[str, str]:
-    """What an option that may be repeated says as ``name=value``, with a value that may be empty where that is allowed.
-
-    Raises:
-        UsageError: a text has another form, or another name or value than those that are given.
-    """
-    found: dict[str, str] = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if (
-            not (name and equals and (value or empty))
-            or name not in (names or (name,))
-            or value not in (values or (value,))
-        ):
-            raise UsageError(f"{option} {text[:80]}: expected {expected}.")
-        found[name] = value
-    return found

@@ -18,7 +18,7 @@ from ..pipeline.states import step_states
 from ..utils.figures import check_figure
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
-from . import loading
+from . import option_values
 from .app import app
 from .pipeline_facts import (
     PipelineFacts,
@@ -51,7 +51,7 @@ Values = Annotated[
 
 def open_pipeline(source: str, values: list[str] | None) -> Pipeline:
     """The pipeline that a user named, with the parameters of ``--set``."""
-    return Pipeline.load(source, loading.read_pairs(values, "--set", "NAME=VALUE"))
+    return Pipeline.load(source, option_values.read_pairs(values, "--set", "NAME=VALUE"))
 
 
 @command.command("run")  # type: ignore[untyped-decorator]

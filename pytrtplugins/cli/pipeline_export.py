@@ -11,7 +11,7 @@ from ..pipeline.argo import ArgoTarget, argo_yaml, load_live
 from ..utils.files import check_target, write_atomic
 from ..utils.listing import count_text
 from ..utils.optional import require
-from . import loading
+from . import option_values
 from .pipeline import Source, Values, command
 from .results import Result
 
@@ -120,7 +120,7 @@ def export(
         concurrency=concurrency,
     )
     check_target(output, "output", (".yaml", ".yml"))
-    found = load_live(source, loading.read_pairs(values, "--set", "NAME=VALUE"))
+    found = load_live(source, option_values.read_pairs(values, "--set", "NAME=VALUE"))
     write_atomic(output, argo_yaml(found, target, str(output)).encode())
     fixed = tuple(name for name in found.pipeline.parameters if name not in found.live)
     return Result(ExportedPipeline(str(output), kind, len(found.pipeline.steps), dict(found.live), fixed), _print)

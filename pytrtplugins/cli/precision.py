@@ -20,7 +20,7 @@ from ..utils.optional import require
 from ..utils.progress import progress_bar
 from ..utils.terminal import COMMAND
 from ..vision.letterbox import Mode
-from . import loading, options, tables
+from . import loading, option_values, options, tables
 from .app import app
 from .facts import Searched, Treated, WrittenFile
 from .number import number
@@ -121,12 +121,12 @@ def search(
     """
     if not output.absolute().parent.is_dir() or output.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--output {output}: expected a file .yaml in a folder that exists")
-    wanted, asked = precision.parse_tolerance(tolerance), loading.read_forms(forms)
+    wanted, asked = precision.parse_tolerance(tolerance), option_values.read_forms(forms)
     network = precision.Network(
         loading.open_model(model, weights),
         engine,
         threads=threads,
-        settings=loading.read_settings(settings),
+        settings=option_values.read_settings(settings),
         plugins=asked,
         fast_build=latency == "modelled",
     )
@@ -245,7 +245,7 @@ def compare(
         )
     one = opened(first, engine, precision_a)
     other = None if second is None else opened(second, other_engine, precision_b)
-    samples = read_samples(data, one.inputs, **choice) if data else [loading.read_inputs(None, one)]
+    samples = read_samples(data, one.inputs, **choice) if data else [option_values.read_inputs(None, one)]
     if other is None:
         outputs = precision.compare_with_file(first, one, samples, wanted)
         return Result(outputs, functools.partial(_print_outputs, engine=one), outputs.agrees)

@@ -10,7 +10,7 @@ from ..utils.figures import check_figure
 from ..utils.files import check_target
 from ..utils.numbers import LARGEST_BATCH, Whole
 from ..utils.optional import require
-from . import loading, options
+from . import loading, option_values, options
 from .app import app
 from .facts import Profiled
 from .number import number
@@ -55,12 +55,12 @@ def command(
         precision=precision,
         cache=cache,
         settings={"batch": batch},
-        plugins=loading.read_forms(forms),
+        plugins=option_values.read_forms(forms),
     )
     with engine.create_context() as context:
         if not isinstance(context, CudaContext):
             raise UsageError(f"{model}: engine {engine.name!r} tells no times of layers.\nDo: pytrt profile MODEL.onnx")
-        found = profile(context, loading.read_inputs(None, engine, free=batch))
+        found = profile(context, option_values.read_inputs(None, engine, free=batch))
     if trace is not None:
         found.write_trace(trace)
     if plot is not None:

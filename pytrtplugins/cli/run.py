@@ -19,7 +19,7 @@ from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, SHARE, Whole
 from ..utils.optional import require
 from ..utils.progress import progress_bar
 from ..vision import Outputs, Sources, Tracker
-from . import loading, options, runs, tables
+from . import loading, option_values, options, runs, tables
 from .app import app
 from .number import number
 from .other_files import expect_images
@@ -132,17 +132,17 @@ def run(
         Tracker()  # whose library may be missing: said before the engine is built
     built = loading.open_engine(
         model,
-        weights=weights,
-        engine=engine,
-        precision=precision,
-        cache=cache,
-        threads=threads,
-        settings=loading.read_settings(settings),
+        weights,
+        engine,
+        precision,
+        cache,
+        threads,
+        settings=option_values.read_settings(settings),
         batch=batch,
-        plugins=loading.read_forms(forms),
+        plugins=option_values.read_forms(forms),
     )
     if found is None or outputs is None:
-        arrays = loading.read_inputs(inputs, built, input_limit << 20, free=batch or 1)
+        arrays = option_values.read_inputs(inputs, built, input_limit << 20, free=batch or 1)
         return Result(_run_on_arrays(built, arrays, repeat, slots, save), tables.print_ran)
     with loading.open_detector(built, model, names, mode=mode, batch=batch) as detector:
         thresholds = {"score_threshold": threshold, "iou_threshold": nms}

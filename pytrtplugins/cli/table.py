@@ -32,7 +32,7 @@ from ..utils.name_list import read_class_names
 from ..utils.numbers import LARGEST_BATCH, Real, Whole
 from ..utils.optional import require
 from ..vision import PIXELS
-from . import loading, options
+from . import loading, option_values, options
 from .app import app
 from .number import number
 from .options import MAX_SAMPLES
@@ -169,16 +169,18 @@ def command(
     if pixels not in PIXELS:
         raise UsageError(f"--pixels {pixels[:40]}: expected one of {', '.join(PIXELS)}.")
     plan = Plan(
-        engines=loading.read_words(engines, "--engines"),
-        precisions=tuple(loading.check_precision(each) for each in loading.read_words(precisions, "--precisions")),
-        algorithms=loading.read_words(algorithms, "--algorithms"),
+        engines=option_values.read_words(engines, "--engines"),
+        precisions=tuple(
+            loading.check_precision(each) for each in option_values.read_words(precisions, "--precisions")
+        ),
+        algorithms=option_values.read_words(algorithms, "--algorithms"),
         samples=_numbers(samples, "--samples", MAX_SAMPLES),
         batches=_numbers(batches, "--batches", LARGEST_BATCH),
         rounds=rounds,
         seconds=seconds,
         threads=threads,
-        settings=loading.read_settings(settings),
-        plugins=loading.read_forms(forms),
+        settings=option_values.read_settings(settings),
+        plugins=option_values.read_forms(forms),
         modules=tuple(plugins or ()),
     )
     network = loading.open_model(model, weights, "dynamic")

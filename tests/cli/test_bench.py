@@ -50,7 +50,9 @@ def test_arrays_are_taken_and_different_outputs_end_with_1(pytrt, net, tmp_path,
     monkeypatch.setattr(
         loading,
         "open_engine",
-        lambda path, **options: open_engine(path if options["engine"] == "reference" else other, **options),
+        lambda path, weights, engine, *given, **options: open_engine(
+            path if engine == "reference" else other, weights, engine, *given, **options
+        ),
     )
     code, out, _ = pytrt("bench", net, "--engine", "reference,onnxruntime", "--input", "x=x.npy", *FAST)
     assert code == 1

@@ -156,6 +156,7 @@ PROGRAMS = {
     "benchmarks/tensorrt_builds/__main__.py --seconds": (1, 36_000),
     "benchmarks/reorg_bandwidth.py --megabytes": (1, 65_536),
     "benchmarks/reorg_bandwidth.py --rounds": (1, 100_000),
+    "benchmarks/resizes.py --photos": (0, 1000),
     "benchmarks/serving/__main__.py --load-seconds": (0.1, 3600.0),
     "benchmarks/serving/__main__.py --seconds": (0.0, 1e6),
     "benchmarks/serving/cost.py --connections": (1, 1000),

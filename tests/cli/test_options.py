@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto
 
-from pytrtplugins.cli import loading
+from pytrtplugins.cli import loading, option_values
 from pytrtplugins.engines import Arithmetic
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg
@@ -46,15 +47,16 @@ ENGINE = SimpleNamespace(name="stub", precision="int8", arithmetic=Arithmetic("i
     ],
 )  # fmt: skip
 def test_what_an_engine_is_opened_with(pytrt, asked, words, options):
+    bound = inspect.signature(loading.open_engine).bind
     opened = asked(loading, "open_engine")
     ends(pytrt, words[0], "net.onnx", *words[1:])
-    assert opened == [((Path("net.onnx"),), options)]
+    assert [bound(*given, **named).arguments for given, named in opened] == [{"path": Path("net.onnx"), **options}]
 
 
 @pytest.mark.parametrize("pair", ["a::B", "=compute", "a::B=fast", "a::B="])
 def test_a_form_that_is_none_is_refused(pair):
     with pytest.raises(UsageError, match="expected NAME=FORM with a form of enqueue, decomposition, compute") as caught:
-        loading.read_forms([pair])
+        option_values.read_forms([pair])
     assert str(caught.value).startswith(f"--plugin {pair}: ")
 
 
@@ -170,7 +172,7 @@ def test_options_for_images_want_images(pytrt, words):
 @pytest.mark.parametrize(("slots", "name"), [(1, "one_by_one"), (4, "side_by_side")])
 def test_run_on_arrays(pytrt, asked, slots, name):
     asked(loading, "open_engine", ENGINE)
-    read = asked(loading, "read_inputs", "arrays")
+    read = asked(option_values, "read_inputs", "arrays")
     run = asked(asked.run.runs, name)
     ends(pytrt, "run", "net.onnx", "--input", "x=a.npy", "--input", "y=b.npy", "--input-limit", "3", "--repeat", "7",
          "--slots", slots)  # fmt: skip
@@ -208,7 +210,7 @@ def test_evaluate(pytrt, asked):
          "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9", "--setting", "batch=8",
          "--exif", "stored")  # fmt: skip
     assert read == [(([Path("d"), Path("e.tar")],), {"exif": "stored"})]
-    assert opened == [((Path("net.onnx"),), {**OPENED, "settings": {"batch": 8}, "as_asked": True})]
+    assert opened == [((Path("net.onnx"), *OPENED.values()), {"settings": {"batch": 8}, "as_asked": True})]
     assert detectors == [((ENGINE, Path("n")), {"mode": "stretch"})]
     wanted = {**THRESHOLDS, "class_map": {"tv": "tvmonitor", "a": "b=c"}, "limit": 9}
     assert evaluated == [(("detector", "data", "test.txt"), wanted)]
