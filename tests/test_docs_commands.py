@@ -179,7 +179,9 @@ def parse_only(monkeypatch):
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_end)
     monkeypatch.setattr(TyperCommand, "invoke", end)
     for parameter in every(pytrt()):
-        if getattr(parameter, "callback", None) and (not parameter.is_eager or parameter.name == "config"):
+        if getattr(parameter, "callback", None) and (
+            not parameter.is_eager or parameter.name in ("config", "json", "quiet")
+        ):
             monkeypatch.setattr(parameter, "callback", None)  # which asks whether a file is there, and imports modules
 
 

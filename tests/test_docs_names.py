@@ -41,7 +41,16 @@ OF_USERS = {
     "docs/mxnet.md": {"model-symbol.json"},
     "docs/pipeline.md": {"served.json"},
     "docs/pipeline_argo.md": {".pytrt/pipelines/NAME/runs/ID.json"},
-    "docs/security.md": {"pytrt.toml"},
+    "docs/security.md": {
+        *(
+            "pytrt.toml",
+            "shards.json",
+            ".making.json",
+            "models/NAME/VERSION.json",
+            "models/NAME/history.json",
+        ),
+        *("plan.json", "params.json", "published.json", "facts.json"),
+    },
     "docs/serving_config.md": {"pytrt.toml"},
     "docs/shell.md": {"pytrt.toml"},
     "docs/shards.md": {

@@ -14,7 +14,7 @@ from ..validation.operators import standard_domain, standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["hide_from_converter", "restore_meanings", "rewrite_old_forms"]
+__all__ = ["hide_from_converter", "inferred", "restore_meanings", "rewrite_old_forms"]
 
 _FEATURE = "working on ONNX models"
 _NUMPY_BROADCAST = 7  # the opset from which on operands broadcast as in NumPy
@@ -230,10 +230,18 @@ def _ranks(model: onnx.ModelProto) -> dict[str, int]:
     return {name: len(kind.shape.dim) for name, kind in _kinds(model).items() if kind.HasField("shape")}
 
 
+def inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model with the types and dims that ONNX infers; as it is, where it declares others: a broken node is found without it."""
+    inference = require("onnx.shape_inference", extra="onnx", feature=_FEATURE)
+    try:
+        return inference.infer_shapes(model)  # type: ignore[no-any-return]
+    except Exception:  # the C++ side raises types of its own
+        return model
+
+
 def _kinds(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
     """Element types and dims of tensors, as far as they can be inferred."""
-    inference = require("onnx.shape_inference", extra="onnx", feature=_FEATURE)
-    infos = tensors_of(inference.infer_shapes(without_data(model)).graph)
+    infos = tensors_of(inferred(without_data(model)).graph)
     return {name: info.type.tensor_type for name, info in infos.items()}
 
 

@@ -15,7 +15,7 @@ from ..validation import validated
 from ..validation.broadcasting import BROADCAST_SLOPES
 from ..validation.dataflow import bodies, captured, reads, rename_reads, walk, walk_graphs
 from ..validation.operators import standard_domain, standard_opset
-from .old_forms import hide_from_converter, restore_meanings, rewrite_old_forms
+from .old_forms import hide_from_converter, inferred, restore_meanings, rewrite_old_forms
 
 if TYPE_CHECKING:
     import onnx
@@ -145,7 +145,7 @@ def _convert_bodies(
     inner = [index for index, node in enumerate(light.graph.node) if any(True for _ in bodies(node))]
     if not inner:
         return []
-    infos = infos_of(_inferred(light).graph)
+    infos = infos_of(inferred(light).graph)
     weights = {tensor.name: tensor for tensor in light.graph.initializer}
     outer: list[onnx.NodeProto] = []
     for index in inner:
@@ -246,13 +246,6 @@ def _name_new(graph: onnx.GraphProto, before: onnx.GraphProto) -> None:
             node.name = f"{names[0]}/{node.op_type}"
 
 
-def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    try:
-        return require("onnx.shape_inference", extra="onnx").infer_shapes(model)  # type: ignore[no-any-return]
-    except Exception:  # the C++ side raises types of its own; a broken node is found without it
-        return model
-
-
 def _slopes(light: onnx.ModelProto, model: onnx.ModelProto) -> tuple[dict[str, int], onnx.NodeProto | None]:
     """Slopes of PRelu, which lie along the channels before opset 7, and must be reshaped to from there on; ONNX's converter does not.
 
@@ -264,8 +257,8 @@ def _slopes(light: onnx.ModelProto, model: onnx.ModelProto) -> tuple[dict[str, i
         The name of each that has a number for each channel → the rank of what it multiplies. And a node whose slopes cannot
         be reshaped: they are computed, what they multiply has no known rank, or others read them too.
     """
-    inferred = require("onnx.shape_inference", extra="onnx").infer_shapes(light).graph
-    shapes = {info.name: info.type.tensor_type.shape for info in (*inferred.input, *inferred.value_info)}
+    graph = inferred(light).graph
+    shapes = {info.name: info.type.tensor_type.shape for info in (*graph.input, *graph.value_info)}
     dims = {tensor.name: [*tensor.dims] for tensor in model.graph.initializer}
     others = {name for node in light.graph.node if node.op_type != "PRelu" for name in node.input}
     ranks: dict[str, int] = {}
@@ -293,7 +286,7 @@ def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, opset: 
 def _unconvertible(model: onnx.ModelProto, opset: int) -> onnx.NodeProto:
     """The first node that cannot be converted by itself."""
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
-    infos = infos_of(_inferred(model).graph)
+    infos = infos_of(inferred(model).graph)
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         part = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from pytrtplugins.errors import FormatError
 
 from .settings import Settings
 
@@ -48,6 +52,22 @@ class Precision:
         self.scaler.update()
         optimizer.zero_grad(set_to_none=True)
         return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+
+    def restore(self, scale: Mapping[str, Any]) -> None:
+        """Continue with the loss scale of a checkpoint; one that was written in another precision has none.
+
+        Raises:
+            FormatError: it is not the state of a GradScaler.
+        """
+        now = self.scaler.state_dict()
+        if not now or not scale:
+            return
+        if scale.keys() != now.keys() or not all(
+            type(value) in (int, float) and math.isfinite(value) and value >= (name == "scale") * 1e-38
+            for name, value in scale.items()
+        ):
+            raise FormatError(f"expected the loss scale as {', '.join(now)}, found {dict(scale)!r}")
+        self.scaler.load_state_dict(dict(scale))
 
 
 def make_deterministic() -> None:

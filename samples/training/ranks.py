@@ -61,6 +61,14 @@ class Ranks:
         distributed.all_reduce(total)
         return total.clamp(min=1) / self.world
 
+    def mean(self, values: Tensor) -> Tensor:
+        """The means over all ranks, one by one; all ranks must ask."""
+        if not self.joined:
+            return values
+        total = values.detach().clone()
+        distributed.all_reduce(total)
+        return total / self.world
+
     def leave(self) -> None:
         """End the process group."""
         if self.joined:
