@@ -65,6 +65,9 @@ def read_header(data: bytes, name: str) -> Photo:
             with pil.open(io.BytesIO(data), formats=(*SUFFIXES, *_OTHERS)) as image:
                 orientation = image.getexif().get(_ORIENTATION, 1)
                 size, kind = image.size, image.format
+    except pil.UnidentifiedImageError as error:  # whose text names the object that held the bytes
+        start = f"{len(data):,} bytes beginning with {data[:8]!r}" if data else "an empty file"
+        raise ImageError(f"photo {name}: not an image that can be read ({start}).", path=name) from error
     except Exception as error:  # decoders raise many types for damaged files: OSError, SyntaxError, struct.error, ...
         raise ImageError(f"photo {name}: not an image that can be read ({str(error)[:200]}).", path=name) from error
     if type(orientation) is not int or not 1 <= orientation <= 8:

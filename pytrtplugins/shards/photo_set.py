@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,6 @@ from .reader import Example, Shards
 
 __all__ = ["PhotoSet", "open_photos"]
 
-
 _SHOWN = 10  # problems in a message
 
 
@@ -34,6 +34,7 @@ class PhotoSet:
         labels: Format of the labels; ``none``: there are none, and no photo has boxes.
         classes: Names, in the order of their numbers.
         problems: Photos and labels that cannot be used, which are left out.
+        changed: How many boxes were cut or left out, and other things of which there is a number, by what they are.
     """
 
     def __init__(
@@ -43,9 +44,11 @@ class PhotoSet:
         classes: tuple[str, ...],
         photos: list[PlannedPhoto],
         problems: list[Problem],
+        changed: Mapping[str, int],
         exif: str,
     ) -> None:
         self.name, self.labels, self.classes, self.problems = files.name, labels, classes, tuple(problems)
+        self.changed = dict(changed)
         self._files, self._photos, self._exif = files, photos, exif
 
     @classmethod
@@ -81,11 +84,12 @@ class PhotoSet:
                 (),
             )
             problems: list[Problem] = []
+            left_out = Counter[str]()
         else:
             annotations = read_labels(files, labels=labels, classes=classes, listed=listed, exif=exif)
             found, labels, classes = annotations.photos, annotations.format, annotations.classes
-            problems = annotations.problems
-        photos, more, _ = plan_photos(files, found)
+            problems, left_out = annotations.problems, annotations.left_out
+        photos, more, changed = plan_photos(files, found)
         problems = [*problems, *more]
         if problems and not photos:
             shown = "\n".join(f"  {str(each)[:300]}" for each in problems[:_SHOWN])
@@ -95,7 +99,7 @@ class PhotoSet:
             )
         if not photos:
             raise NoDataError(f"data {files.name!r}: no photos that can be used were found.", path=files.name)
-        return cls(files, labels, tuple(classes), photos, problems, exif)
+        return cls(files, labels, tuple(classes), photos, problems, changed + left_out, exif)
 
     def __len__(self) -> int:
         return len(self._photos)
