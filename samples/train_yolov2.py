@@ -41,11 +41,11 @@ from training.loader import KINDS
 from training.ranks import Job, is_launched, launch
 from training.ray import launch_on_ray
 from training.settings import Settings, add_settings
-from yolov2_training.data import letterbox_images, load_photos, open_data
-from yolov2_training.evaluate import scores
+from yolov2_training.data import load_photos, open_data
+from yolov2_training.evaluate import measure
 from yolov2_training.model import Model, load_model
 from yolov2_training.recipe import NETWORKS, Recipe
-from yolov2_training.run import EVALUATION_SIZE, check_unused, train
+from yolov2_training.run import check_unused, train
 
 LONGEST = 31_536_000  # seconds: a year
 
@@ -125,6 +125,7 @@ def main(arguments: list[str] | None = None, signals: Sequence[int] | None = Non
     arguments = sys.argv[1:] if arguments is None else arguments
     options = parse(arguments)
     try:
+        check_places(options)
         if options.evaluate:
             evaluate(options)
         elif (options.gpus or options.ray) and not is_launched():
@@ -135,6 +136,29 @@ def main(arguments: list[str] | None = None, signals: Sequence[int] | None = Non
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def check_places(options: argparse.Namespace) -> None:
+    """Require a device that is there, and the files that are named.
+
+    Raises:
+        UsageError: one of them is missing; the message says which.
+    """
+    try:
+        device = torch.device(options.device)
+    except RuntimeError:
+        raise UsageError(f"--device {options.device}: no such device.\nDo: give --device cuda or cpu") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"--device {options.device}: PyTorch finds no GPU here.\nDo: give --device cpu")
+    for option in ("start", "teacher", "model"):
+        path = getattr(options, option)
+        if path is None:
+            continue
+        parts = {".cfg": (".weights", ".names")}.get(path.suffix, ()) if option == "start" else ()
+        parts = (".weights",) if option == "teacher" else parts
+        for file in (path, *(path.with_suffix(suffix) for suffix in parts)):
+            if not file.is_file():
+                raise UsageError(f"--{option} {path}: {file} is not there.\nDo: ls {file.parent}")
 
 
 def start(options: argparse.Namespace, arguments: list[str]) -> None:
@@ -167,15 +191,13 @@ def start(options: argparse.Namespace, arguments: list[str]) -> None:
 
 
 def evaluate(options: argparse.Namespace) -> None:
-    """Print mAP50 of ``--model`` on the photos of a list, in float32."""
+    """Print mAP50 of ``--model`` on the photos of a list, in float32, at the largest size that it was trained at."""
     if options.model is None:
         raise UsageError("--evaluate needs a model.\nDo: add --model runs/yolov2/model.pt")
-    model, _ = load_model(options.model)
-    device = torch.device(options.device)
-    images = load_photos(open_data(options.data, options.evaluate), device)
+    model, recipe = load_model(options.model)
+    device, data = torch.device(options.device), open_data(options.data, options.evaluate)
     model = Model(model.network.to(device), model.anchors.to(device), model.classes)
-    for name, value in scores(model, letterbox_images(images, EVALUATION_SIZE), images).items():
-        print(f"{name}: {value:.4f}")
+    print(measure(model, load_photos(data, device), data.classes, recipe.size))
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ from pytrtplugins.shards.make import TURNED
 from pytrtplugins.shards.manifest import NAME as MANIFEST
 from pytrtplugins.shards.photo import read_header
 from pytrtplugins.utils.prefetch import map_ahead, threads_for_files
+from pytrtplugins.vision.image import decode_image
 from training.batch import Pool
-from training.loader import make_loader
+from training.loader import Options, make_loader
 from training.sampler import StepSampler
 
 __all__ = [
@@ -32,15 +33,18 @@ __all__ = [
     "Labelled",
     "Part",
     "Records",
+    "changes",
     "hold_back",
     "kmeans_anchors",
     "letterbox_images",
     "load_photos",
     "open_data",
+    "split",
 ]
 
 SIDE = 352  # longer side of a stored photo, in pixels
 ALL = "all"  # the list that names every photo
+TRAINING = "train.txt"  # the list of the photos to train on
 _TURNED = (
     "EXIF says that it is not upright, and training takes photos as they are stored.\n"
     "Do: pytrt shards make DATA -o SHARDS --longest-side 1024 --exif shown (or stored, whichever the labels were drawn on)"
@@ -55,6 +59,9 @@ class Records(Protocol):
 
     def __len__(self) -> int: ...
 
+    def boxes(self, number: int) -> npt.NDArray[np.float32]:
+        """A photo's boxes, without its pixels."""
+
     def read(self, number: int) -> Example:
         """A photo and its boxes."""
 
@@ -63,7 +70,7 @@ class Labelled:
     """The photos that a list names, in folders and tars with labels; see `read_labels` for their formats.
 
     Args:
-        paths: Folders, tars, or a data.yaml.
+        paths: Folders and tars with photos, labels and lists; or a data.yaml.
         listed: Name of the list, such as ``train.txt``, or of a part of a data.yaml; ``all``: every photo.
 
     Raises:
@@ -73,8 +80,8 @@ class Labelled:
 
     def __init__(self, paths: Sequence[Path], listed: str) -> None:
         self._photos = PhotoSet.open(paths, listed=None if listed == ALL else listed)
-        self.classes, problems = self._photos.classes, self._photos.problems
-        if problems:
+        self.classes, self.changed = self._photos.classes, self._photos.changed
+        if problems := self._photos.problems:
             shown = "\n".join(map(str, problems[:10]))
             raise FormatError(
                 f"data {self._photos.name!r}: {len(problems)} photos of {listed} cannot be used:\n{shown}\n"
@@ -84,6 +91,10 @@ class Labelled:
 
     def __len__(self) -> int:
         return len(self._photos)
+
+    def boxes(self, number: int) -> npt.NDArray[np.float32]:
+        """A photo's boxes, cut at its borders; those without an area in it are left out."""
+        return self._photos.boxes(number)
 
     def read(self, number: int) -> Example:
         """A photo and its boxes.
@@ -107,6 +118,10 @@ class Part:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def boxes(self, number: int) -> npt.NDArray[np.float32]:
+        """A photo's boxes."""
+        return self._data.boxes(self._numbers[number])
+
     def read(self, number: int) -> Example:
         """A photo and its boxes."""
         return self._data.read(self._numbers[number])
@@ -125,7 +140,7 @@ def open_data(paths: Sequence[str | Path], listed: str) -> Records:
         UsageError: a list of a set of shards is asked for, or the set has photos that are stored as EXIF has them turned.
     """
     if len(paths) == 1 and os.path.lexists(Path(paths[0]) / MANIFEST):
-        if listed not in (ALL, "train.txt"):
+        if listed not in (ALL, TRAINING):
             raise UsageError(
                 f"{paths[0]}: shards have no list {listed!r}.\nDo: give --evaluate all, with the shards to measure"
             )
@@ -134,51 +149,118 @@ def open_data(paths: Sequence[str | Path], listed: str) -> Records:
         if turned and not shards.manifest.made.get("longest_side"):
             raise UsageError(f"{paths[0]}: {turned} photos: {_TURNED}")
         return shards
-    return Labelled([Path(path) for path in paths], listed)
+    try:
+        return Labelled([Path(path) for path in paths], listed)
+    except NoDataError as error:
+        if getattr(error, "file", None) != listed:
+            raise
+        every = "--data with shards of all photos (pytrt shards make)" if listed == TRAINING else f"--evaluate {ALL}"
+        raise NoDataError(
+            f"data {', '.join(map(str, paths))}: the list {listed} is missing.\n"
+            f"Do: write the photos' names into {listed}, one a line; or give {every}",
+            file=listed,
+        ) from error
+
+
+def changes(data: Records) -> dict[str, int]:
+    """How many boxes of a set were cut or left out, and other things that its labels are known for, by what they are."""
+    counts = data.manifest.made.get("changed", {}) if isinstance(data, Shards) else getattr(data, "changed", {})
+    return {what: count for what, count in counts.items() if count}
 
 
 def hold_back(count: int, share: float, seed: int = 1) -> tuple[list[int], list[int]]:
-    """Split the numbers of photos into (training, development), the same way each time: by a shuffle with a fixed seed."""
+    """Split the numbers of photos into (training, development), the same way each time: by a shuffle with a fixed seed.
+
+    Raises:
+        UsageError: a share that is not 0 rounds to no photo, or to all of them.
+    """
     shuffled = list(range(count))
     random.Random(seed).shuffle(shuffled)
     held = round(share * count)
+    if share and not 0 < held < count:
+        raise UsageError(
+            f"--hold-back {share:g}: of {count:,} photos it holds back {held:,}, and "
+            f"{'none would be measured' if not held else 'none is left to train on'}.\n"
+            f"Do: give --hold-back {max(0.1, round(2 / max(2, count), 3)):g}, or leave it out"
+        )
     return sorted(shuffled[held:]), sorted(shuffled[:held])
 
 
+def split(data: Records, share: float) -> tuple[Records, Records | None]:
+    """Split a set into the photos to train on and those that are held back; None: there are none of these.
+
+    Raises:
+        UsageError: the share gives one of them no photo, or the photos that are held back have no boxes.
+    """
+    kept, held = hold_back(len(data), share)
+    if not held:
+        return data, None
+    part = Part(data, held)
+    if not any(len(part.boxes(number)) for number in range(len(part))):
+        raise UsageError(
+            f"--hold-back {share:g}: none of the {len(part):,} photos that are held back has a box to measure.\n"
+            "Do: give a larger share, or look at the labels"
+        )
+    return Part(data, kept), part
+
+
 def load_photos(data: Records, device: torch.device, *, side: int = SIDE) -> Pool:
-    """Decode all photos once, shrink what is larger than ``side``, and put them on the device."""
-    loader = make_loader("resident", data, StepSampler(len(data), 1, seed=0), device, size=side, stop=0)
+    """Decode all photos once, shrink what is larger than ``side``, and put them on the device with all their boxes."""
+    boxes = max([1, *(len(data.boxes(number)) for number in range(len(data)))])
+    sampler, options = StepSampler(len(data), 1, seed=0), Options(boxes=boxes)
+    loader = make_loader("resident", data, sampler, device, size=side, stop=0, options=options)
     if loader.pool is None:
         raise AssertionError("a resident loader has a pool")
     return loader.pool
 
 
-def box_shapes(data: Records) -> npt.NDArray[np.float32]:
+def box_shapes(data: Records, *, skip_bad: bool = False) -> npt.NDArray[np.float32]:
     """Widths and heights of boxes as shares of their photo's longer side, of a few thousand photos spread over the set.
+
+    Args:
+        data: The set.
+        skip_bad: Leave out photos that are no images.
 
     Returns:
         (M, 2).
+
+    Raises:
+        ImageError: a photo is no image.
     """
     numbers = range(0, len(data), -(-len(data) // _MOST_SHAPES))
-    found = map_ahead(lambda number: _shapes(data.read(number)), numbers, threads=threads_for_files(), ahead=64)
+    found = map_ahead(lambda n: _shapes(data.read(n), skip_bad), numbers, threads=threads_for_files(), ahead=64)
     return np.concatenate(list(found))
 
 
-def _shapes(photo: Example) -> npt.NDArray[np.float32]:
+def _shapes(photo: Example, skip_bad: bool) -> npt.NDArray[np.float32]:
+    try:
+        width, height = _stored_size(photo)
+    except ImageError as error:
+        if skip_bad:
+            return np.zeros((0, 2), np.float32)
+        reason = str(error).split("\nDo:")[0]
+        raise ImageError(
+            f"{photo.key} does not decode: {reason}\nDo: take it out of the set, or give --skip-bad", key=photo.key
+        ) from error
+    return photo.boxes[:, 3:] * np.array((width, height), np.float32) / max(width, height)
+
+
+def _stored_size(photo: Example) -> tuple[int, int]:
+    """Width and height in pixels as the file stores them, whatever EXIF says; for a damaged head `decode_image` has the error."""
     try:
         with Image.open(io.BytesIO(photo.image)) as image:
-            size = np.array(image.size, np.float32)
-    except OSError as error:
-        raise ImageError(f"{photo.key}: not a readable image ({error}).\nDo: remove it from the list") from error
-    return photo.boxes[:, 3:] * size / size.max()
+            return image.size
+    except Exception:  # decoders raise many types for damaged files
+        height, width = decode_image(photo.image, photo.key, exif=False).shape[:2]
+        return width, height
 
 
-def kmeans_anchors(shapes: npt.NDArray[np.float32], *, cells: int = 13, count: int = 5, rounds: int = 100) -> Tensor:
+def kmeans_anchors(shapes: npt.NDArray[np.float32], *, cells: int, count: int = 5, rounds: int = 100) -> Tensor:
     """Box shapes in cells of a letterboxed grid, clustered with 1 - IoU as distance, as in the YOLOv2 paper.
 
     Args:
         shapes: From :func:`box_shapes`.
-        cells: Of the grid's side.
+        cells: Of the grid's side, at the size that the network is trained at.
         count: Of anchors.
         rounds: Of k-means.
 

@@ -60,7 +60,9 @@ random=1
 """
 
 
-def write_darknet(prefix: Path, network: Yolov2, anchors: Tensor, classes: Sequence[str], *, seen: int = 0) -> None:
+def write_darknet(
+    prefix: Path, network: Yolov2, anchors: Tensor, classes: Sequence[str], *, size: int, seen: int = 0
+) -> None:
     """Write ``prefix``.cfg, .weights and .names.
 
     Args:
@@ -68,15 +70,16 @@ def write_darknet(prefix: Path, network: Yolov2, anchors: Tensor, classes: Seque
         network: The network; its batch norms' running statistics are used.
         anchors: (5, 2) widths and heights in cells.
         classes: Names, in the order of class ids.
+        size: Width and height of the input that the network was trained with.
         seen: Images that the training has seen, for the file's header.
     """
     prefix.parent.mkdir(parents=True, exist_ok=True)
-    write_cfg(Path(f"{prefix}.cfg"), network.layers, anchors, len(classes))
+    write_cfg(Path(f"{prefix}.cfg"), network.layers, anchors, len(classes), size=size)
     write_weights(Path(f"{prefix}.weights"), network, seen=seen)
     write_atomic(f"{prefix}.names", "".join(f"{name}\n" for name in classes).encode())
 
 
-def write_cfg(path: Path, layers: Sequence[Layer], anchors: Tensor, classes: int, *, size: int = 416) -> None:
+def write_cfg(path: Path, layers: Sequence[Layer], anchors: Tensor, classes: int, *, size: int) -> None:
     """Write the .cfg; the training keys are darknet's usual ones, so that ``darknet detector train`` takes it too."""
     shapes = ", ".join(f"{value:.6g}" for value in anchors.flatten().tolist())
     parts = [NET.format(width=size, height=size), *(_section(layer) for layer in layers)]

@@ -46,11 +46,29 @@ def save_model(path: Path, model: Model, recipe: Recipe) -> None:
 
 
 def load_model(path: Path) -> tuple[Model, Recipe]:
-    """Read what :func:`save_model` wrote."""
-    content = torch.load(path, map_location="cpu", weights_only=True)
-    if not {"recipe", "state", "anchors", "classes"} <= content.keys():
-        raise FormatError(f"{path}: not a model of this sample, but a file with {', '.join(content)}.", path=path)
+    """Read what :func:`save_model` wrote.
+
+    Raises:
+        FormatError: the file is missing, or something else.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # PyTorch raises many types for files of other kinds
+        reason = "no such file" if isinstance(error, FileNotFoundError) else "not a model that PyTorch can read"
+        raise FormatError(
+            f"{path}: {reason}.\nDo: give a model.pt that samples/train_yolov2.py wrote", path=path
+        ) from error
+    if not isinstance(content, dict) or not {"recipe", "state", "anchors", "classes"} <= content.keys():
+        raise FormatError(
+            f"{path}: not a model of this sample.\nDo: give a model.pt that samples/train_yolov2.py wrote", path=path
+        )
     recipe = Recipe.from_dict(content["recipe"])
     network = build_network(recipe, len(content["classes"]))
-    network.load_state_dict(content["state"])
+    try:
+        network.load_state_dict(content["state"])
+    except RuntimeError as error:
+        raise FormatError(
+            f"{path}: its weights are not those of its recipe.\nDo: give a model.pt that samples/train_yolov2.py wrote",
+            path=path,
+        ) from error
     return Model(network.eval(), content["anchors"], tuple(content["classes"])), recipe

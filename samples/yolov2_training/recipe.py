@@ -61,6 +61,11 @@ class Recipe:
     )
     head: int = _option(208, _FILTERS, "filters of the head's 3x3 convolutions")
     passthrough: int = _option(32, _FILTERS, "filters of the 1x1 convolution before reorg")
+    boxes: int = _option(
+        0,
+        Whole(0, 10_000),
+        "boxes of a photo that are learned, the largest; 0: as many as 99.9 %% of the photos have at most",
+    )
     seed: int = _option(
         0, Whole(0, (1 << 32) - 1), "of weights, augmentation and sampling; step n draws from (seed, n)"
     )
@@ -75,11 +80,16 @@ class Recipe:
         """Plain values, fit for a checkpoint that is read without unpickling objects."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
+    @property
+    def size(self) -> int:
+        """The largest of ``sizes``: anchors are chosen for it, the network is measured and exported at it."""
+        return max(self.sizes)
+
     def check(self, ranks: int, accumulate: int) -> None:
         """Compare the numbers with each other.
 
         Raises:
-            UsageError: the batch cannot be split, or a size is none of the network's.
+            UsageError: the batch cannot be split, or a size or a width is none of the network's.
         """
         if self.batch % (ranks * accumulate):
             raise UsageError(
@@ -89,4 +99,20 @@ class Recipe:
         if wrong := [size for size in self.sizes if size % 32]:
             raise UsageError(
                 f"--sizes {wrong[0]}: expected multiples of 32.\nDo: give --sizes {wrong[0] // 32 * 32 or 32}"
+            )
+        if self.passthrough % 4:
+            raise UsageError(
+                f"--passthrough {self.passthrough}: expected a multiple of 4, since reorg divides the channels by 4.\n"
+                f"Do: give --passthrough {-(-self.passthrough // 4) * 4}"
+            )
+        if min(self.stages[2:]) < 2:
+            raise UsageError(
+                f"--stages {','.join(map(str, self.stages))}: the third to the sixth have layers of half their filters.\n"
+                "Do: give at least 2 for each of these"
+            )
+        share, smallest = self.batch // (ranks * accumulate), min(self.sizes)
+        if share == 1 and smallest == 32:
+            raise UsageError(
+                f"--sizes {smallest} with one photo a rank at a time: batch norm needs more than one value of a channel.\n"
+                f"Do: give --sizes 64, or --batch {2 * ranks * accumulate}"
             )

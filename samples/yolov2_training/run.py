@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pytrtplugins.errors import ExecutionError, UsageError
+from training.augment import STRIDE
 from training.checkpoint import Checkpoints, complete, step_of
 from training.clock import Clock
 from training.loader import Loader, Options, make_loader
@@ -23,8 +24,9 @@ from training.schedule import Schedule
 from training.settings import Settings
 from training.trace import draw_stages, write_trace
 
+from .boxes import BoxLimits
 from .curve import draw_curve, write_log
-from .data import SIDE, Part, Records, box_shapes, hold_back, kmeans_anchors, letterbox_images, load_photos, open_data
+from .data import SIDE, TRAINING, box_shapes, changes, kmeans_anchors, letterbox_images, load_photos, open_data, split
 from .evaluate import scores
 from .export import write_darknet
 from .model import Model, build_network, load_model, save_model
@@ -32,9 +34,8 @@ from .recipe import Recipe
 from .task import PARTS, Detection
 from .teacher import Teacher
 
-__all__ = ["EVALUATION_SIZE", "Run", "check_unused", "train"]
+__all__ = ["Run", "check_folder", "check_unused", "load_start", "train"]
 
-EVALUATION_SIZE = 416
 LINES = 60  # progress lines of a whole schedule
 
 
@@ -55,14 +56,53 @@ def train(options: argparse.Namespace, signals: Sequence[int] | None = None) -> 
 
 
 def check_unused(options: argparse.Namespace) -> None:
-    """Refuse to begin a run where one is, before any rank starts.
+    """Refuse to begin a run where one is, or where none can be, before any rank starts.
 
     Raises:
-        UsageError: there are checkpoints, and no ``--resume``.
+        UsageError: there are checkpoints, and no ``--resume``; or a file is in the place of the folder.
     """
+    check_folder(options.out)
     folder = options.out / "checkpoints"
     if not options.resume and (found := complete(folder)):
         raise _taken(folder, step_of(found[0]))
+
+
+def check_folder(path: Path) -> None:
+    """Require that a path is a folder, or can become one.
+
+    Raises:
+        UsageError: it, or a folder above it, is something else.
+    """
+    place = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not place.is_dir():
+        raise UsageError(f"--out {path}: {place} is a file, not a folder.\nDo: give another --out, or move the file")
+
+
+def load_start(path: Path, recipe: Recipe, classes: Sequence[str]) -> Model:
+    """Read the model that a run begins with: of a model.pt, or of darknet's files.
+
+    Args:
+        path: The model.pt, or the .cfg.
+        recipe: Of the run.
+        classes: Of its photos.
+
+    Raises:
+        UsageError: its widths or classes are not those of the run.
+        FormatError: it cannot be read.
+    """
+    if path.suffix == ".cfg":
+        from .darknet import load_darknet  # which needs the converter
+
+        model = load_darknet(path)
+    else:
+        model = load_model(path)[0]
+    ours = {name: tensor.shape for name, tensor in build_network(recipe, len(classes)).state_dict().items()}
+    if model.classes != tuple(classes) or ours != {n: t.shape for n, t in model.network.state_dict().items()}:
+        raise UsageError(
+            f"--start {path}: a network of other widths or classes ({', '.join(model.classes)}).\n"
+            "Do: give --stages, --head and --passthrough as it was trained with, and photos of its classes"
+        )
+    return model
 
 
 def _taken(folder: Path, step: int) -> UsageError:
@@ -82,26 +122,32 @@ class Run:
 
     def __init__(self, options: argparse.Namespace, settings: Settings, ranks: Ranks) -> None:
         begin = time.monotonic()
+        check_folder(options.out)
         self.options, self.ranks, self.recipe = options, ranks, Recipe.from_dict(vars(options))
         self.recipe.check(ranks.world, settings.accumulate)
-        data = open_data(options.data, "train.txt")
-        kept, held = hold_back(len(data), options.hold_back)
-        self.data: Records = Part(data, kept) if held else data
-        self.held = load_photos(Part(data, held), ranks.device) if held and ranks.is_first else None
-        self.inputs = None if self.held is None else letterbox_images(self.held, EVALUATION_SIZE)
+        data = open_data(options.data, TRAINING)
+        self.data, held = split(data, options.hold_back)
+        self.boxes = BoxLimits.of(self.data, self.recipe.boxes)
+        start = None if options.start is None else load_start(options.start, self.recipe, self.data.classes)
+        self.held = load_photos(held, ranks.device) if held and ranks.is_first else None
+        self.inputs = None if self.held is None else letterbox_images(self.held, self.recipe.size)
         self.checkpoints = Checkpoints(options.out / "checkpoints", ranks)
         self.rows: list[dict[str, float]] = []
         found = self._found()
-        self.loop = self._loop(settings)
+        self.loop = self._loop(settings, start)
         if found is not None:
             self.loop.resume(self.checkpoints, *found)
             self.rows = found[1]["rows"]
         self.loader = self.loop.loader = self._load(self.loop.step)
         self.task.draw_from(self.loader.pool, lambda number: self.data.read(number).key)
         self._say(
-            f"{len(self.data)} photos, {len(held)} held back; {self._size()}; loader {options.loader}, {settings.precision}, "
+            f"{len(self.data)} photos, {len(held or ())} held back; {self._size()}; loader {options.loader}, {settings.precision}, "
             f"{settings.variable_update}, {ranks.world} rank{'s' * (ranks.world > 1)}"
         )
+        for what, count in changes(data).items():
+            self._say(f"{count:,} {what}")
+        self._say(self.boxes.text(self.recipe.batch // ranks.world // settings.accumulate, self.recipe.size))
+        self._say(self._chosen_size())
         for note in self.loader.notes:
             self._say(note)
         self._say(
@@ -137,41 +183,27 @@ class Run:
             "independent ranks": self.options.variable_update == "independent",
         }
 
-    def _loop(self, settings: Settings) -> Loop:
+    def _loop(self, settings: Settings, start: Model | None) -> Loop:
         options, recipe = self.options, self.recipe
-        start = None if options.start is None else self._start(options.start)
         self.task = Detection(
             recipe,
             self.data.classes,
-            kmeans_anchors(box_shapes(self.data)) if start is None else start.anchors,
+            self._anchors() if start is None else start.anchors,
             settings,
             self.ranks.device,
             teacher=Teacher(options.teacher) if options.teacher else None,
             start=start,
             ranks=None if options.variable_update == "independent" else self.ranks,
+            boxes=self.boxes.image,
         )
         schedule = Schedule(recipe.steps, recipe.learning_rate)
         adam = torch.optim.AdamW, {"fused": True}
         return Loop(self.task, None, settings, self.ranks, schedule, optimizer=adam, seed=recipe.seed, decay=recipe.ema)
 
-    def _start(self, path: Path) -> Model:
-        """The model to begin with: of a model.pt, or of darknet's files."""
-        if path.suffix == ".cfg":
-            from .darknet import load_darknet  # which needs the converter
-
-            found = load_darknet(path)
-        else:
-            found = load_model(path)[0]
-        mine = {
-            name: tensor.shape
-            for name, tensor in build_network(self.recipe, len(self.data.classes)).state_dict().items()
-        }
-        if found.classes != self.data.classes or mine != {n: t.shape for n, t in found.network.state_dict().items()}:
-            raise UsageError(
-                f"--start {path}: a network of other widths or classes ({', '.join(found.classes)}).\n"
-                "Do: give --stages, --head and --passthrough as it was trained with, and photos of its classes"
-            )
-        return found
+    def _anchors(self) -> Tensor:
+        """Anchors for the boxes of the photos, in cells of the largest size."""
+        shapes = box_shapes(self.data, skip_bad=self.options.skip_bad)
+        return kmeans_anchors(shapes, cells=self.recipe.size // STRIDE)
 
     def _load(self, start: int) -> Loader:
         recipe, options, ranks = self.recipe, self.options, self.ranks
@@ -186,12 +218,25 @@ class Run:
             stop=recipe.steps,
             skip_bad=options.skip_bad,
             clock=Clock(trace=options.trace),
-            options=Options(options.readers, options.decoders, options.workers, decoder=options.decoder),
+            options=Options(
+                options.readers, options.decoders, options.workers, boxes=self.boxes.photo, decoder=options.decoder
+            ),
         )
 
     def _size(self) -> str:
         numbers = sum(p.numel() for p in self.task.network.state_dict().values() if p.dtype.is_floating_point)
         return f"{numbers:,} numbers, {(numbers * 4 + 20) / 1e6:.2f} MB .weights"
+
+    def _chosen_size(self) -> str:
+        """The size at which the network is measured and exported, and that its anchors are for."""
+        size, start = self.recipe.size, self.options.start
+        largest = ", the largest of --sizes" if len(set(self.recipe.sizes)) > 1 else ""
+        what = (
+            "anchors, mAP50 and model.cfg"
+            if start is None
+            else f"mAP50 and model.cfg (the anchors are those of {start})"
+        )
+        return f"{what} are for {size} x {size} pixels{largest}"
 
     def finish(self, signals: Sequence[int] | None = None) -> None:
         """Run the loop to its end, and write the results; a signal ends the loop, and not the writing."""
@@ -273,7 +318,9 @@ class Run:
             f"step {loop.step}/{recipe.steps} epoch {row['epoch']:.0f} | {text} | {speed:.0f} images/s, {lap}, {left:.1f} min left"
         )
         if "mAP50" in row:
-            self._say("    " + " ".join(f"{k.removeprefix('AP50 ')} {v:.3f}" for k, v in row.items() if "AP50" in k))
+            each = " ".join(f"{k.removeprefix('AP50 ')} {v:.3f}" for k, v in row.items() if k.startswith("AP50 "))
+            of = f"of {row['classes']} of {len(self.data.classes)} classes"
+            self._say(f"    mAP50 {row['mAP50']:.3f} {of} at {recipe.size} pixels: {each}")
         self.loader.clock.lap()  # the measurement is no part of the next steps
 
     def _write(self) -> None:
@@ -286,7 +333,7 @@ class Run:
         model = self.task.model(state)
         save_model(out / "model.pt", model, self.recipe)
         seen = self.loop.step * self.recipe.batch
-        write_darknet(out / "model", model.network, model.anchors, model.classes, seen=seen)
+        write_darknet(out / "model", model.network, model.anchors, model.classes, size=self.recipe.size, seen=seen)
         if self.rows:
             write_log(out / "log.csv", self.rows)
             draw_curve(out / "curve.png", {"this run": self.rows})

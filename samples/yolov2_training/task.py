@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.augment import Augmenter, draw_lots
+from training.augment import MAX_BOXES, Augmenter, draw_lots
 from training.batch import Batch, Pool, as_pool
 from training.ranks import Ranks
 from training.schedule import WARM_UP
 from training.settings import Settings
 
+from .boxes import CrowdAugmenter
 from .fused import fuse
 from .loss import region_loss
 from .model import Model, build_network
@@ -94,6 +95,7 @@ class Detection:
         teacher: A network to imitate, if any.
         start: A trained model whose weights a new schedule begins with.
         ranks: Those that share a batch, if any do: its loss is normalized by the boxes of all of them.
+        boxes: Of a training image that are learned.
     """
 
     parts = PARTS
@@ -109,8 +111,9 @@ class Detection:
         teacher: Teacher | None = None,
         start: Model | None = None,
         ranks: Ranks | None = None,
+        boxes: int = MAX_BOXES,
     ) -> None:
-        self.recipe, self.classes, self._device = recipe, tuple(classes), device
+        self.recipe, self.classes, self._device, self._boxes = recipe, tuple(classes), device, boxes
         self.network = build_network(recipe, len(self.classes))
         if start is not None:
             self.network.load_state_dict(start.network.state_dict())
@@ -140,7 +143,10 @@ class Detection:
         """Draw from all photos, which are on the device and have names; without a pool from those of each batch."""
         recipe = self.recipe
         how = {"boxes": recipe.balance_boxes, "negative": recipe.negative}
-        self._augmenter, self._name = Augmenter(self._device, pool, recipe.balance, self._dtype, **how), name
+        given = self._device, pool, recipe.balance, self._dtype
+        many = self._boxes > MAX_BOXES
+        self._augmenter = CrowdAugmenter(self._boxes, *given, **how) if many else Augmenter(*given, **how)
+        self._name = name
         self._augment = self._compiler(self._augmenter.draw)
 
     def inputs(self, batch: Batch | Sized, step: int) -> tuple[Shape, tuple[Tensor, ...]]:

@@ -66,7 +66,11 @@ def make_loop(
     """The engine with this sample's task."""
     photos = data.open_data([folder], "train.txt")
     how = Settings(**{key: given.pop(key) for key in list(given) if key in Settings.__dataclass_fields__})
-    anchors = given["start"].anchors if "start" in given else data.kmeans_anchors(data.box_shapes(photos))
+    anchors = (
+        given["start"].anchors
+        if "start" in given
+        else data.kmeans_anchors(data.box_shapes(photos), cells=settings.size // 32)
+    )
     what = task.Detection(settings, CLASSES, anchors, how, device, **given)
     sampler = StepSampler(len(photos), settings.batch, seed=settings.seed)
     source = make_loader(loader, photos, sampler, device, size=64, start=begin, stop=settings.steps)

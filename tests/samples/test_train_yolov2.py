@@ -245,7 +245,7 @@ def test_the_full_size_network_is_darknets_yolov2_voc(tmp_path: Path) -> None:
         pytest.skip("darknet's yolov2-voc.cfg is not installed (Debian's package darknet)")
     wide = recipe.Recipe(**recipe.NETWORKS["voc"])
     layers = network.declare_layers(wide.stages, wide.head, wide.passthrough, 20)
-    export.write_cfg(tmp_path / "ours.cfg", layers, ANCHORS, 20)
+    export.write_cfg(tmp_path / "ours.cfg", layers, ANCHORS, 20, size=416)
     ours, theirs = (read_network(path) for path in (tmp_path / "ours.cfg", cfg))
     assert [(type(layer), layer.dims) for layer in ours.layers] == [
         (type(layer), layer.dims) for layer in theirs.layers

@@ -26,7 +26,7 @@ pytestmark = [
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     net = tiny_network(2)
-    export.write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"))
+    export.write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"), size=64)
     found = darknet.load_darknet(tmp_path / "net.cfg")
     assert found.classes == ("red", "green")
     torch.testing.assert_close(found.anchors, ANCHORS)
@@ -46,7 +46,7 @@ def test_the_shipped_network_is_read() -> None:
 
 def test_other_layers_are_refused(tmp_path: Path) -> None:
     net = tiny_network(2)
-    export.write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"))
+    export.write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"), size=64)
     text = (tmp_path / "net.cfg").read_text()
     (tmp_path / "net.cfg").write_text(text.replace("filters=16\nsize=3", "filters=12\nsize=3", 1))
     with pytest.raises((CfgError, WeightsError)):
@@ -55,7 +55,7 @@ def test_other_layers_are_refused(tmp_path: Path) -> None:
 
 def test_a_run_begins_with_darknets_files_or_names_what_does_not_fit(rectangles: Path, tmp_path: Path, capsys) -> None:
     net = tiny_network(2)
-    export.write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"))
+    export.write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"), size=64)
     widths = ["--stages", "4,8,8,8,16,16", "--head", "16", "--passthrough", "4"]
     line = ["--data", str(rectangles), *TINY[:4], "--device", "cpu", "--steps", "1"]
     line += ["--start", str(tmp_path / "net.cfg")]

@@ -36,21 +36,21 @@ def test_folder_tar_and_shards_give_the_same_images(rectangles: Path, tmp_path: 
             np.testing.assert_allclose(example.boxes, found[0][key].boxes, rtol=0, atol=1e-6)
     sets = [data.open_data([path], "train.txt") for path in (rectangles, tmp_path / "shards")]
     assert [found.classes for found in sets] == [CLASSES, CLASSES]
-    anchors = [data.kmeans_anchors(data.box_shapes(found)) for found in sets]
+    anchors = [data.kmeans_anchors(data.box_shapes(found), cells=13) for found in sets]
     torch.testing.assert_close(*anchors, rtol=0, atol=1e-4)
 
 
 def test_missing_and_unreadable_data_are_named(rectangles: Path, tmp_path: Path) -> None:
     with pytest.raises(NoDataError, match="nowhere"):
         data.open_data([tmp_path / "nowhere"], "train.txt")
-    with pytest.raises(NoDataError, match=r"val\.txt is missing"):
+    with pytest.raises(NoDataError, match=r"the list val\.txt is missing\.\nDo: write .* or give --evaluate all"):
         data.open_data([rectangles], "val.txt")
     broken = draw_set(tmp_path / "broken", 2)
     (broken / "images/1.png").write_bytes(b"no image")
     with pytest.raises(ImageError, match=r"images/1\.png"):
         load(broken)
     with pytest.raises(NoDataError, match="2 boxes, too few for 5 anchors"):
-        data.kmeans_anchors(np.ones((2, 2), np.float32))
+        data.kmeans_anchors(np.ones((2, 2), np.float32), cells=13)
     (broken / "labels/0.txt").write_text("7 0.5 0.5 0.1 0.1\n")
     with pytest.raises(FormatError, match=r"unknown class 7") as caught:
         data.open_data([broken], "all")
@@ -69,6 +69,33 @@ def test_held_back_images_are_the_same_each_time_and_never_trained_on() -> None:
     assert len(held) == 12
     assert sorted(kept + held) == list(range(100))
     assert (kept, held) == data.hold_back(100, 0.12)
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "message"),
+    [
+        (10, 0.01, "of 10 photos it holds back 0, and none would be measured.\nDo: give --hold-back 0.2"),
+        (10, 0.97, "of 10 photos it holds back 10, and none is left to train on.\nDo: give --hold-back 0.2"),
+        (1, 0.5, "of 1 photos it holds back 0"),
+    ],
+)
+def test_a_share_that_leaves_one_of_the_two_sets_empty_is_refused(count: int, share: float, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        data.hold_back(count, share)
+    assert message in str(caught.value)
+    assert data.hold_back(count, 0.0) == (list(range(count)), [])
+
+
+def test_held_back_photos_without_boxes_are_refused(tmp_path: Path) -> None:
+    folder = draw_set(tmp_path / "set", 10)
+    photos = data.open_data([folder], "train.txt")
+    kept, held = data.split(photos, 0.1)
+    assert (len(kept), len(held)) == (9, 1)
+    (name,) = (Path(held.read(0).key).stem,)
+    assert held.boxes(0).shape == (1, 5)
+    (folder / f"labels/{name}.txt").write_text("")
+    with pytest.raises(UsageError, match=r"none of the 1 photos that are held back has a box to measure.\nDo: give"):
+        data.split(data.open_data([folder], "train.txt"), 0.1)
 
 
 def test_boxes_are_cut_at_the_borders_of_their_photo(tmp_path: Path) -> None:
@@ -108,3 +135,37 @@ def test_photos_that_are_not_stored_upright_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="stored: 1 photos: EXIF says that it is not upright"):
         data.open_data([tmp_path / "stored"], "train.txt")
     assert len(data.open_data([tmp_path / "upright"], "train.txt")) == 2
+@pytest.mark.parametrize("line", ["0 0.5 0.5 0 0", "0 0.5 0.5 0.2 0", "0 1.5 1.5 0.2 0.2", "0 -0.5 0.5 0.2 0.2"])
+def test_boxes_without_an_area_in_their_photo_are_left_out_as_in_shards(tmp_path: Path, line: str) -> None:
+    """They would become anchors of no size, and objects that nothing can find."""
+    folder = draw_set(tmp_path / "set", 6)
+    for path in (folder / "labels").iterdir():
+        path.write_text(f"{path.read_text()}{line}\n1 0.1 0.5 0.4 0.5\n")  # the last one is cut
+    make_shards(folder, tmp_path / "shards", progress=False)
+    places = [data.open_data([place], "train.txt") for place in (folder, tmp_path / "shards")]
+    for photos in places:
+        assert [len(photos.boxes(number)) for number in range(6)] == 6 * [2]
+        counts = data.changes(photos)
+        assert counts["boxes without an area in the photo, left out"] == 6
+        assert counts["boxes cut at the photo's edge"] == 6
+        anchors = data.kmeans_anchors(data.box_shapes(photos), cells=2)
+        assert anchors.min() > 0.3
+        assert (data.load_photos(photos, torch.device("cpu"), side=64).boxes[..., 0] >= 0).sum() == 12
+
+
+@pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n"])
+def test_what_is_no_image_is_named_by_its_file(tmp_path: Path, content: bytes) -> None:
+    folder = draw_set(tmp_path / "set", 6)
+    (folder / "images/1.png").write_bytes(content)
+    photos = data.open_data([folder], "train.txt")
+    with pytest.raises(ImageError, match=r"images/1\.png does not decode: .*\nDo: .*--skip-bad") as caught:
+        data.box_shapes(photos)
+    assert "BytesIO" not in str(caught.value)
+    assert len(data.box_shapes(photos, skip_bad=True)) == 5
+
+
+def test_a_missing_list_of_photos_is_named_with_what_else_there_is(tmp_path: Path) -> None:
+    folder = draw_set(tmp_path / "set", 2)
+    (folder / "train.txt").unlink()
+    with pytest.raises(NoDataError, match=r"the list train\.txt is missing\.\nDo: write .* \(pytrt shards make\)"):
+        data.open_data([folder], "train.txt")

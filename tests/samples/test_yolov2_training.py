@@ -34,8 +34,7 @@ pytestmark = [
 
 def test_libdarknet_computes_what_pytorch_computes(libdarknet, tmp_path: Path) -> None:
     net = tiny_network()
-    export.write_darknet(tmp_path / "net-1.1", net, ANCHORS, "abcdef", seen=640)
-    export.write_cfg(tmp_path / "net-1.1.cfg", net.layers, ANCHORS, 6, size=96)
+    export.write_darknet(tmp_path / "net-1.1", net, ANCHORS, "abcdef", size=96, seen=640)
     x = np.random.default_rng(0).random((1, 3, 96, 96), dtype=np.float32)
     with libdarknet.load(tmp_path / "net-1.1.cfg", tmp_path / "net-1.1.weights") as network:
         found = network.predict(x[0]).reshape(5, 11, 3, 3)
@@ -142,7 +141,7 @@ def test_links_stay_links(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).symlink_to(tmp_path / "kept" / name)
     rows = [{"step": 1.0, "epoch": 0.5, "box": 0.7}, {"step": 2.0, "epoch": 1.0, "box": 0.5}]
-    export.write_darknet(tmp_path / "net", tiny_network(), ANCHORS, "abcdef")
+    export.write_darknet(tmp_path / "net", tiny_network(), ANCHORS, "abcdef", size=64)
     curve.write_log(tmp_path / "log.csv", rows)
     curve.draw_curve(tmp_path / "curve.png", {"run": rows})
     for name in names:

@@ -1,0 +1,65 @@
+"""Numbers of a recipe at their limits: each trains a step, or is refused with the one that would do."""
+
+# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
+sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
+
+from pytrtplugins.errors import UsageError
+from pytrtplugins.utils.numbers import Several
+from tests.samples.rectangles import SMALL, make_loop
+from yolov2_training.recipe import Recipe
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
+]
+BASE = Recipe(steps=1, batch=2, sizes=(32,), **SMALL)
+
+
+def smallest() -> list[dict]:
+    """Each option at its smallest value; widths in parts; sizes and batch together."""
+    cases: list[dict] = []
+    for field in fields(Recipe):
+        limits = field.metadata["limits"]
+        value = (limits.each.minimum,) * limits.minimum if isinstance(limits, Several) else limits.minimum
+        cases.append({field.name: value})
+    cases += [{"stages": tuple(1 if i == at else 4 for i in range(6))} for at in range(6)]
+    cases += [{"passthrough": width} for width in range(1, 9)]
+    return [*cases, {"sizes": (32,), "batch": 1}, {"sizes": (64, 32), "batch": 1}, {"sizes": (64,), "batch": 1}]
+
+
+def test_each_number_trains_or_is_refused(rectangles: Path) -> None:
+    refused = {}
+    for case in smallest():
+        recipe = replace(BASE, **case)
+        try:
+            recipe.check(1, 1)
+        except UsageError as error:
+            refused[str(case)] = re.search(r"Do: give (.*)", str(error))[1]
+            continue
+        loop = make_loop(rectangles, recipe)
+        loop.advance()
+    half = "at least 2 for each of these"
+    assert refused == {
+        "{'batch': 1}": "--sizes 64, or --batch 2",
+        "{'stages': (1, 1, 1, 1, 1, 1)}": half,
+        **{str({"stages": tuple(1 if i == at else 4 for i in range(6))}): half for at in range(2, 6)},
+        **{str({"passthrough": width}): f"--passthrough {4 if width < 4 else 8}" for width in (1, 2, 3, 5, 6, 7)},
+        "{'sizes': (32,), 'batch': 1}": "--sizes 64, or --batch 2",
+        "{'sizes': (64, 32), 'batch': 1}": "--sizes 64, or --batch 2",
+    }
+
+
+def test_what_each_rank_gets_is_looked_at(rectangles: Path) -> None:
+    with pytest.raises(UsageError, match=r"--sizes 32 with one photo a rank at a time: .*\nDo: .* or --batch 8"):
+        replace(BASE, batch=4).check(2, 2)
+    replace(BASE, batch=8).check(2, 2)
