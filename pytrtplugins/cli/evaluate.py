@@ -12,6 +12,7 @@ from ..utils.numbers import SHARE
 from ..utils.optional import require
 from . import loading, option_values, options, tables
 from .app import app
+from .exif import Exif
 from .facts import Evaluated
 from .number import number
 from .results import Result
@@ -46,7 +47,7 @@ def evaluate(
             "--class-map", metavar="DATA=MODEL", help="A class's name in the data, and its name in the model."
         ),
     ] = None,
-    exif: options.Exif = "shown",
+    exif: Exif = "shown",
     limit: options.FirstImages = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")

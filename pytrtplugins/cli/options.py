@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from ..engines import names
 from ..plugin.policy import FORMS
@@ -123,11 +123,5 @@ ModelsMode = Annotated[
     typer.Option(
         help="How images are fitted into the network's input; default: as the model says, or else letterbox."
         " AlexeyAB's darknet trains with stretch."
-    ),
-]
-Exif = Annotated[
-    Literal["shown", "stored"],
-    typer.Option(
-        help="What labels are drawn on: photos as they are shown, turned as EXIF says; or the pixels as they are stored."
     ),
 ]

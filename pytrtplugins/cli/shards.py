@@ -13,8 +13,8 @@ from ..shards.make import MAX_WORKERS, SHARD_BYTES, SIDES, TURNED
 from ..utils.numbers import Real, Whole
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
-from . import options
 from .app import app
+from .exif import Exif
 from .number import number
 from .results import Result, show
 from .tables import print_texts
@@ -78,7 +78,7 @@ def make(
             help="Write two sets, train/ and held-back/, which gets this share of the photos, by a hash of their names.",
         ),
     ] = 0.0,
-    exif: options.Exif = "shown",
+    exif: Exif = "shown",
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse boxes outside their photo, which are cut otherwise.")
     ] = False,
