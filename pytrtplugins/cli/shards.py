@@ -59,7 +59,7 @@ def make(
         typer.Option(
             "--list",
             metavar="FILE",
-            help="Take the photos that this list names, of the data or of the disk; or a part of a data.yaml: train.",
+            help="Take the photos that this list names, of the data or of the disk; or a part of a data.yaml: train; all: every photo.",
         ),
     ] = None,
     size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Of a shard, about: 256MB, 1GiB.")] = "256MB",

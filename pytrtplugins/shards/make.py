@@ -27,7 +27,8 @@ from ..utils.numbers import check_share, check_whole
 from ..utils.prefetch import threads_for_files
 from ..utils.progress import progress_bar
 from .job import BadPhotosError, ShardJob, write_shard
-from .labels import Problem, read_labels
+from .labels import Annotations, Problem, read_labels
+from .labels.annotations import PHOTO_SUFFIXES
 from .manifest import NAME, Manifest, ShardFacts
 from .photo import check_exif
 from .plan import PlannedShard, held_back, plan_photos, plan_shards
@@ -49,6 +50,9 @@ _JOURNAL = ".making.json"
 _OURS = re.compile(r"shard-\d{5}\.(tar|index\.npz)")
 _MAX_LIST_BYTES = 256 << 20
 _SHOWN = 10  # problems in a message
+_ALL = "all"  # the list that names every photo
+_TRAINING, _OTHERS = "train", ("val", "valid", "validation", "test")  # parts of a set, by the names of their lists
+_LIST_FOLDERS = ("", "ImageSets/Main/")  # VOC has its lists in the second
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,8 @@ def make_shards(
         classes: Names of the classes in the order of their numbers, or a file with one a line. None: as the labels have them.
         drop_others: Leave out boxes of classes that are not among ``classes``, which are refused otherwise.
         listed: The photos to take, by files or stems, or a file of the set or of the disk with one a line, or a part that
-            a data.yaml has, such as ``train``. None: all.
+            a data.yaml has, such as ``train``; ``all``: every photo. None: every photo, unless a list of the set, such as
+            val.txt, keeps some for measurements.
         size: Bytes of a shard, about.
         longest_side: Make larger photos smaller, and turn those upright that EXIF says are not, as JPEG. None: photos stay as they are.
         hold_back: Share of the photos for a second set, 0 to 1, chosen by a hash of their names.
@@ -135,7 +140,8 @@ def make_shards(
     Raises:
         NoDataError: a path does not exist, or there are no photos or labels.
         FormatError: photos or labels cannot be used; ``.problems`` lists them.
-        UsageError: an argument is wrong, ``output`` holds a finished set, or the disk is full.
+        UsageError: an argument is wrong, ``output`` holds a finished set, the disk is full, or a list of the set, such as val.txt,
+            keeps some photos for measurements, and no list was chosen.
         OSError: the folder cannot be written.
     """
     check_whole("size", size, *SHARD_BYTES)
@@ -144,14 +150,17 @@ def make_shards(
         check_whole("longest_side", longest_side, *SIDES)
     threads = threads_for_files() if workers is None else check_whole("workers", workers, 1, MAX_WORKERS)
     files, output = FileSet(source), Path(output)
+    names = None if classes is None else read_class_names(classes)
     found = read_labels(
         files,
         labels=labels,
-        classes=None if classes is None else read_class_names(classes),
+        classes=names,
         drop_others=drop_others,
         listed=_listed(files, listed),
         exif=check_exif(exif),
     )
+    if listed is None:
+        _check_undivided(files, found, names)
     photos, problems, changed = plan_photos(files, found.photos)
     problems = [*found.problems, *problems]
     _refuse(problems, skip_bad)
@@ -245,9 +254,34 @@ def _listed(files: FileSet, listed: str | Path | Sequence[str] | None) -> str | 
     if not isinstance(listed, (str, Path)):
         return listed
     name = str(listed)
+    if name == _ALL:
+        return None
     if name in files or (files.description is not None and files.description.part(name)):
         return name
     return read_name_list(listed, max_bytes=_MAX_LIST_BYTES)
+
+
+def _check_undivided(files: FileSet, found: Annotations, classes: Sequence[str] | None) -> None:
+    """Refuse photos some of which a list such as val.txt keeps for measurements: they would be trained on, too."""
+    parts = () if files.description is None else tuple(files.description.parts)
+    choices = [parts, *([f"{folder}{part}.txt" for part in (_TRAINING, *_OTHERS)] for folder in _LIST_FOLDERS)]
+    for training, *others in filter(None, choices):
+        for name in (other for other in others if other in parts or (other in files and not _is_label(other, files))):
+            wanted = name if name in parts else files.lines(name, _MAX_LIST_BYTES)
+            kept = read_labels(files, labels=found.format, classes=classes, drop_others=True, listed=wanted).photos
+            if 0 < len(kept) < len(found.photos):
+                choice = training if training in files or training in parts else name
+                raise UsageError(
+                    f"data {files.name!r}: {name} names {len(kept):,} of the {len(found.photos):,} photos; without a list they would be in "
+                    f"one set with the others.\nDo: add --list {choice} for what it names, or --list {_ALL} for every photo",
+                    path=files.name,
+                    listed=name,
+                )
+
+
+def _is_label(name: str, files: FileSet) -> bool:
+    """Whether a text belongs to a photo of the same name, as darknet's labels do."""
+    return any(name.removesuffix(".txt") + suffix in files for suffix in PHOTO_SUFFIXES)
 
 
 def _refuse(problems: list[Problem], skip_bad: bool) -> None:

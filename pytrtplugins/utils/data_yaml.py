@@ -187,4 +187,4 @@ def _number(key: Any) -> int:
     """A class's number; -1: it is none."""
     if isinstance(key, str):
         return int(key) if key.isascii() and key.isdigit() and len(key) < 9 else -1
-    return key if type(key) is int else -1
+    return int(key) if isinstance(key, int) and not isinstance(key, bool) else -1

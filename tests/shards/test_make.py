@@ -36,6 +36,41 @@ def test_a_list_chooses_photos(tmp_path):
     assert keys(tmp_path / "b") == ["p1", "p3"]
 
 
+@pytest.mark.parametrize("folder", ["", "ImageSets/Main/"])
+@pytest.mark.parametrize("name", ["val", "valid", "validation", "test"])
+def test_photos_that_a_list_keeps_for_measurements_are_not_mixed_with_the_others(tmp_path, folder, name):
+    """They would be trained on; which photos to take is asked."""
+    data = make_set(tmp_path / "data", 6)
+    place = data / folder / f"{name}.txt"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    (data / "train.txt").rename(place.with_name("train.txt"))
+    place.write_text("images/p1.jpg\np3\n")
+    for hold_back in (0.0, 0.5):
+        with pytest.raises(UsageError) as caught:
+            make_shards(data, tmp_path / "s", hold_back=hold_back)
+        assert f"{folder}{name}.txt names 2 of the 6 photos" in str(caught.value)
+        assert f"\nDo: add --list {folder}train.txt for " in str(caught.value)
+        assert str(caught.value).endswith("or --list all for every photo")
+    assert not (tmp_path / "s").exists()
+    for listed, expected in ((f"{folder}train.txt", [0, 2, 4]), (f"{folder}{name}.txt", [1, 3]), ("all", range(6))):
+        make_shards(data, tmp_path / "s", listed=listed, force=True)
+        assert keys(tmp_path / "s") == [f"p{number}" for number in expected]
+    place.with_name("train.txt").unlink()
+    with pytest.raises(UsageError, match=rf"Do: add --list {folder}{name}\.txt for "):
+        make_shards(data, tmp_path / "s")
+
+
+def test_lists_that_keep_no_photo_from_the_others_ask_nothing(tmp_path):
+    """One of all photos, one of none of them, and labels of a photo of this name."""
+    data = make_set(tmp_path / "data", 4)
+    (data / "val.txt").write_text("".join(f"p{i}\n" for i in range(4)) + "valid.jpg\n")
+    (data / "test.txt").write_text("elsewhere/q9.jpg\n")
+    (data / "valid.jpg").write_bytes(photo(9))
+    (data / "valid.txt").write_text("1 0.5 0.5 0.25 0.25\n")
+    make_shards(data, tmp_path / "s")
+    assert keys(tmp_path / "s") == ["images/p0", "images/p1", "images/p2", "images/p3", "valid"]
+
+
 def test_a_listed_photo_that_does_not_exist_is_refused(tmp_path):
     data = make_set(tmp_path / "data", 3)
     with pytest.raises(FormatError, match=r"images/p9.jpg: the list names it"):

@@ -51,6 +51,10 @@ def test_the_form_of_roboflow():
                            (("train", "train"), ("val", "valid"), ("test", "test"))}  # fmt: skip
 
 
+def test_names_keep_their_text():
+    assert parse("names: [no, 010, on, 12:30:00, ~]").classes == ("no", "010", "on", "12:30:00", "~")
+
+
 @pytest.mark.parametrize(
     ("name", "part"),
     [("val", "val"), ("val.txt", "val"), ("valid", "val"), ("validation.txt", "val"), ("train.txt", "train"),
@@ -78,8 +82,8 @@ def test_names_are_a_list_or_numbers_with_names(names, classes):
 @pytest.mark.parametrize(
     ("text", "line", "what"),
     [
-        ("names: [cat, no]", 1, "the name of class 1 is no text but False: write it in quotes"),
-        ("names: [cat, 010]", 1, "the name of class 1 is no text but 8: write it in quotes"),
+        ("names: [cat, true]", 1, "the name of class 1 is no text but True: write it in quotes"),
+        ("names: [cat, 10]", 1, "the name of class 1 is no text but 10: write it in quotes"),
         ("names: [cat, 1.10]", 1, "the name of class 1 is no text but 1.1: write it in quotes"),
         ("names: [cat, '']", 1, "the name of class 1 is no text but '': write it in quotes"),
         ("names: [cat, , dog]", None, "not usable YAML"),
