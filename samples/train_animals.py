@@ -28,12 +28,15 @@ from pathlib import Path
 from statistics import median
 
 import torch
+import train_yolov2
 
 from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.utils.files import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 from yolov2_training.curve import read_log
-from yolov2_training.data import open_data
+from yolov2_training.data import TRAINING, open_data, split
+from yolov2_training.recipe import Recipe
+from yolov2_training.run import check_folder, load_start
 
 PROGRAM = Path(__file__).with_name("train_yolov2.py")
 COMMON = ("--stages", "24,48,96,160,208,256", "--imitation", "12", "--balance", "0.5", "--evaluations", "1")
@@ -89,8 +92,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def train(options: argparse.Namespace) -> None:
     """Choose a recipe, train with it, and measure the result."""
     end = time.monotonic() + (1 - SPARE) * options.seconds
-    if not options.skip_validation:
-        open_data(options.data, VALIDATION)  # said now, and not when the time is over
+    check(options)
     found, speed, overhead = (further if options.start else afresh)(options, end)
     best = choose(found)
     put(options, report(found, best))
@@ -100,6 +102,25 @@ def train(options: argparse.Namespace) -> None:
     run(options, "final", steps_in(seconds, speed, options.batch), more)
     if not options.skip_validation:
         put(options, report(found, best, validate(options)))
+
+
+def check(options: argparse.Namespace) -> None:
+    """Say now what would end the last run, and not when the time is over.
+
+    Raises:
+        PytrtpluginsError: an option, the photos, or the network to begin with cannot be used.
+    """
+    given = train_yolov2.parse(command(options, "final", 1, begun(options.start))[2:])
+    recipe = Recipe.from_dict(vars(given))
+    recipe.check(1, given.accumulate)
+    train_yolov2.check_places(given)
+    check_folder(options.out)
+    data = open_data(options.data, TRAINING)
+    split(data, float(HELD_BACK))
+    if given.start:
+        load_start(given.start, recipe, data.classes)
+    if not options.skip_validation:
+        open_data(options.data, VALIDATION)
 
 
 def put(options: argparse.Namespace, text: str) -> None:
@@ -208,7 +229,8 @@ def choose(found: Mapping[str, Mapping[str, float]]) -> str:
 def report(found: Mapping[str, Mapping[str, float]], best: str, measured: str = "not measured yet\n") -> str:
     """The tables of a model card: what was chosen from, and what the result reaches on photos that nothing was chosen on."""
     kinds = [name for name in next(iter(found.values())) if name.startswith("AP50 ")]
-    lines = ["| recipe | steps | mAP50 | " + " | ".join(kinds) + " |", "|---|---:|---:|" + "---:|" * len(kinds)]
+    count = f" of {classes:.0f} classes" if (classes := next(iter(found.values())).get("classes")) else ""
+    lines = [f"| recipe | steps | mAP50{count} | " + " | ".join(kinds) + " |", "|---|---:|---:|" + "---:|" * len(kinds)]
     for name, row in found.items():
         shown = f"**{name}**" if name == best else name
         figures = " | ".join(f"{row[kind]:.3f}" for kind in kinds)

@@ -2,6 +2,7 @@
 
 The data is a folder of shards, as pytrt shards make writes it; or a folder (or tars of it) with photos, labels,
 classes.txt, and train.txt with the photos' names, in darknet's layout or another that pytrt shards make reads.
+Anchors, measurements and model.cfg are for the size that --sizes says, the largest of several.
 
 A run of a few minutes on a GPU, with an eighth of the photos held back to look at the accuracy:
 

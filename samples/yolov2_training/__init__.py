@@ -2,6 +2,7 @@
 
 - recipe: every number that decides how a run turns out
 - data: photos and boxes, from shards, folders or tars, as records
+- boxes: how many boxes of a photo are learned
 - network: the layers, declared once, for PyTorch and for the .cfg
 - model: a trained network with its anchors and classes, and its file
 - loss: darknet's region decoding, assignment of boxes to predictions, the three losses

@@ -124,6 +124,7 @@ PROGRAMS = {
     "samples/train_yolov2.py --accumulate": (1, 1024),
     "samples/train_yolov2.py --steps": (1, 10**8),
     "samples/train_yolov2.py --batch": (1, 4096),
+    "samples/train_yolov2.py --boxes": (0, 10_000),
     "samples/train_yolov2.py --sizes": (32, 4096),
     "samples/train_yolov2.py --learning-rate": (1e-9, 10.0),
     "samples/train_yolov2.py --weight-decay": (0.0, 100.0),

@@ -32,6 +32,8 @@ def test_the_recipe_that_is_best_on_held_back_photos_is_chosen() -> None:
     assert "| **b** | 9 | 0.750 | 0.500 |" in text
     assert text.endswith("mAP50: 0.7")
     assert "not measured yet" in train_animals.report(FOUND, "b")
+    counted = {name: row | {"classes": 5.0} for name, row in FOUND.items()}
+    assert "| recipe | steps | mAP50 of 5 classes | x |" in train_animals.report(counted, "b").replace("AP50 x", "x")
 
 
 def test_a_schedule_has_the_steps_that_fit_into_its_time() -> None:
@@ -83,7 +85,7 @@ def test_all_of_it_ends_in_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     machine = Machine(first, later, speed=4000.0)
     monkeypatch.setattr(train_animals, "time", machine)
     monkeypatch.setattr(train_animals, "run", machine.run)
-    monkeypatch.setattr(train_animals, "open_data", lambda *_: None)
+    monkeypatch.setattr(train_animals, "check", lambda *_: None)
     monkeypatch.setattr(train_animals.subprocess, "run", machine.evaluate)
     assert train_animals.main(["--data", "x", "--out", str(tmp_path), "--seconds", "480"]) == 0
     assert 0.85 * 480 < machine.now - 1000 <= 480
@@ -101,7 +103,7 @@ def test_weights_are_trained_further_by_the_recipe_that_is_best_without_the_held
     machine, lines = Machine(first, later, speed=2500.0), []
     monkeypatch.setattr(train_animals, "time", machine)
     monkeypatch.setattr(train_animals, "run", lambda *given: lines.append(given) or machine.run(*given))
-    monkeypatch.setattr(train_animals, "open_data", lambda *_: None)
+    monkeypatch.setattr(train_animals, "check", lambda *_: None)
     monkeypatch.setattr(train_animals, "read_log", lambda path: [{"step": 9, "mAP50": float(path.parent.name[-1])}])
     monkeypatch.setattr(train_animals.subprocess, "run", machine.evaluate)
     started = []
@@ -128,7 +130,7 @@ def test_a_recipe_that_fails_ends_the_others(tmp_path: Path, monkeypatch: pytest
     killed = []
     statuses = iter([0, 1])
     monkeypatch.setattr(train_animals, "run", lambda *_: ({"images/s": 1000.0}, 1.0))
-    monkeypatch.setattr(train_animals, "open_data", lambda *_: None)
+    monkeypatch.setattr(train_animals, "check", lambda *_: None)
 
     def start(line):
         status = next(statuses)
@@ -144,21 +146,62 @@ def test_a_time_that_is_too_short_for_the_starts_is_refused(tmp_path, monkeypatc
     machine = Machine(60.0, 60.0, speed=4000.0)
     monkeypatch.setattr(train_animals, "time", machine)
     monkeypatch.setattr(train_animals, "run", machine.run)
-    monkeypatch.setattr(train_animals, "open_data", lambda *_: None)
+    monkeypatch.setattr(train_animals, "check", lambda *_: None)
     assert train_animals.main(["--data", "x", "--out", str(tmp_path), "--seconds", "100"]) == 1
     assert "4 more starts, of 60 s each, leave no time to train.\nDo: give" in capsys.readouterr().err
 
 
-def test_data_without_a_validation_list_are_refused_before_anything_is_trained(tmp_path: Path, capsys) -> None:
-    assert train_animals.main(["--data", str(draw_set(tmp_path / "set")), "--out", str(tmp_path / "out")]) == 1
-    assert "val.txt" in capsys.readouterr().err
+REFUSED = {
+    "no validation list": ([], "the list val.txt is missing"),
+    "too few photos": (["--data", "{tmp}/few"], "--hold-back 0.12: of 4 photos it holds back 0"),
+    "out is a file": (["--out", "{tmp}/file"], "{tmp}/file is a file, not a folder"),
+    "teacher": (["--teacher", "{tmp}/no.cfg"], "--teacher {tmp}/no.cfg: {tmp}/no.cfg is not there"),
+    "start": (["--start", "{tmp}/no.pt"], "--start {tmp}/no.pt: {tmp}/no.pt is not there"),
+    "start of other widths": (
+        ["--start", "{tmp}/net.cfg"],
+        "--start {tmp}/net.cfg: a network of other widths or classes",
+    ),
+    "further options": (["--", "--passthrough", "7"], "--passthrough 7: expected a multiple of 4"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_would_end_a_later_run_is_said_before_the_first(tmp_path: Path, capsys, monkeypatch, case: str) -> None:
+    monkeypatch.setattr(train_animals, "run", lambda *_: pytest.fail("it was trained"))
+    given, cause = [part.replace("{tmp}", str(tmp_path)) for part in REFUSED[case][0]], REFUSED[case][1]
+    (tmp_path / "file").touch()
+    draw_set(tmp_path / "few", 4)
+    net = Yolov2(declare_layers(SMALL["stages"], SMALL["head"], SMALL["passthrough"], 2))
+    write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"), size=64)
+    line = ["--data", str(draw_set(tmp_path / "set")), "--out", str(tmp_path / "out"), *given]
+    assert train_animals.main(line) == 1
+    assert cause.replace("{tmp}", str(tmp_path)) in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_what_can_be_trained_is_not_refused(tmp_path: Path) -> None:
+    folder = draw_set(tmp_path / "set")
+    (folder / "val.txt").write_text("images/0.png\n")
+    net = Yolov2(declare_layers(SMALL["stages"], SMALL["head"], SMALL["passthrough"], 2))
+    write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"), size=64)
+    line = [
+        "--data",
+        str(folder),
+        "--out",
+        str(tmp_path / "out"),
+        "--start",
+        str(tmp_path / "net.cfg"),
+        "--",
+        *TINY[2:],
+    ]
+    train_animals.check(train_animals.parse([*line, "--device", "cpu"]))
 
 
 def test_the_validation_split_can_be_left_to_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(60.0, 20.0, speed=4000.0)
     monkeypatch.setattr(train_animals, "time", machine)
     monkeypatch.setattr(train_animals, "run", machine.run)
+    monkeypatch.setattr(train_animals, "check", lambda *_: None)
     monkeypatch.setattr(train_animals.subprocess, "run", lambda *_, **__: pytest.fail("it was measured"))
     line = ["--data", str(tmp_path / "absent"), "--out", str(tmp_path), "--seconds", "480", "--skip-validation"]
     assert train_animals.main(line) == 0
@@ -178,7 +221,7 @@ def test_it_measures_chooses_trains_and_reports(tmp_path: Path, monkeypatch: pyt
     line = ["--data", str(folder), "--out", str(tmp_path / "out"), *TINY[:2]]
     if start:
         net = Yolov2(declare_layers(SMALL["stages"], SMALL["head"], SMALL["passthrough"], 2))
-        write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"))
+        write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"), size=64)
         line += ["--start", str(tmp_path / "net.cfg"), "--seconds", "20"]
     assert train_animals.main([*line, "--", *TINY[2:], "--device", "cpu"]) == 0
     text = (tmp_path / "out/choice.md").read_text()
