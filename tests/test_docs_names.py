@@ -54,7 +54,8 @@ OF_USERS = {
     "docs/serving_config.md": {"pytrt.toml"},
     "docs/shell.md": {"pytrt.toml"},
     "docs/shards.md": {
-        *("KEY.json", "classes.txt", "labels/NAME.txt", "shards.json", "val.txt"),
+        *("KEY.json", "classes.txt", "labels/NAME.txt", "shards.json"),
+        *("val.txt", "valid.txt", "validation.txt", "test.txt"),
         *("0001.png", "instances_val2017.json", "labels/0001.txt", "labels/val/0001.txt"),
     },
     "docs/table.md": {"pairs.txt"},
@@ -62,7 +63,7 @@ OF_USERS = {
     "docs/tensorrt11.md": {"mylayers.py"},
     "docs/training.md": {
         *("classes.txt", "train.txt", "yolov2-voc.cfg", "curve.png", "stages.png", "trace.json"),
-        *("model.cfg", "model.names", "model.weights"),
+        *("model.cfg", "model.names", "model.weights", "val.txt"),
     },
     "samples/models/README.md": {"voc12_trainval.txt"},
     "samples/pipeline/README.md": {"classes.txt", "train.txt", "val.txt"},
