@@ -39,7 +39,7 @@ import torch
 from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.utils.numbers import Real, Whole
 from training.loader import KINDS
-from training.ranks import Job, is_launched, launch
+from training.ranks import Job, device_of, is_launched, launch
 from training.ray import launch_on_ray
 from training.settings import Settings, add_settings
 from yolov2_training.data import load_photos, open_data
@@ -172,6 +172,8 @@ def start(options: argparse.Namespace, arguments: list[str]) -> None:
         raise UsageError(
             f"--device {options.device} with --gpus: each rank gets a GPU of its own.\nDo: give --device {kind}"
         )
+    if not options.ray:  # whose GPUs are those of other machines
+        device_of(options.device, options.gpus if options.device == "cuda" else 1)
     settings = Settings.from_options(options, options.device)
     settings.check(options.device, options.gpus, joined=True)
     Recipe.from_dict(vars(options)).check(options.gpus, settings.accumulate)
@@ -195,8 +197,8 @@ def evaluate(options: argparse.Namespace) -> None:
     """Print mAP50 of ``--model`` on the photos of a list, in float32, at the largest size that it was trained at."""
     if options.model is None:
         raise UsageError("--evaluate needs a model.\nDo: add --model runs/yolov2/model.pt")
+    device, data = device_of(options.device), open_data(options.data, options.evaluate)
     model, recipe = load_model(options.model)
-    device, data = torch.device(options.device), open_data(options.data, options.evaluate)
     model = Model(model.network.to(device), model.anchors.to(device), model.classes)
     print(measure(model, load_photos(data, device), data.classes, recipe.size))
 

@@ -2,56 +2,41 @@
 
 A checkpoint is a folder ``step-000001000`` with a file of tensors for each rank, their index, and ``facts.json``: what is
 no tensor, and the size and SHA-256 of every other file. It is written under another name and renamed when it is complete. The
-last two are kept. Nothing is unpickled: the index is read by torch.load with ``weights_only``.
+last two are kept. No code of a file is run: the index is JSON, and tensors are checked before torch.load reads them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copyreg
 import json
 import os
 import shutil
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, distributed
 from torch.distributed import checkpoint
-from torch.distributed.checkpoint import filesystem, metadata
 
 from pytrtplugins.errors import FormatError, UsageError
-from pytrtplugins.utils.files import open_regular, regular_size, sha256_hex, write_atomic
+from pytrtplugins.utils.files import regular_size, sha256_hex, write_atomic
 from pytrtplugins.utils.inside import check_inside, holder
-from pytrtplugins.utils.override import override
 from pytrtplugins.utils.text_formats import read_json
 
+from .checkpoint_files import INDEX, Reader, Writer
 from .ranks import Ranks
 
 __all__ = ["Checkpoints", "complete", "step_of"]
 
 warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)  # one process needs no group
-VERSION = 1
+VERSION = 2
 KEPT = 2
-_FACTS, _INDEX = "facts.json", "index.pt"
+_FACTS = "facts.json"
 _MAX_FACTS = 64 << 20
-_INDEX_TYPES = [
-    metadata.BytesStorageMetadata,
-    metadata.ChunkStorageMetadata,
-    metadata.Metadata,
-    metadata.MetadataIndex,
-    metadata.StorageMeta,
-    metadata.TensorProperties,
-    metadata.TensorStorageMetadata,
-    metadata._MEM_FORMAT_ENCODING,
-    filesystem._StorageInfo,
-]
-# Python 3.11.0 to 3.11.3 write a member of an Enum as getattr(class, name), which must not be read
-copyreg.pickle(metadata._MEM_FORMAT_ENCODING, lambda member: (type(member), (member.value,)))
+_PARTIAL = "only a part of a file could be written"
 
 
 class Checkpoints:
@@ -68,34 +53,39 @@ class Checkpoints:
 
     def __init__(self, folder: Path, ranks: Ranks, warn: Callable[[str], None] = print) -> None:
         self.folder, self._ranks, self._warn = folder, ranks, warn
-        self._pending: tuple[Path, Future[Any], Future[None]] | None = None
+        self._pending: tuple[int, Path, Future[Any], Future[None]] | None = None
+        self._held = -1  # step of the checkpoint that this run wrote or read last
+        self._damaged: list[Path] = []
         if ranks.is_first:
             folder.mkdir(parents=True, exist_ok=True)
             _check_kinds(folder)
-            for left in folder.glob(".step-*.part"):  # of a run that was killed
-                shutil.rmtree(left, ignore_errors=True)
+            for left in folder.glob(".step-*"):  # of a run that was killed
+                _remove(left)
         _check_shared(folder, ranks)
         self._group = (
             distributed.new_group(backend="gloo") if ranks.joined else None
         )  # beside the exchange of gradients
 
     def save(self, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Copy the tensors, and write them in the background; a checkpoint that is still being written is waited for first."""
+        """Copy the tensors, and write them in the background; a checkpoint that is still being written is waited for first.
+
+        One of the same step takes the place of what lies there, unless this run wrote or read that. All ranks must.
+        """
         self.wait()
-        target = self.folder / f"step-{step:09d}"
-        if target.exists():
+        if not self._ranks.agree([self._held != step])[0]:
             return
+        target = self.folder / _name(step)
         partial = self.folder / f".{target.name}.part"
         text = json.dumps({"version": VERSION, "step": step, "facts": dict(facts)})
         completed = Future[None]()
         writing = checkpoint.async_save(
             dict(tensors),
-            storage_writer=_Writer(partial),
+            storage_writer=Writer(partial),
             planner=checkpoint.DefaultSavePlanner(dedup_save_to_lowest_rank=True),
             process_group=self._group,
             no_dist=not self._ranks.joined,
         )
-        self._pending = partial, writing, completed
+        self._pending = step, partial, writing, completed
 
         def finish(written: Future[Any]) -> None:
             try:
@@ -111,34 +101,45 @@ class Checkpoints:
         """Wait until a checkpoint that is being written lies there; whether it does."""
         if self._pending is None:
             return True
-        partial, writing, completed = self._pending
+        step, partial, writing, completed = self._pending
         self._pending, error = None, writing.exception() or completed.exception()
         if error is not None:
             self._failed(partial, error)
+        else:
+            self._held = step
         return error is None
 
     def _complete(self, partial: Path, target: Path, facts: dict[str, Any]) -> None:
-        """Add the facts, give the folder its name, and remove older ones."""
+        """Add the facts, give the folder its name, and remove older ones and damaged ones that the run has passed."""
         files = {path.name: [path.stat().st_size, sha256_hex(path)] for path in sorted(partial.iterdir())}
         write_atomic(partial / _FACTS, json.dumps(facts | {"files": files}).encode(), within=self.folder)
+        replaced = target.with_name(f".{target.name}.old")
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(replaced)
         partial.rename(target)
         _sync(self.folder)
-        for old in complete(self.folder)[KEPT:]:
-            shutil.rmtree(old, ignore_errors=True)
+        self._damaged = [path for path in self._damaged if path != target]
+        passed = [path for path in self._damaged if step_of(path) < step_of(target)]
+        good = [path for path in complete(self.folder) if path not in self._damaged]
+        for old in (replaced, *passed, *good[KEPT:]):
+            _remove(old)
 
     def _failed(self, partial: Path, error: BaseException) -> None:
         if not self._ranks.is_first:
             return
-        shutil.rmtree(partial, ignore_errors=True)
-        kept = complete(self.folder)
+        _remove(partial)
+        kept = [path for path in complete(self.folder) if path not in self._damaged]
         last = f"the last good one is {kept[0]}" if kept else "there is none yet"
         self._warn(
             f"checkpoint {partial.name.strip('.').removesuffix('.part')} could not be written: {_cause(error)}; {last}.\n"
             f"Do: make room at {self.folder}; the next one is tried as usual"
         )
 
-    def newest(self) -> tuple[Path, dict[str, Any]] | None:
+    def newest(self, check: Callable[[Mapping[str, Any]], object] | None = None) -> tuple[Path, dict[str, Any]] | None:
         """The newest undamaged checkpoint and its facts; all ranks must ask, and get the same.
+
+        Args:
+            check: Looks at the facts; a ``FormatError`` of it counts as damage.
 
         Raises:
             FormatError: there are checkpoints, and all are damaged.
@@ -146,17 +147,20 @@ class Checkpoints:
         whole, damage = -1, list[str]()
         for path in complete(self.folder) if self._ranks.is_first else ():
             try:
-                _check_files(path)
+                facts = _check_files(path)
+                if check is not None:
+                    check(facts)
                 whole = step_of(path)
                 break
             except FormatError as error:
-                damage.append(str(error))
-                self._warn(f"{error}; an older one is looked for")
+                damage.append(str(error) if str(path) in str(error) else f"{path / _FACTS}: {error}")
+                self._damaged.append(path)
         step, damaged = self._ranks.agree([whole, len(damage)])
         if step >= 0:
-            path = self.folder / f"step-{int(step):09d}"
-            held = _read_facts(path)
-            return path, held["facts"] | {"step": held["step"]}
+            for text in damage:
+                self._warn(f"{text}; the run continues from {_name(int(step))}")
+            path = self.folder / _name(int(step))
+            return path, _read_facts(path)
         if damaged:
             raise FormatError("\n".join([*damage, "Do: begin anew with another --out"]), path=self.folder)
         return None
@@ -169,72 +173,26 @@ class Checkpoints:
         """
         try:
             checkpoint.load(
-                tensors, storage_reader=_Reader(path), process_group=self._group, no_dist=not self._ranks.joined
+                tensors, storage_reader=Reader(path), process_group=self._group, no_dist=not self._ranks.joined
             )
         except (checkpoint.CheckpointException, RuntimeError, ValueError) as error:
-            raise FormatError(f"{path}: does not fit this network: {_cause(error)}", path=path) from error
-
-
-class _Writer(checkpoint.FileSystemWriter):
-    """Writes the index so that it can be read without unpickling."""
-
-    @override
-    def finish(self, metadata: metadata.Metadata, results: list[Any]) -> None:
-        metadata.storage_data = {found.index: found.storage_data for part in results for found in part}
-        metadata.planner_data = None  # only needed to restore nested containers
-        with (Path(self.path) / _INDEX).open("wb") as file:
-            torch.save(metadata, file)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-class _Reader(checkpoint.FileSystemReader):
-    """Reads what `_Writer` wrote; nothing in the folder is reached through a link."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.fs = _Files(path)
-
-    @override
-    def read_metadata(self, *args: Any, **options: Any) -> metadata.Metadata:
-        with (
-            torch.serialization.safe_globals(_INDEX_TYPES),
-            self.fs.create_stream(Path(self.path) / _INDEX, "rb") as file,
-        ):
-            found: metadata.Metadata = torch.load(file, weights_only=True)
-        for info in (found.storage_data or {}).values():
-            if Path(info.relative_path).name != info.relative_path:
-                raise FormatError(f"{self.path}: its index names a file outside: {info.relative_path!r}")
-        return found
-
-    @classmethod
-    @override
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return (Path(checkpoint_id) / _INDEX).is_file()
-
-
-class _Files(filesystem.FileSystem):
-    """Opens the files of a checkpoint, which may come from somebody else."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._folder = folder
-
-    @contextlib.contextmanager
-    @override
-    def create_stream(self, path: str | os.PathLike[str], mode: str) -> Iterator[Any]:
-        with open_regular(Path(path), within=self._folder) as file:
-            yield file
+            raise FormatError(
+                f"{path}: does not fit this network: {_cause(error)}.\n"
+                "Do: give the options of the run that wrote it, or another --out",
+                path=path,
+            ) from error
+        self._held = step_of(path)
 
 
 def complete(folder: Path) -> list[Path]:
     """The complete checkpoints in a folder, newest first."""
-    return sorted((path for path in folder.glob("step-*") if os.path.lexists(path / _FACTS)), reverse=True)
+    held = [path for path in folder.glob("step-*") if path.name[5:].isdecimal() and path.name == _name(step_of(path))]
+    return sorted((path for path in held if os.path.lexists(path / _FACTS)), key=step_of, reverse=True)
 
 
 def _check_kinds(folder: Path) -> None:
     """Require that checkpoints, and what is left of them, are folders of regular files; others of the folder's files are the user's."""
-    for path in sorted((*folder.glob("step-*"), *folder.glob(".step-*.part"))):
+    for path in sorted((*folder.glob("step-*"), *folder.glob(".step-*"))):
         with holder(path / _FACTS, folder):
             check_inside(path)
 
@@ -242,6 +200,18 @@ def _check_kinds(folder: Path) -> None:
 def step_of(path: Path) -> int:
     """How many steps a checkpoint's run had done."""
     return int(path.name.removeprefix("step-"))
+
+
+def _name(step: int) -> str:
+    """The folder of a checkpoint."""
+    return f"step-{step:09d}"
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder; of a link only the link."""
+    if path.is_symlink():
+        path.unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _check_shared(folder: Path, ranks: Ranks) -> None:
@@ -262,32 +232,58 @@ def _check_shared(folder: Path, ranks: Ranks) -> None:
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
-    facts = path / _FACTS
-    held = read_json(facts, max_bytes=_MAX_FACTS, allow_nan=True, within=path.parent)
-    if not isinstance(held, dict) or held.get("version") != VERSION:
-        raise FormatError(f"{facts}: not the facts of a checkpoint of version {VERSION}", path=facts)
-    return held
+    """What a checkpoint has besides tensors, and its step."""
+    return _read_file(path)[0]
 
 
-def _check_files(path: Path) -> None:
-    """Compare the files of a checkpoint with its facts."""
-    for name, (size, digest) in _read_facts(path)["files"].items():
+def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, tuple[int, str]]]:
+    """The facts of a checkpoint, and the size and SHA-256 of each of its files."""
+    file = path / _FACTS
+    held = read_json(file, max_bytes=_MAX_FACTS, allow_nan=True, within=path.parent)
+    version = held.get("version") if isinstance(held, dict) else None
+    if version != VERSION:
+        raise FormatError(
+            f"{file}: expected the facts of a checkpoint of version {VERSION}, found {version!r}", path=file
+        )
+    facts, files = held.get("facts"), held.get("files")
+    if held.get("step") != step_of(path) or not isinstance(facts, dict):
+        raise FormatError(f"{file}: it lacks the facts of step {step_of(path)}", path=file)
+    if not isinstance(files, dict) or INDEX not in files or not all(map(_is_size_and_digest, files.values())):
+        raise FormatError(f"{file}: it lacks the sizes and SHA-256 of the files", path=file)
+    return facts | {"step": held["step"]}, files
+
+
+def _is_size_and_digest(value: Any) -> bool:
+    return isinstance(value, list) and [type(each) for each in value] == [int, str]
+
+
+def _check_files(path: Path) -> dict[str, Any]:
+    """Compare the files of a checkpoint with its facts, which are given back."""
+    facts, files = _read_file(path)
+    for name, (size, digest) in files.items():
         file = path / Path(name).name
-        found = None
+        length = None
         with contextlib.suppress(FileNotFoundError):
-            found = regular_size(file, within=path.parent)
-        if found != size:
-            raise FormatError(f"{file}: expected {size} bytes, found {found}", path=file)
+            length = regular_size(file, within=path.parent)
+        if length != size:
+            raise FormatError(f"{file}: expected {size} bytes, found {length}", path=file)
         if sha256_hex(file, within=path.parent) != digest:
             raise FormatError(f"{file}: its contents have changed since it was written", path=file)
+    return facts
 
 
 def _cause(error: BaseException) -> str:
     """The first error of those that torch.distributed.checkpoint collected, in words."""
     failures = getattr(error, "failures", None)
-    if failures:
-        return f"{next(iter(failures.values()))[0]}"
-    return str(error)
+    first = next(iter(failures.values()))[0] if failures else error
+    text, behind = str(first).rstrip("."), first
+    if "unexpected pos" not in text:
+        return text
+    while behind is not None and not isinstance(
+        behind, OSError
+    ):  # which PyTorch's writer hides behind positions in its file
+        behind = behind.__context__
+    return _PARTIAL if behind is None else str(behind)
 
 
 def _sync(folder: Path) -> None:

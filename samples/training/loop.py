@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.checkpoint import state_dict
 
-from pytrtplugins.errors import ExecutionError
+from pytrtplugins.errors import ExecutionError, FormatError
 
 from .checkpoint import Checkpoints
 from .graphs import Graphs
@@ -69,6 +70,8 @@ class Loop:
         seed: Of all random numbers.
         clip: Largest norm of all gradients of the network together.
         decay: Of the averaged weights.
+        epoch: Steps of an epoch; a loss that stays above its start for so long is said. 0: it is not watched.
+        warn: Gets a line about such a loss; training goes on.
     """
 
     def __init__(
@@ -83,6 +86,8 @@ class Loop:
         seed: int = 0,
         clip: float = 10.0,
         decay: float = 0.9995,
+        epoch: int = 0,
+        warn: Callable[[str], None] = print,
     ) -> None:
         if settings.deterministic:
             make_deterministic()
@@ -96,12 +101,18 @@ class Loop:
         self._clipped = list(task.network.parameters())
         cuda = [torch.cuda.default_generators[torch.cuda.current_device()]] if ranks.device.type == "cuda" else []
         self._generators = [torch.default_generator, *cuda]
-        self.measured = torch.zeros(len(task.parts) + 1, device=ranks.device)
-        """Running means of the figures, and of the gradient's norm."""
+        self.measured = torch.full((len(task.parts) + 1,), math.nan, device=ranks.device)
+        """Running means of the figures, and of the gradient's norm; NaN before the first value that is finite."""
         self.last = self.measured
         """Those of the last step."""
-        first_bad = torch.full((2,), -1, dtype=torch.int64, device=ranks.device)
-        self._bad = first_bad  # first steps without a finite loss, and gradient
+        self._bad = torch.full((2,), -1, dtype=torch.int64, device=ranks.device)
+        """First steps without a finite loss, and gradient."""
+        self._losses = torch.zeros(2, device=ranks.device)
+        """Mean loss of the first steps, and running mean."""
+        self._above = torch.zeros(1, dtype=torch.int64, device=ranks.device)
+        """Steps one behind the other whose running mean was above that of the first steps."""
+        self._first_steps = max(1, min(SYNC, int(schedule.steps * schedule.warm_up / 2)))  # whose rates are small
+        self._epoch, self._warn, self._warned = epoch, warn, False
         self._keys: deque[tuple[int, Sequence[str]]] = deque(maxlen=SYNC + 1)
         self._compute: Callable[..., Tensor] = self._gradients
         if settings.cuda_graphs:
@@ -147,7 +158,28 @@ class Loop:
         finite = torch.cat([found[:1], torch.zeros_like(norm) if scaled else norm]).isfinite()
         self._bad = torch.where(finite | (self._bad >= 0), self._bad, self.step)
         now = self.last = torch.cat([found[1:], norm]).to(self.measured)
-        self.measured = now if self.step == 0 else torch.lerp(now, self.measured, MEMORY)
+        mean = torch.lerp(now, self.measured, MEMORY)
+        mean = torch.where(self.measured.isnan(), now, mean)
+        self.measured = torch.where(now.isfinite(), mean, self.measured)
+        self._watch(found[:1].to(self._losses))
+
+    def _watch(self, loss: Tensor) -> None:
+        """Compare the running mean of the loss with the mean of the first steps."""
+        start, mean = self._losses.split(1)
+        mean = torch.lerp(mean, loss, max(1 - MEMORY, 1 / (self.step + 1)))
+        self._losses = torch.cat([mean if self.step < self._first_steps else start, mean])
+        if self.schedule.progress(self.step) >= self.schedule.warm_up:
+            self._above = torch.where(mean > start, self._above + 1, 0)
+
+    def figures(self) -> list[float]:
+        """Running means of the figures, and of the gradient's norm, over all ranks; all ranks must ask."""
+        self._share_means()
+        return self.measured.tolist()
+
+    def _share_means(self) -> None:
+        """Let each rank go on with the means over all ranks; those of independent networks stay apart."""
+        if self.settings.variable_update != "independent":
+            self.measured, self._losses = self.ranks.mean(self.measured), self.ranks.mean(self._losses)
 
     def run(
         self,
@@ -189,14 +221,16 @@ class Loop:
         return self.ranks.device.type == "cpu" or self.step % SYNC == 0 or self.step == self.schedule.steps
 
     def check(self) -> None:
-        """Wait for the steps so far; all ranks must.
+        """Wait for the steps so far, and say once if the loss has been above its start for an epoch; all ranks must.
 
         Raises:
             ExecutionError: one of them had a loss or a gradient that is not finite, on any rank.
         """
-        loss, gradient = self._bad.tolist()
-        elsewhere, step = (int(value) for value in self.ranks.agree([loss, max(loss, gradient)]))
+        loss, gradient, above = torch.cat([self._bad, self._above]).tolist()
+        elsewhere, step, above = map(int, self.ranks.agree([loss, max(loss, gradient), above]))
         if step < 0:
+            if self._epoch and above >= max(self._epoch, SYNC):
+                self._say_divergence(above)
             return
         if loss < 0 and elsewhere >= 0:
             raise ExecutionError(
@@ -213,6 +247,16 @@ class Loop:
             keys=tuple(keys),
         )
 
+    def _say_divergence(self, steps: int) -> None:
+        start, mean = self._losses.tolist()
+        if self.ranks.is_first and not self._warned:
+            self._warn(
+                f"step {self.step}: the loss has been larger than at the start for {steps} steps, an epoch or more "
+                f"(mean {mean:.4g}, in the first {self._first_steps} steps {start:.4g}): the training diverges.\n"
+                f"Do: stop it, and begin anew with a smaller learning rate than {self.schedule.peak:g}"
+            )
+        self._warned = True
+
     def release(self) -> None:
         """Let go of captured graphs: NCCL ends a process group only when no graph has its exchanges any more."""
         self._compute = self._gradients
@@ -226,17 +270,32 @@ class Loop:
             ExecutionError: a loss was not finite: nothing is written.
         """
         self.check()
+        self._share_means()
         scaler = self.precision.scaler.state_dict()
         checkpoints.save(self.step, self._tensors(), facts | {"scaler": scaler, "world": self.ranks.world})
 
     def resume(self, checkpoints: Checkpoints, path: Any, facts: dict[str, Any]) -> None:
-        """Continue from a checkpoint of this number of ranks or of another."""
-        prefix, tensors = self._prefix(int(facts["world"])), self._tensors(of=int(facts["world"]))
+        """Continue from a checkpoint of this number of ranks or of another.
+
+        Raises:
+            FormatError: its facts are not those of a run, or its tensors not those of this one.
+        """
+        world, scaler = facts.get("world"), facts.get("scaler")
+        if type(world) is not int or world < 1 or not isinstance(scaler, dict):
+            raise FormatError(
+                f"{path}/facts.json: expected the number of ranks as 'world' and the loss scale as 'scaler', "
+                f"found {world!r} and {scaler!r}",
+                path=path,
+            )
+        prefix, tensors = self._prefix(world), self._tensors(of=world)
         checkpoints.load(path, tensors)  # into the place where each of them lies
         if self.mode.staged is not None:
             begin = f"{prefix}staged."
             self.mode.staged.load({n.removeprefix(begin): t for n, t in tensors.items() if n.startswith(begin)})
-        self.precision.scaler.load_state_dict(facts["scaler"])
+        try:
+            self.precision.restore(scaler)
+        except FormatError as error:
+            raise FormatError(f"{path}/facts.json: {error}", path=path) from error
         self.step = int(facts["step"])
 
     def _prefix(self, world: int) -> str:
@@ -252,7 +311,7 @@ class Loop:
         }
         if self.mode.staged is not None:
             found |= {f"staged.{name}": tensor for name, tensor in self.mode.staged.state().items()}
-        found["measured"] = self.measured
+        found |= {"measured": self.measured, "losses": self._losses}
         prefix = self._prefix(of or self.ranks.world)
         return {prefix + name: tensor for name, tensor in found.items()}
 

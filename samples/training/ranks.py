@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, distributed
 
-from pytrtplugins.errors import ExecutionError
+from pytrtplugins.errors import ExecutionError, UsageError
 
 from .settings import Settings
 
-__all__ = ["GO_ON", "Job", "Ranks", "exchange", "is_launched", "is_restarted", "join", "launch"]
+__all__ = ["GO_ON", "Job", "Ranks", "device_of", "exchange", "is_launched", "is_restarted", "join", "launch"]
 
 GO_ON = "mend what it names, if anything; then run the same command with --resume, which continues from the last good checkpoint"
 """What to do when a rank failed."""
@@ -100,6 +100,33 @@ class Job:
     restarts: int = 0
 
 
+def device_of(name: str, least: int = 1) -> torch.device:
+    """The device of an option.
+
+    Args:
+        name: ``cpu``, ``cuda``, or ``cuda:1``.
+        least: GPUs that the machine must have.
+
+    Raises:
+        UsageError: it is another device, or this machine lacks it.
+    """
+    kind, colon, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (colon and not (kind == "cuda" and number.isascii() and number.isdigit())):
+        raise UsageError(
+            f"--device {name!r}: expected cpu, cuda, or the number of a GPU, as in cuda:1.\nDo: give one of them"
+        )
+    if kind == "cpu":
+        return torch.device("cpu")
+    count, least = torch.cuda.device_count(), max(least, int(number or 0) + 1)
+    if count >= least:
+        return torch.device(name)
+    built = "this PyTorch is built for CPUs" if torch.version.cuda is None else f"PyTorch sees {count} here"
+    cure = "give --device cpu" if not count else f"give --gpus {count} or fewer, or a smaller number"
+    raise UsageError(
+        f"--device {name}: it needs {least} GPU{'s' * (least > 1)} with CUDA; {built}.\nDo: {cure}; or look at nvidia-smi"
+    )
+
+
 def is_launched() -> bool:
     """Whether torchrun or Ray Train started this process as one of several ranks."""
     return distributed.is_torchelastic_launched() or distributed.is_initialized()
@@ -123,7 +150,7 @@ def join(device: str, settings: Settings) -> Ranks:
     """Join the ranks that torchrun or Ray Train started; alone, where neither started this process.
 
     Raises:
-        UsageError: the settings cannot work with this device, or with so many ranks.
+        UsageError: the settings cannot work with this device, or with so many ranks; or the machine lacks the device.
     """
     joined = is_launched()
     rank, world, number = (
@@ -132,7 +159,7 @@ def join(device: str, settings: Settings) -> Ranks:
     )
     settings.check(device.partition(":")[0], world, joined=joined)
     # a GPU without a number would be refused by set_device, and unequal to the devices of its tensors
-    place = torch.device("cuda", number) if device == "cuda" else torch.device(device)
+    place = device_of(f"cuda:{number}" if device == "cuda" else device)
     if place.type == "cuda":
         torch.cuda.set_device(place)
     if joined and not distributed.is_initialized():

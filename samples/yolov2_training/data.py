@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import random
@@ -88,6 +89,14 @@ class Labelled:
                 "Do: repair their labels, or take them out of the list",
                 problems=problems,
             )
+        digest = hashlib.sha256(repr(self.classes).encode())
+        for number in range(len(self._photos)):
+            boxes = self._photos.boxes(number)
+            digest.update(
+                self._photos.file(number).encode() + boxes.astype("<f8").tobytes() + len(boxes).to_bytes(8, "little")
+            )
+        self.digest = digest.hexdigest()
+        """Of the photos' names and their labels."""
 
     def __len__(self) -> int:
         return len(self._photos)
@@ -114,6 +123,7 @@ class Part:
 
     def __init__(self, data: Records, numbers: Sequence[int]) -> None:
         self.classes, self._data, self._numbers = data.classes, data, numbers
+        self.digest = getattr(data, "digest", "")
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -204,13 +214,19 @@ def split(data: Records, share: float) -> tuple[Records, Records | None]:
     return Part(data, kept), part
 
 
-def load_photos(data: Records, device: torch.device, *, side: int = SIDE) -> Pool:
-    """Decode all photos once, shrink what is larger than ``side``, and put them on the device with all their boxes."""
+def load_photos(data: Records, device: torch.device, *, side: int = SIDE, skip_bad: bool = False) -> Pool:
+    """Decode all photos once, shrink what is larger than ``side``, and put them on the device with all their boxes.
+
+    ``skip_bad`` leaves out bad ones.
+    """
     boxes = max([1, *(len(data.boxes(number)) for number in range(len(data)))])
     sampler, options = StepSampler(len(data), 1, seed=0), Options(boxes=boxes)
-    loader = make_loader("resident", data, sampler, device, size=side, stop=0, options=options)
+    loader = make_loader("resident", data, sampler, device, size=side, stop=0, options=options, skip_bad=skip_bad)
     if loader.pool is None:
         raise AssertionError("a resident loader has a pool")
+    if loader.skipped:  # the loader has others in their places
+        good = torch.tensor([number not in loader.skipped for number in range(len(data))], device=device)
+        return Pool(loader.pool.pixels[good], loader.pool.size[good], loader.pool.boxes[good])
     return loader.pool
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pytrtplugins.errors import ExecutionError, UsageError
+from pytrtplugins.errors import ExecutionError, FormatError, PytrtpluginsError, UsageError
 from training.augment import STRIDE
 from training.checkpoint import Checkpoints, complete, step_of
 from training.clock import Clock
 from training.loader import Loader, Options, make_loader
 from training.loop import Loop, noted_signals
 from training.ranks import Ranks, is_restarted, join
+from training.run_lock import check_unlocked, locked_run
 from training.sampler import StepSampler
 from training.schedule import Schedule
 from training.settings import Settings
@@ -50,7 +51,8 @@ def train(options: argparse.Namespace, signals: Sequence[int] | None = None) -> 
     ranks = join(options.device, settings)
     torch.backends.cudnn.benchmark = True
     try:
-        Run(options, settings, ranks).finish(signals)
+        with ExitStack() as held:
+            Run(options, settings, ranks, held).finish(signals)
     finally:
         ranks.leave()
 
@@ -59,9 +61,10 @@ def check_unused(options: argparse.Namespace) -> None:
     """Refuse to begin a run where one is, or where none can be, before any rank starts.
 
     Raises:
-        UsageError: there are checkpoints, and no ``--resume``; or a file is in the place of the folder.
+        UsageError: there are checkpoints, and no ``--resume``; or a file is in the place of the folder, or another run writes there now.
     """
     check_folder(options.out)
+    check_unlocked(options.out)
     folder = options.out / "checkpoints"
     if not options.resume and (found := complete(folder)):
         raise _taken(folder, step_of(found[0]))
@@ -93,7 +96,15 @@ def load_start(path: Path, recipe: Recipe, classes: Sequence[str]) -> Model:
     if path.suffix == ".cfg":
         from .darknet import load_darknet  # which needs the converter
 
-        model = load_darknet(path)
+        try:
+            model = load_darknet(path)
+        except (OSError, UnicodeDecodeError, PytrtpluginsError) as error:
+            if "\nDo:" in str(error):
+                raise
+            raise UsageError(
+                f"--start {path}: {str(error).rstrip('.')}.\n"
+                "Do: give a .cfg with its .weights and .names beside it, under the same name; or a model.pt"
+            ) from error
     else:
         model = load_model(path)[0]
     ours = {name: tensor.shape for name, tensor in build_network(recipe, len(classes)).state_dict().items()}
@@ -111,6 +122,22 @@ def _taken(folder: Path, step: int) -> UsageError:
     )
 
 
+def check_facts(facts: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Require what a run writes into a checkpoint besides tensors.
+
+    Raises:
+        FormatError: it lacks one of the names; or its recipe or its rows are something else.
+    """
+    if lacking := [name for name in names if name not in facts]:
+        raise FormatError(f"it lacks {', '.join(lacking)}")
+    rows = facts["rows"]
+    whole = isinstance(rows, list) and all(isinstance(row, dict) and "step" in row for row in rows)
+    if not whole or not all(type(value) in (int, float) for row in rows for value in row.values()):
+        raise FormatError("its rows are not those of a log")
+    if not isinstance(facts["recipe"], dict):
+        raise FormatError("its recipe is none")
+
+
 class Run:
     """One run, in this process.
 
@@ -118,18 +145,22 @@ class Run:
         options: Of the command line.
         settings: How it computes.
         ranks: The processes of the run.
+        held: Keeps the lock of the run's folder.
     """
 
-    def __init__(self, options: argparse.Namespace, settings: Settings, ranks: Ranks) -> None:
+    def __init__(self, options: argparse.Namespace, settings: Settings, ranks: Ranks, held: ExitStack) -> None:
         begin = time.monotonic()
         check_folder(options.out)
         self.options, self.ranks, self.recipe = options, ranks, Recipe.from_dict(vars(options))
         self.recipe.check(ranks.world, settings.accumulate)
         data = open_data(options.data, TRAINING)
-        self.data, held = split(data, options.hold_back)
+        self.data, measured = split(data, options.hold_back)
         self.boxes = BoxLimits.of(self.data, self.recipe.boxes)
         start = None if options.start is None else load_start(options.start, self.recipe, self.data.classes)
-        self.held = load_photos(held, ranks.device) if held and ranks.is_first else None
+        held.enter_context(locked_run(options.out, ranks))
+        self.held = None
+        if measured and ranks.is_first:
+            self.held = load_photos(measured, ranks.device, skip_bad=options.skip_bad)
         self.inputs = None if self.held is None else letterbox_images(self.held, self.recipe.size)
         self.checkpoints = Checkpoints(options.out / "checkpoints", ranks)
         self.rows: list[dict[str, float]] = []
@@ -141,7 +172,7 @@ class Run:
         self.loader = self.loop.loader = self._load(self.loop.step)
         self.task.draw_from(self.loader.pool, lambda number: self.data.read(number).key)
         self._say(
-            f"{len(self.data)} photos, {len(held or ())} held back; {self._size()}; loader {options.loader}, {settings.precision}, "
+            f"{len(self.data)} photos, {len(measured or ())} held back; {self._size()}; loader {options.loader}, {settings.precision}, "
             f"{settings.variable_update}, {ranks.world} rank{'s' * (ranks.world > 1)}"
         )
         for what, count in changes(data).items():
@@ -156,7 +187,7 @@ class Run:
 
     def _found(self) -> tuple[Path, dict[str, Any]] | None:
         """The checkpoint to continue from, and its facts."""
-        found = self.checkpoints.newest()
+        found = self.checkpoints.newest(lambda facts: check_facts(facts, ("recipe", "rows", *self._identity())))
         if found is None or self.options.resume or is_restarted():
             if found is not None:
                 self._compare(*found)
@@ -168,6 +199,11 @@ class Run:
         if wrong := [f"--{k.replace('_', '-')} {theirs[k]} (now {ours[k]})" for k in ours if ours[k] != theirs[k]]:
             raise UsageError(f"{path}: made with another recipe: {', '.join(wrong)}.\nDo: give the same options")
         for what, now in self._identity().items():
+            if what == "digest" and facts[what] != now:
+                raise UsageError(
+                    f"{path}: the photos' names or labels have changed since it was written.\n"
+                    "Do: put the old ones back, or give another --out"
+                )
             if facts[what] != now:
                 raise UsageError(
                     f"{path}: made with other {what}: {facts[what]}, now {now}.\nDo: give the same options"
@@ -198,7 +234,17 @@ class Run:
         )
         schedule = Schedule(recipe.steps, recipe.learning_rate)
         adam = torch.optim.AdamW, {"fused": True}
-        return Loop(self.task, None, settings, self.ranks, schedule, optimizer=adam, seed=recipe.seed, decay=recipe.ema)
+        return Loop(
+            self.task,
+            None,
+            settings,
+            self.ranks,
+            schedule,
+            optimizer=adam,
+            seed=recipe.seed,
+            decay=recipe.ema,
+            epoch=-(-len(self.data) // recipe.batch),
+        )
 
     def _anchors(self) -> Tensor:
         """Anchors for the boxes of the photos, in cells of the largest size."""
@@ -257,9 +303,11 @@ class Run:
                     every=self.options.save_every,
                     signals=signals,
                 )
-                told = bool(self.rows) and self.rows[-1]["step"] == self.loop.step
-                if self.loop.stopped and self.ranks.is_first and not told:
-                    self._report(None)  # the log ends with the step at which the run stopped
+                if self.loop.stopped:
+                    figures = self.loop.figures()
+                    told = bool(self.rows) and self.rows[-1]["step"] == self.loop.step
+                    if self.ranks.is_first and not told:
+                        self._report(figures, None)  # the log ends with the step at which the run stopped
             self._save()
         finally:
             saved = self.checkpoints.wait()
@@ -267,7 +315,13 @@ class Run:
             raise ExecutionError(
                 f"step {self.loop.step} could not be saved.\nDo: make room, then run the same command with --resume"
             )
-        self._write()
+        try:
+            self._write()
+        except OSError as error:
+            raise ExecutionError(
+                f"--out {self.options.out}: the results could not be written: {error}.\n"
+                "Do: make room, then run the same command with --resume, which writes them again"
+            ) from error
         if skipped := self.loader.skipped:
             first = next(iter(skipped.values())).splitlines()[0]
             self._say(f"{len(skipped)} photos did not decode, and others took their place. One of them: {first}")
@@ -293,19 +347,19 @@ class Run:
         due = self.options.hold_back > 0 and (step % measure == 0 or step == steps)
         if due or step % max(1, steps // LINES) == 0 or step == steps:
             self.loop.check()
-            average = self.loop.average.full() if due else None
+            average, figures = self.loop.average.full() if due else None, self.loop.figures()
             if self.ranks.is_first:
-                self._report(average)
+                self._report(figures, average)
 
-    def _report(self, average: dict[str, Tensor] | None) -> None:
+    def _report(self, figures: Sequence[float], average: dict[str, Tensor] | None) -> None:
         """A line, and a row of the log; with the averaged weights, also what they find in the held-back photos."""
         loop, recipe, lap = self.loop, self.recipe, self.loader.clock.lap()
         speed = recipe.batch / lap.step_time if lap.seconds else 0.0
         row = {
             "step": loop.step,
             "epoch": loop.step * recipe.batch / len(self.data),
-            "rate": loop.schedule.rate(loop.step),
-            **dict(zip((*PARTS, "gradient"), loop.measured.tolist(), strict=True)),
+            "rate": loop.schedule.rate(loop.step - 1),
+            **dict(zip((*PARTS, "gradient"), figures, strict=True)),
             "images/s": speed,
             "data_time": lap.data_time,
         }

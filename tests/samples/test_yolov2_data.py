@@ -135,6 +135,8 @@ def test_photos_that_are_not_stored_upright_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="stored: 1 photos: EXIF says that it is not upright"):
         data.open_data([tmp_path / "stored"], "train.txt")
     assert len(data.open_data([tmp_path / "upright"], "train.txt")) == 2
+
+
 @pytest.mark.parametrize("line", ["0 0.5 0.5 0 0", "0 0.5 0.5 0.2 0", "0 1.5 1.5 0.2 0.2", "0 -0.5 0.5 0.2 0.2"])
 def test_boxes_without_an_area_in_their_photo_are_left_out_as_in_shards(tmp_path: Path, line: str) -> None:
     """They would become anchors of no size, and objects that nothing can find."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,10 @@ def test_anchors_figures_and_files_are_of_the_largest_size(
     anchors = data.kmeans_anchors(data.box_shapes(kept), cells=size // 32)
     torch.testing.assert_close(torch.tensor(network.layers[-1].plugin.anchors).view(5, 2), anchors, rtol=0, atol=1e-4)
     options = train_yolov2.parse([*line, "--resume"])
-    run = Run(options, Settings(), ALONE)
-    assert run.inputs.shape == (2, 3, size, size)
-    run.loop.release()
+    with ExitStack() as held:
+        run = Run(options, Settings(), ALONE, held)
+        assert run.inputs.shape == (2, 3, size, size)
+        run.loop.release()
     query = ["--data", str(rectangles), "--device", "cpu", "--model", str(tmp_path / "model.pt")]
     capsys.readouterr()
     assert train_yolov2.main([*query, "--evaluate", "train.txt"]) == 0
@@ -87,7 +89,7 @@ REFUSED = {
     "device": (["--device", "gpu"], "--device gpu: no such device"),
     "start": (["--start", "{tmp}/no.pt"], "--start {tmp}/no.pt: {tmp}/no.pt is not there"),
     "start's names": (["--start", "{tmp}/a.cfg"], "--start {tmp}/a.cfg: {tmp}/a.names is not there"),
-    "start of another kind": (["--start", "{tmp}/file"], "{tmp}/file: not a model that PyTorch can read"),
+    "start of another kind": (["--start", "{tmp}/file"], "{tmp}/file: not a file of tensors, or damaged"),
     "teacher": (["--teacher", "{tmp}/no.cfg"], "--teacher {tmp}/no.cfg: {tmp}/no.cfg is not there"),
     "teacher's weights": (["--teacher", "{tmp}/b.cfg"], "--teacher {tmp}/b.cfg: {tmp}/b.weights is not there"),
     "no list": (["--data", "{tmp}/images"], "the list train.txt is missing"),
@@ -95,7 +97,7 @@ REFUSED = {
     "no such list": (["--evaluate", "val.txt", "--model", "{tmp}/model.pt"], "the list val.txt is missing"),
     "other weights": (
         ["--evaluate", "all", "--model", "{tmp}/wrong.pt"],
-        "{tmp}/wrong.pt: its weights are not those of its",
+        "{tmp}/wrong.pt: not a model of this sample: its tensor",
     ),
     "other widths": (["--start", "{tmp}/model.pt"], "--start {tmp}/model.pt: a network of other widths or classes"),
     "a tensor": (["--evaluate", "all", "--model", "{tmp}/tensor.pt"], "{tmp}/tensor.pt: not a model of this sample"),

@@ -68,14 +68,14 @@ def main(arguments: Sequence[str], signals: Sequence[int] = ()) -> int:
     if found is not None:
         loop.resume(checkpoints, *found)
     if dies and death == "checkpoint":
-        whole = checkpoint._Writer.finish
+        whole = checkpoint.Writer.finish
 
         def half(self: Any, **given: Any) -> None:
             if loop.step == FATAL_STEP:
                 die()
             whole(self, **given)
 
-        checkpoint._Writer.finish = half
+        checkpoint.Writer.finish = half
 
     def save() -> None:
         loop.save(checkpoints, {})

@@ -18,7 +18,7 @@ from training.checkpoint import complete
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
 STEP = "step-000000001"
-FILES = ("facts.json", "index.pt", "__0_0.distcp")
+FILES = ("facts.json", "index.json", "__0_0.distcp")
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import inspect
+import math
 import os
 import resource
 import signal
@@ -22,7 +23,7 @@ from pytrtplugins.errors import ExecutionError, FormatError
 from tests.samples.training.toy import ADAM, SGD, STEPS, SingleToy, Toy, advance, difference, make, state
 from training import checkpoint
 from training.checkpoint import Checkpoints
-from training.loop import Loop, noted_signals
+from training.loop import MEMORY, Loop, noted_signals
 from training.ranks import Ranks
 from training.schedule import Schedule
 
@@ -268,3 +269,118 @@ def test_the_page_shows_the_loop_as_it_is_and_it_fits_on_a_screen():
     shown = "\n\n".join(parts)
     assert f"```python\n{shown}\n```" in page
     assert shown.count("\n") < 45
+
+
+def test_a_gradient_that_overflows_is_left_out_of_the_mean():
+    """In FP16 the first steps overflow until the loss scale fits; the mean of the others is printed."""
+    for overflow in (0, 2):
+        loop, norms = make(task=SingleToy(overflow=overflow), precision="fp16"), []
+        for step in range(STEPS):
+            loop.advance()
+            norms.append(float(loop.last[-1]))
+            assert math.isnan(loop.figures()[-1]) == (step == overflow == 0)
+        assert not math.isfinite(norms.pop(overflow))
+        mean = norms[0]
+        for norm in norms[1:]:
+            mean += (1 - MEMORY) * (norm - mean)
+        assert loop.figures()[-1] == pytest.approx(mean, rel=1e-5)
+
+
+def test_a_run_in_another_precision_goes_on_with_a_loss_scale_of_its_own(tmp_path):
+    for before, now, scale in (("fp32", "fp16", 65536.0), ("fp16", "fp32", 1.0)):
+        checkpoints = place(tmp_path / before)
+        advance(make(task=SingleToy(), precision=before), 1).save(checkpoints, {})
+        assert checkpoints.wait()
+        loop = make(task=SingleToy(), precision=now)
+        loop.resume(checkpoints, *checkpoints.newest())
+        assert loop.precision.scaler.get_scale() == scale
+
+
+@pytest.mark.parametrize(
+    "change", [{"scale": 0.0}, {"scale": math.nan}, {"scale": "1"}, {"more": 1}, {"_growth_tracker": -1}]
+)
+def test_a_loss_scale_that_is_none_is_refused(tmp_path, change):
+    checkpoints, loop = place(tmp_path), advance(make(task=SingleToy(), precision="fp16"), 1)
+    loop.save(checkpoints, {})
+    checkpoints.wait()
+    path, facts = checkpoints.newest()
+    with pytest.raises(FormatError, match=r"facts\.json: expected the loss scale as scale, growth_factor"):
+        loop.resume(checkpoints, path, facts | {"scaler": facts["scaler"] | change})
+
+
+class Planned(SingleToy):
+    """Its loss is what a test says."""
+
+    def __init__(self, losses) -> None:
+        super().__init__()
+        self.losses = losses
+        self.module.forward = self.forward
+
+    def forward(self, x, y):
+        loss = y.mean() + 0 * sum(parameter.sum() for parameter in self.module.parameters())
+        return loss, loss.detach()[None]
+
+    def inputs(self, batch, step):
+        _, (x, y) = super().inputs(batch, step)
+        return step, (x, torch.full_like(y, self.losses(step)))
+
+
+def falls_then_rises(step: int) -> float:
+    return 4.0 if step < 20 else 1.0 if step < 60 else 9.0
+
+
+@pytest.mark.parametrize(
+    ("losses", "epoch", "first"),
+    [
+        (lambda step: 4.0 if step < 20 else 9.0, 30, True),  # rises, and stays there
+        (lambda step: 4.0 if step < 20 else 9.0, 200, False),  # for less than an epoch
+        (lambda step: 4.0 if step < 20 else 3.9, 30, False),
+        (lambda step: 4.0, 30, False),
+        (lambda step: 4.0 if step < 20 else 50.0 if step == 70 else 3.0, 30, False),  # one step
+        (falls_then_rises, 30, True),
+        (lambda step: 4.0 if step < 20 else 9.0, 0, False),  # nobody watches
+    ],
+)
+def test_a_loss_that_stays_above_its_start_for_an_epoch_is_said_once(tmp_path, losses, epoch, first):
+    said, task = list[str](), Planned(losses)
+    loop = make(task=task, steps=200, epoch=epoch, warn=said.append)
+    if epoch == 30 and first:  # what is known of the start goes on with the run
+        advance(loop, 50)
+        loop.save(checkpoints := place(tmp_path), {})
+        checkpoints.wait()
+        loop = make(task=task, steps=200, epoch=epoch, warn=said.append)
+        loop.resume(checkpoints, *checkpoints.newest())
+    loop.run(seconds=60, look=lambda: None, save=lambda: None)
+    assert loop.step == 200
+    assert len(said) == first
+    if first:
+        cause, do = said[0].split("\n")
+        assert "the loss has been larger than at the start for 30 steps, an epoch or more" in cause
+        assert "in the first 20 steps 4)" in cause
+        assert do == "Do: stop it, and begin anew with a smaller learning rate than 0.1"
+
+
+@pytest.mark.parametrize(("update", "shared"), [("replicated", True), ("independent", False)])
+def test_figures_are_those_of_all_ranks(tmp_path, update, shared):
+    """Each rank goes on with them, so that a checkpoint has them, too; independent networks have their own."""
+
+    class Two(Ranks):
+        def mean(self, values):
+            return values + 1
+
+    loop, checkpoints = advance(make(Two(0, 1, ALONE.device, False), variable_update=update), 2), place(tmp_path)
+    own = loop.measured.clone()
+    assert loop.figures() == (own + shared).tolist()
+    loop.save(checkpoints, {})
+    assert checkpoints.wait()
+    again = make(variable_update=update)
+    again.resume(checkpoints, *checkpoints.newest())
+    assert torch.equal(again.measured, own + 2 * shared)
+
+
+@pytest.mark.parametrize(("steps", "first"), [(1, 1), (10, 1), (60, 9), (200, 20), (90_000, 20)])
+def test_the_start_of_a_loss_is_no_longer_than_half_the_warm_up(steps, first):
+    """A rate that is too large blows the loss up within a few steps, which are no start to compare with."""
+    loop = make(task=Planned(lambda step: 4.0 if step < first else 1e6), steps=steps)
+    advance(loop, min(steps, 30))
+    assert float(loop._losses[0]) == 4

@@ -110,6 +110,10 @@ def test_ranks_compute_what_one_process_computes_and_continue_each_others_runs(t
             for mode in STAGED:
                 assert found[f"{name} {mode}"] < 1e-8, (world, name, mode)
             assert found[f"{name} independent"] > 1e-2, (world, name)
+            for mode in SAME:
+                assert found[f"{name} {mode} figures"] < 1e-5, (world, name, mode)  # of the whole batch, in float32
+            assert found[f"{name} independent figures of ranks"] > 1e-4, (world, name)
+            assert found[f"{name} replicated figures of ranks"] == 0, (world, name)
             assert 1e-6 < found[f"{name} compact"] < 1e-2, (world, name)  # gradients of three digits
             assert found[f"{name} replicated and distributed_replicated"] == 0
             for mode in (*SAME, *STAGED, "compact", "independent"):

@@ -103,12 +103,19 @@ def _no_stage(_: str):
 
 
 def make(
-    ranks: Ranks | None = None, optimizer: Any = SGD, steps: int = STEPS, task: Toy | None = None, **settings: Any
+    ranks: Ranks | None = None,
+    optimizer: Any = SGD,
+    steps: int = STEPS,
+    task: Toy | None = None,
+    epoch: int = 0,
+    warn: Any = print,
+    **settings: Any,
 ) -> Loop:
     ranks = ranks or Ranks(0, 1, torch.device("cpu"), False)
     rows = Rows(ranks)
     schedule = Schedule(steps, 0.1, warm_up=0.3)
-    rows.loop = Loop(task or Toy(), rows, Settings(**settings), ranks, schedule, optimizer=optimizer, decay=0.9)
+    how = Settings(**settings)
+    rows.loop = Loop(task or Toy(), rows, how, ranks, schedule, optimizer=optimizer, decay=0.9, epoch=epoch, warn=warn)
     return rows.loop
 
 

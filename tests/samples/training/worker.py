@@ -69,6 +69,11 @@ def main() -> None:
             oracle = copy.deepcopy(late if "staged" in mode else alone)
             place = Checkpoints(folder / f"{name}-{mode}-{world}", ranks)
             advance(loop, 3)
+            figures = loop.figures()
+            if "staged" not in mode:
+                rank_alone = advance(make(optimizer=optimizer), 3).figures()
+                found[f"{name} {mode} figures"] = max(abs(a - b) for a, b in zip(figures, rank_alone, strict=True))
+            found[f"{name} {mode} figures of ranks"] = ranks.agree([figures[0]])[0] + ranks.agree([-figures[0]])[0]
             loop.save(place, {})
             place.wait()
             ends[mode] = state(advance(loop, STEPS - 3))

@@ -1,0 +1,103 @@
+"""The lock of a run's folder: two runs that write the same files would both end well, with the results of one of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import distributed
+
+from pytrtplugins.errors import UsageError
+
+from .ranks import Ranks, is_restarted
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["check_unlocked", "locked_run"]
+
+_LOCK = ".lock"
+_LEASE_S = 120.0  # after which a file server frees the locks of a machine that died
+
+
+@contextmanager
+def locked_run(out: Path, ranks: Ranks) -> Iterator[None]:
+    """Hold the lock of a run's folder; rank 0 holds it for all ranks, which must all enter.
+
+    The operating system frees the lock when the process ends, however it ends. Where the file system has no locks, none is held.
+
+    Args:
+        out: The folder, which is made if it is not there.
+        ranks: The processes of the run.
+
+    Raises:
+        UsageError: another run holds the lock, or the folder cannot be written.
+    """
+    handle, problem = -1, ""
+    if ranks.is_first:
+        restarted = ranks.joined and (is_restarted() or not distributed.is_torchelastic_launched())
+        try:
+            handle = _lock(out, patience=_LEASE_S if restarted else 0.0)
+        except UsageError as error:
+            problem = str(error)
+    try:
+        if ranks.agree([bool(problem)])[0]:
+            raise UsageError(problem or f"{out}: rank 0 could not take it for this run, and says why")
+        yield
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
+def check_unlocked(out: Path) -> None:
+    """Refuse a folder that a run holds, before any rank starts.
+
+    Raises:
+        UsageError: a run holds its lock.
+    """
+    if (out / _LOCK).exists():
+        with locked_run(out, Ranks(0, 1, torch.device("cpu"), joined=False)):
+            pass
+
+
+def _lock(out: Path, patience: float) -> int:
+    """A descriptor of the lock file, locked; nobody writes through a link in its place."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        handle = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        raise UsageError(f"--out {out}: cannot be written: {error.strerror}.\nDo: give another --out") from error
+    end = time.monotonic() + patience
+    while not _try_lock(handle):
+        if time.monotonic() > end:
+            with contextlib.suppress(OSError):
+                holder = os.pread(handle, 300, 0).decode("ascii", "replace").strip()
+            os.close(handle)
+            raise UsageError(
+                f"--out {out}: another run writes there now ({holder or 'process unknown'}).\n"
+                "Do: wait until it has ended, or give another --out"
+            )
+        time.sleep(0.5)
+    with contextlib.suppress(OSError):  # a full disk
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} of {socket.gethostname()}\n".encode(), 0)
+    return handle
+
+
+def _try_lock(handle: int) -> bool:
+    """Lock a file; False: another process holds its lock."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            return True
+    return True
