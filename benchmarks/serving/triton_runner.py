@@ -53,7 +53,8 @@ def main() -> int:
         print(json.dumps([test.id() for test in tests]))
         return 0
     wanted = [test for test in tests if test.id() in names]
-    result = unittest.TextTestRunner(sys.stderr, verbosity=2, resultclass=_Result).run(unittest.TestSuite(wanted))  # type: ignore[arg-type]
+    runner = unittest.TextTestRunner(sys.stderr, verbosity=2, resultclass=_Result)  # type: ignore[arg-type]
+    result = runner.run(unittest.TestSuite(wanted))
     for test in wanted:
         print("\n" + json.dumps({"test": test.id(), "problem": result.problems.get(test.id())}))  # type: ignore[attr-defined]
     return 0

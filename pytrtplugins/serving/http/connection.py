@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -31,15 +32,20 @@ _ONCE = (b"authorization", b"content-length", b"content-type", b"host")
 """Headers that say one thing."""
 
 
-def _problem(version: str, address: bytes, headers: list[tuple[bytes, bytes]], limits: Limits) -> str:
+_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?")
+_OLD = "HTTP/0.9 is not spoken here; HTTP/1.1 is."
+
+
+def _problem(method: bytes, version: str, address: bytes, headers: list[tuple[bytes, bytes]], limits: Limits) -> str:
     """What is wrong with the head of a request; empty where nothing is.
 
     Source:
-        RFC 9112, 2.3 and 3.2, for versions and Host; RFC 9110, 5.3, for headers that are there more than once.
+        RFC 9112, 2.3, 3.2 and 6.1, for versions, Host and Transfer-Encoding; RFC 9110, 5.3, for headers that are there more than once.
     """
     if len(headers) > limits.headers:
         return f"A request may have {limits.headers} headers."
-    if len(address) + sum(len(name) + len(value) + len(b": \r\n") for name, value in headers) > limits.head_bytes:
+    line = len(method) + len(address) + len(b"  HTTP/1.1\r\n\r\n")
+    if line + sum(len(name) + len(value) + len(b": \r\n") for name, value in headers) > limits.head_bytes:
         return f"The head of a request may have {limits.head_bytes} bytes."
     if version not in ("1.0", "1.1"):
         return f"HTTP/{version} is not spoken here; HTTP/1.1 is."
@@ -51,6 +57,10 @@ def _problem(version: str, address: bytes, headers: list[tuple[bytes, bytes]], l
         return "The header host is missing."
     if version == "1.0" and counts[b"transfer-encoding"]:  # where its body ends is a matter of opinion
         return "HTTP/1.0 has no Transfer-Encoding."
+    if any(name == b"host" and not _HOST.fullmatch(value) for name, value in headers):
+        return "The header host is no name of a host."
+    if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in headers):
+        return "The only Transfer-Encoding that is understood here is chunked."
     return ""
 
 
@@ -117,19 +127,23 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
             else:
                 self._take_body(data)
             if not self._last_words:
-                self._watch_time()
+                self._watch_time(data)
             if self._unbegun is not None:
                 (cycle, app), self._unbegun = self._unbegun, None
                 self._begin(cycle, app)
 
-        def _watch_time(self) -> None:
+        def _watch_time(self, data: bytes) -> None:
             if self._timer is not None:
                 self._paused = self._paused or self.flow.read_paused
             if not self._in_head:
                 if self._timer is None:
                     self._begin_timer(_LATER * limits.body_seconds)
             elif self._head_bytes:
-                if self._head_bytes > limits.head_bytes:
+                if (
+                    self.url and data.endswith(b"\n") and self.parser.get_http_version() == "0.0"
+                ):  # a line without a version is all
+                    self.send_400_response(_OLD)
+                elif self._head_bytes > limits.head_bytes:
                     self.send_400_response(f"The head of a request may have {limits.head_bytes} bytes.")
                 elif self._timer is None and not admission.is_silent(self.transport):
                     self._begin_timer(limits.head_seconds)
@@ -139,7 +153,9 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
             self._stop_timer()
             if self.cycle is None:
                 admission.asked(self.transport)
-            self._refusal = _problem(self.parser.get_http_version(), self.url, self.headers, limits)
+            self._refusal = _problem(
+                self.parser.get_method(), self.parser.get_http_version(), self.url, self.headers, limits
+            )
             if not self._refusal and len(self.pipeline) >= limits.pipelined:
                 self._refusal = f"A client may send {limits.pipelined} requests ahead of their answers."
             if self._refusal:

@@ -76,8 +76,9 @@ def _sample(
     if dtype.kind in "iub":  # often indices: 0 and 1 are within most tables
         row = rng.integers(0, 2, (1, *dims))
         return row.astype(dtype), np.concatenate([1 - row, np.ones_like(row), 1 - row]).astype(dtype)
-    numbers = rng.standard_normal((_ROWS, *dims), np.float32)
-    numbers = numbers if signed else np.abs(numbers) + np.float32(0.1)
+    numbers = rng.standard_normal((_ROWS, *dims)).astype(np.float32)
+    if not signed:
+        numbers = np.abs(numbers) + np.float32(0.1)
     return numbers[:1].astype(dtype), (_LOUD * numbers[1:]).astype(dtype)
 
 

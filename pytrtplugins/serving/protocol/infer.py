@@ -341,7 +341,7 @@ def _elements(name: str, array: npt.NDArray[Any]) -> list[Any]:
     return found
 
 
-def _check_one_source(name: str, **sources: bool) -> None:
+def _check_one_source(name: object, **sources: bool) -> None:
     """Require that an input has its data in one place.
 
     Raises:

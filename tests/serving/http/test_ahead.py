@@ -92,6 +92,13 @@ def test_requests_of_all_kinds_are_answered_in_order_up_to_the_first_broken_one(
         (b"GET /v2/health/live HTTP/1.1\r\n", 400, b"The header host is missing."),
         (b"GET /v2/health/live HTTP/1.0\r\n", 200, b""),
         (b"GET /v2/health/live\r\n", 400, b"HTTP/0.9 is not spoken here; HTTP/1.1 is."),
+        (b"GET /v2/health/live HTTP/1.1\r\nHost: a b\r\n", 400, b"The header host is no name of a host."),
+        (b"GET /v2/health/live HTTP/1.1\r\nHost: [::1]:80\r\nConnection: close\r\n", 200, b""),
+        (
+            b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n",
+            400,
+            b"The only Transfer-Encoding that is understood here is chunked.",
+        ),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n", 400, b"Invalid HTTP request received."),
         (b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\nHost: b\r\n", 400, b"The header host is there 2 times."),
         (b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\nHost: a\r\n", 400, b"The header host is there 2 times."),
@@ -109,3 +116,16 @@ def test_heads_are_taken_as_the_standard_says(server, head, status, words):
     sent = server.sent(head + b"\r\n")
     assert statuses(sent) == [status]
     assert sent.endswith(words)
+
+
+@pytest.mark.parametrize(("size", "status"), [(4096, 200), (4097, 400)])
+def test_a_head_may_have_exactly_as_many_bytes_as_the_limit_says(server, size, status):
+    begin, end = LAST[:-2] + b"X: ", b"\r\n\r\n"
+    assert statuses(server.sent(begin + b"a" * (size - len(begin) - len(end)) + end)) == [status]
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+def test_a_line_without_a_version_is_refused_at_once(server, end):
+    """A client of HTTP/0.9 sends nothing else, and waits."""
+    sent = server.sent(b"GET /v2/health/live" + end, wait_s=5)  # a head that does not end is cut off after ten
+    assert (statuses(sent), sent.endswith(b"HTTP/0.9 is not spoken here; HTTP/1.1 is.")) == ([400], True)

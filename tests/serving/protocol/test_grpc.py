@@ -197,3 +197,35 @@ def test_a_message_that_is_none_is_an_error_and_ends_no_stream(client):
     told, answer = found
     assert "is not a ModelInferRequest" in told.error_message
     assert (answer.error_message, answer.infer_response.id) == ("", "g")
+
+
+@pytest.mark.parametrize(
+    "method", ["/inference.GRPCInferenceService/Nothing", "/other.Service/ModelInfer", "/grpc.health.v1.Health/Check"]
+)
+def test_unknown_methods_are_unimplemented(client, method):
+    grpc = pytest.importorskip("grpc")
+    with pytest.raises(grpc.RpcError) as caught:
+        client._channel.unary_unary(method)(b"", timeout=20)
+    assert caught.value.code().name == "UNIMPLEMENTED"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("", "Model name cannot be empty. Please enter a valid name to deploy."),
+        (" \t", "Model name cannot be empty. Please enter a valid name to deploy."),
+        (
+            "../etc",
+            "invalid model name '../etc', model name must not contain path traversal characters: it is a name, not a path",
+        ),
+        ("..", "model name must not contain path traversal characters"),
+        (
+            "nothing",
+            "failed to load 'nothing', failed to poll from model repository: the server has double, lists, shout, files",
+        ),
+    ],
+)
+def test_names_of_models_to_load_are_checked(client, name, text):
+    with pytest.raises(library.InferenceServerException) as caught:
+        client.load_model(name)
+    assert text in str(caught.value)
