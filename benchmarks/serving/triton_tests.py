@@ -276,7 +276,7 @@ def table(results: Mapping[str, Mapping[str, str]]) -> str:
     failed = dict.fromkeys(
         name for outcomes in results.values() for name, outcome in outcomes.items() if outcome != PASSED
     )
-    lines += [f"| `{name}` | {(REASONS | skipped).get(name, 'no reason is known')} |" for name in failed]
+    lines += [f"| {name} | {(REASONS | skipped).get(name, 'no reason is known')} |" for name in failed]
     return "\n".join(lines)
 
 
