@@ -22,7 +22,7 @@ from training.run_lock import locked_run
 from training.schedule import Schedule
 from yolov2_training import run
 from yolov2_training.curve import read_log
-from yolov2_training.data import hold_back
+from yolov2_training.data import Part, hold_back
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -167,7 +167,7 @@ def test_bad_photos_that_are_held_back_are_not_measured(photos: Path, tmp_path: 
     assert train_yolov2.main([*options, "--skip-bad"]) == 0
     assert "mAP50" in (tmp_path / "out/log.csv").read_text()
     data = run.open_data([photos], "train.txt")
-    pool = run.load_photos(run.Part(data, held), ALONE.device, side=64, skip_bad=True)
-    good = run.load_photos(run.Part(data, [held[0], held[2]]), ALONE.device, side=64)
+    pool = run.load_photos(Part(data, held), ALONE.device, side=64, skip_bad=True)
+    good = run.load_photos(Part(data, [held[0], held[2]]), ALONE.device, side=64)
     assert torch.equal(pool.pixels, good.pixels)
     assert torch.equal(pool.boxes, good.boxes)
