@@ -222,6 +222,7 @@ NO_NUMBERS = {
     "benchmarks/conversion.py",
     "benchmarks/gpu/host_split.py",
     "benchmarks/serving/peers/__main__.py",
+    "benchmarks/serving/triton_tests.py",
     "benchmarks/tensorrt_builds/placement.py",
 }
 TEXTS = {

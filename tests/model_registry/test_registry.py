@@ -15,6 +15,7 @@ from pytrtplugins.calibration.sidecar import Sidecar
 from pytrtplugins.engines.base.engine_file import read_engine_file
 from pytrtplugins.errors import EngineFileError, FormatError, ModelRegistryError, UsageError
 from pytrtplugins.model_registry import ModelRegistry, default_folder, facts
+from pytrtplugins.model_registry.facts import environment  # before other tests put a stand-in there
 from pytrtplugins.shards.manifest import Manifest
 from pytrtplugins.utils.files import sha256_hex
 
@@ -65,7 +66,7 @@ def test_a_version_has_what_it_was_made_of(registry, engine_file, tmp_path):
 
 
 def test_the_machine_that_adds_is_written_down():
-    hardware, packages = facts.environment()
+    hardware, packages = environment()
     assert hardware.keys() == {"processor", "GPU", "system"}
     assert {"pytrtplugins", "Python", "numpy"} <= packages.keys()
 

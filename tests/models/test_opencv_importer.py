@@ -17,6 +17,7 @@ from darknet2caffe import read_network, to_onnx
 from darknet2caffe.cli import main as darknet2caffe
 from pytrtplugins import build
 from pytrtplugins.cli import main as pytrt
+from pytrtplugins.engines import Arithmetic
 from pytrtplugins.engines.base.host_detection import HostDetection
 from pytrtplugins.models import Head, YoloData, Yolov2, evaluate, read_heads
 from pytrtplugins.vision import letterbox, load_image
@@ -39,6 +40,7 @@ class OpencvEngine:
     """OpenCV's darknet importer behind the interface of an engine."""
 
     name, precision, nests = "opencv", "fp32", True
+    arithmetic = Arithmetic("fp32", "fp32")
 
     def __init__(self, cv2, cfg, weights):
         self.model_without_weights = to_onnx(read_network(cfg, weights))  # names and input size for Yolov2, never run
