@@ -100,12 +100,13 @@ class RunRecord:
         return run_path(folder, self.id)
 
     def save(self, folder: Path) -> Path:
-        """Write it to a pipeline's folder, such as ``.pytrt/pipelines/NAME``; whole or not at all.
+        """Write it to a pipeline's folder, such as ``.pytrt/pipelines/NAME``; whole or not at all. The folder is made if it is missing.
 
         Raises:
             OSError: it cannot be written.
         """
         path = self.path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps({"format": _FORMAT, **asdict(self)}, indent=1).encode(), within=folder)
         return path
 

@@ -47,7 +47,7 @@ def open_below(folder: Path, steps: Sequence[str], flags: int, *, mode: int = 0o
         steps: Names of folders, and of the file at last; no ``..``.
         flags: For `os.open`.
         mode: Of a file that is made.
-        make: Make folders that are missing, ``folder`` too.
+        make: Make folders that are missing.
 
     Raises:
         OSError: a step is a link or missing, or the file cannot be opened.
@@ -59,8 +59,6 @@ def open_below(folder: Path, steps: Sequence[str], flags: int, *, mode: int = 0o
         if make:
             folder.joinpath(*steps[:-1]).mkdir(parents=True, exist_ok=True)
         return os.open(folder.joinpath(*steps), flags | _NO_LINK, mode)
-    if make:
-        folder.mkdir(parents=True, exist_ok=True)
     here = os.open(folder, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
     try:
         for step in steps[:-1]:
