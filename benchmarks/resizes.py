@@ -125,10 +125,10 @@ class Nearness:
     added: int
 
 
-def nearness(found: Sequence[Sequence[Detection]], expected: Sequence[Sequence[Detection]]) -> Nearness:
+def nearness(detections: Sequence[Sequence[Detection]], expected: Sequence[Sequence[Detection]]) -> Nearness:
     """Compare the boxes of all photos: each of darknet's with the nearest one of its class that is left."""
     distances, scores, missing, added = [], [], 0, 0
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(detections, expected, strict=True):
         left = list(ours)
         for box in sorted(theirs, key=lambda box: -box.score):
             pair = max(
@@ -166,10 +166,10 @@ def milliseconds(resize: Resize, photos: Sequence[Pixels], size: tuple[int, int]
 def row(resize: Resize, tested: Subject, data: YoloData) -> str:
     """A row of the table."""
     with resize.used(), Yolov2(tested.engine, tested.names, mode=resize.mode) as detector:
-        found = [detector(photo, score_threshold=SCORE, iou_threshold=OVERLAP) for photo in tested.photos]
+        detections = [detector(photo, score_threshold=SCORE, iou_threshold=OVERLAP) for photo in tested.photos]
         map50 = evaluate(detector, data, progress=False).map50
         size = detector.size
-    near = nearness(found, tested.expected)
+    near = nearness(detections, tested.expected)
     pixels = [f"{np.percentile(near.distances, share):.2f}" for share in (50, 90, 100)]
     figures = [*pixels, f"{np.median(near.scores):.4f}", f"{near.missing}, {near.added}", f"{map50:.4f}",
                f"{milliseconds(resize, tested.photos, size):.1f}"]  # fmt: skip
@@ -183,11 +183,11 @@ def main() -> int:
     parser.add_argument(
         "--photos", type=Whole(0, 1000), default=64, help="photos of coco-small beside darknet's own (%(default)s)"
     )
-    given = parser.parse_args()
-    data = YoloData(given.shared / "data" / "coco-small")
-    photos = [load_image(path) for path in sorted((given.shared / "data" / "darknet-photos").glob("*.jpg"))]
-    photos += [data.image(name) for name in data.images("val.txt")[: given.photos]]
-    tested = [subject(name, given.shared, photos) for name in NETWORKS]
+    arguments = parser.parse_args()
+    data = YoloData(arguments.shared / "data" / "coco-small")
+    photos = [load_image(path) for path in sorted((arguments.shared / "data" / "darknet-photos").glob("*.jpg"))]
+    photos += [data.image(name) for name in data.images("val.txt")[: arguments.photos]]
+    tested = [subject(name, arguments.shared, photos) for name in NETWORKS]
     boxes = ", ".join(f"{sum(map(len, each.expected))} of {each.name}" for each in tested)
     print(f"{len(photos)} photos, on which darknet has {boxes} with a score above {SCORE}\n")
     columns = ("network", "resize", "median", "90 %", "largest", "score", "missing, added", "mAP50", "ms")

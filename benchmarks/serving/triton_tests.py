@@ -186,20 +186,20 @@ def main() -> int:
     add("-k", metavar="WORDS", default="", help="only groups whose title has this")
     add("--docs", type=Path, metavar="FOLDER", help="write the table into serving.md there")
     add("--verbose", action="store_true", help="show what pytest prints")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     end_servers_on_sigterm()
-    if not (given.checkout / "qa" / "common").is_dir():
-        parser.error(f"{given.checkout} has no folder qa/common")
+    if not (arguments.checkout / "qa" / "common").is_dir():
+        parser.error(f"{arguments.checkout} has no folder qa/common")
     results: dict[str, dict[str, str]] = {}
     for group in GROUPS:
-        if given.k in group.title:
-            for name, (outcome, text) in run(group, given.checkout / "qa", given.verbose):
+        if arguments.k in group.title:
+            for name, (outcome, text) in run(group, arguments.checkout / "qa", arguments.verbose):
                 results.setdefault(group.title, {})[name] = outcome
                 print(f"{group.title}: {name}: {outcome}{f': {text}' * bool(text)}", flush=True)
     report = table(results)
     print(report)
-    if given.docs:
-        put_section(given.docs / "serving.md", "triton-tests", report)
+    if arguments.docs:
+        put_section(arguments.docs / "serving.md", "triton-tests", report)
     failed = {name for outcomes in results.values() for name, outcome in outcomes.items() if outcome == FAILED}
     passed = {name for outcomes in results.values() for name, outcome in outcomes.items() if outcome == PASSED} - failed
     wrong = sorted((failed - set(REASONS)) | (passed & set(REASONS)))

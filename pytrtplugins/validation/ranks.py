@@ -57,10 +57,10 @@ def _check_node(node: onnx.NodeProto, ranks: Mapping[str, int]) -> None:
     blocked = operator in _BLOCKED and any(item.name == "block_size" and item.i for item in node.attribute)
     for place, (said, least, most) in (_ALONG if blocked else _RANKS.get(operator, {})).items():
         name = node.input[place] if place < len(node.input) else ""
-        found = ranks.get(name, least)
-        if not least <= found <= most:
+        rank = ranks.get(name, least)
+        if not least <= rank <= most:
             raise ModelError(
-                f"{node_text(node)}: its input {said}, {name[:200]!r}, has {found} axes; {node.op_type} reads "
+                f"{node_text(node)}: its input {said}, {name[:200]!r}, has {rank} axes; {node.op_type} reads "
                 f"{least if least == most else f'at least {least}'}",
                 node=node.name,
                 tensor=name,

@@ -244,8 +244,8 @@ def box_shapes(data: Records, *, skip_bad: bool = False) -> npt.NDArray[np.float
         ImageError: a photo is no image.
     """
     numbers = range(0, len(data), -(-len(data) // _MOST_SHAPES))
-    found = map_ahead(lambda n: _shapes(data.read(n), skip_bad), numbers, threads=threads_for_files(), ahead=64)
-    return np.concatenate(list(found))
+    shapes = map_ahead(lambda n: _shapes(data.read(n), skip_bad), numbers, threads=threads_for_files(), ahead=64)
+    return np.concatenate(list(shapes))
 
 
 def _shapes(photo: Example, skip_bad: bool) -> npt.NDArray[np.float32]:

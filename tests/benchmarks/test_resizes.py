@@ -17,15 +17,15 @@ def box(kind, score, *corners):
 def test_boxes_are_paired_by_class_and_overlap_and_the_rest_is_counted():
     theirs = [box(0, 0.9, 0, 0, 10, 10), box(0, 0.5, 20, 20, 30, 30), box(1, 0.8, 50, 50, 60, 60)]
     ours = [box(0, 0.4, 20, 21, 30, 30), box(0, 0.8, 1, 0, 10, 8), box(0, 0.7, 50, 50, 60, 60)]
-    found = nearness([ours, []], [theirs, [box(2, 0.6, 0, 0, 1, 1)]])
-    assert found.distances.tolist() == [2, 1]
-    assert found.scores.tolist() == pytest.approx([0.1, 0.1])
-    assert (found.missing, found.added) == (2, 1)
+    difference = nearness([ours, []], [theirs, [box(2, 0.6, 0, 0, 1, 1)]])
+    assert difference.distances.tolist() == [2, 1]
+    assert difference.scores.tolist() == pytest.approx([0.1, 0.1])
+    assert (difference.missing, difference.added) == (2, 1)
 
 
 def test_one_box_is_no_pair_of_two():
-    found = nearness([[box(0, 0.9, 0, 0, 10, 10)]], [[box(0, 0.9, 0, 0, 10, 10), box(0, 0.8, 0, 0, 10, 10)]])
-    assert (found.distances.tolist(), found.missing, found.added) == ([0], 1, 0)
+    difference = nearness([[box(0, 0.9, 0, 0, 10, 10)]], [[box(0, 0.9, 0, 0, 10, 10), box(0, 0.8, 0, 0, 10, 10)]])
+    assert (difference.distances.tolist(), difference.missing, difference.added) == ([0], 1, 0)
 
 
 def test_overlap_is_intersection_over_union():

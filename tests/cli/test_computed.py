@@ -62,11 +62,11 @@ def results(pytrt):
     ],
 )
 def test_what_is_measured_in_int8_computes_in_int8_where_float32_is_faster(results, engine, words, where, line):
-    text, found = results(*words, "--engine", engine, *INT8, "--cache", "net.cache")
+    text, facts = results(*words, "--engine", engine, *INT8, "--cache", "net.cache")
     for key in where:
-        found = found[key]
-    assert (found["asked"], found["precision"], found["reason"]) == ("int8", "int8", "")
-    assert found["layers"] == {"conv1": "int8", "conv2": "fp32"}
+        facts = facts[key]
+    assert (facts["asked"], facts["precision"], facts["reason"]) == ("int8", "int8", "")
+    assert facts["layers"] == {"conv1": "int8", "conv2": "fp32"}
     assert line.format(engine) in text
 
 
@@ -75,8 +75,8 @@ def test_compare_measures_int8_where_float32_is_faster(pytrt):
     words = ("compare", "net.onnx", "net.onnx", "--engine-b", "cpu", "--precision-b", "int8", "--cache", "net.cache")
     code, out, _ = pytrt(*words)
     assert (code, out.splitlines()[-3:-1]) == (1, ["A: engine reference, fp32", f"B: engine cpu, {IN_INT8}"])
-    found = json.loads(pytrt(*words, "--json")[1])["result"]["computed"]
-    assert [each["precision"] for each in found] == ["fp32", "int8"]
+    facts = json.loads(pytrt(*words, "--json")[1])["result"]["computed"]
+    assert [each["precision"] for each in facts] == ["fp32", "int8"]
 
 
 @pytest.mark.usefixtures("net")
@@ -84,10 +84,10 @@ def test_compare_measures_int8_where_float32_is_faster(pytrt):
 @pytest.mark.parametrize("command", ["run", "build"])
 def test_elsewhere_the_faster_form_is_kept_and_named(results, engine, command):
     out = ("-o", "new.engine") if command == "build" else ()
-    text, found = results(command, "net.onnx", "--engine", engine, *INT8, "--cache", "net.cache", *out)
+    text, facts = results(command, "net.onnx", "--engine", engine, *INT8, "--cache", "net.cache", *out)
     assert f"engine {engine}, {FELL_BACK}" in " ".join(text.split())
-    found = found["engine"]["computed"] if command == "build" else found["computed"]
-    assert (found["precision"], found["layers"]) == ("fp32", {"conv1": "fp32", "conv2": "fp32"})
+    facts = facts["engine"]["computed"] if command == "build" else facts["computed"]
+    assert (facts["precision"], facts["layers"]) == ("fp32", {"conv1": "fp32", "conv2": "fp32"})
 
 
 @pytest.mark.usefixtures("net")
@@ -101,26 +101,26 @@ def test_elsewhere_the_faster_form_is_kept_and_named(results, engine, command):
     ],
 )
 def test_a_saved_engine_says_that_it_computes_in_float32(results, words, where):
-    text, found = results(*words)
+    text, facts = results(*words)
     assert LOADED in " ".join(text.split())
     for key in where:
-        found = found[key]
-    assert (found["asked"], found["precision"]) == ("int8", "fp32")
+        facts = facts[key]
+    assert (facts["asked"], facts["precision"]) == ("int8", "fp32")
 
 
 @pytest.mark.usefixtures("net")
 def test_a_registry_keeps_the_precision_that_a_saved_engine_computes_in(pytrt, results):
     pytrt("models", "add", "net.engine", "--name", "net", "--registry", "registry")
-    _, found = results("models", "show", "net:1", "--registry", "registry")
-    assert found["version"]["precision"] == "fp32"
+    _, facts = results("models", "show", "net:1", "--registry", "registry")
+    assert facts["version"]["precision"] == "fp32"
 
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
 def test_evaluate_measures_int8_where_float32_is_faster(results, labelled, engine):
     words = ("--data", labelled, "--engine", engine, *INT8, "--cache", CFG.with_suffix(".cache"))
-    text, found = results("evaluate", CFG, *words)
-    computed = found["figures"]["computed"]
-    assert (found["precision"], computed["precision"], set(computed["layers"].values())) == (
+    text, facts = results("evaluate", CFG, *words)
+    computed = facts["figures"]["computed"]
+    assert (facts["precision"], computed["precision"], set(computed["layers"].values())) == (
         "int8",
         "int8",
         {"int8", "fp32"},
@@ -131,6 +131,6 @@ def test_evaluate_measures_int8_where_float32_is_faster(results, labelled, engin
 def test_evaluate_says_where_a_saved_engine_computes_in_float32(pytrt, results, labelled):
     cache = CFG.with_suffix(".cache")
     assert pytrt("build", CFG, "--engine", "cpu", *INT8, "--cache", cache, "-o", "net.engine")[0] == 0
-    text, found = results("evaluate", "net.engine", "--data", labelled)
+    text, facts = results("evaluate", "net.engine", "--data", labelled)
     assert f"net.engine: engine cpu, {LOADED}" in text
-    assert found["figures"]["computed"]["precision"] == "fp32"
+    assert facts["figures"]["computed"]["precision"] == "fp32"

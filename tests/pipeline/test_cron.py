@@ -55,8 +55,8 @@ def test_what_it_does_not_take_is_named_by_field(text, problem):
 
 
 def test_every_field_that_is_wrong_is_named():
-    found = [problem.partition(":")[0] for problem in schedule_problems("60 24 32 13 7")]
-    assert found == ["minute", "hour", "day of the month", "month", "day of the week"]
+    fields = [problem.partition(":")[0] for problem in schedule_problems("60 24 32 13 7")]
+    assert fields == ["minute", "hour", "day of the month", "month", "day of the week"]
 
 
 def test_a_pipeline_with_such_a_schedule_is_refused_with_its_line(tmp_path):

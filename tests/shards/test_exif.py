@@ -55,8 +55,8 @@ def write(folder, orientation, exif):
 def test_boxes_are_on_the_photo_as_it_is_shown_in_all_commands(tmp_path, orientation, exif):
     data = write(tmp_path / "data", orientation, exif)
     expected = pytest.approx(white(turned(orientation), True), abs=1e-6)
-    made = make_shards(data, tmp_path / "shards", exif=exif, progress=False)
-    assert made.changed.get("photos that EXIF says are not upright", 0) == (orientation > 1)
+    manifest = make_shards(data, tmp_path / "shards", exif=exif, progress=False)
+    assert manifest.changed.get("photos that EXIF says are not upright", 0) == (orientation > 1)
     assert Shards.open(tmp_path / "shards").boxes(0)[0].tolist() == expected
     make_shards(data, tmp_path / "upright", exif=exif, longest_side=64, progress=False)
     example = Shards.open(tmp_path / "upright").read(0)

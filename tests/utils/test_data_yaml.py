@@ -39,15 +39,19 @@ roboflow:
 
 
 def test_the_form_of_ultralytics():
-    found = parse(ULTRALYTICS, "x/coco8.yaml")
-    assert (found.classes, found.root, found.folder) == (("person", "traffic light"), "../datasets/coco8", "x")
-    assert found.parts == {"train": ("images/train",), "val": ("images/val", "more/val.txt")}
+    description = parse(ULTRALYTICS, "x/coco8.yaml")
+    assert (description.classes, description.root, description.folder) == (
+        ("person", "traffic light"),
+        "../datasets/coco8",
+        "x",
+    )
+    assert description.parts == {"train": ("images/train",), "val": ("images/val", "more/val.txt")}
 
 
 def test_the_form_of_roboflow():
-    found = parse(ROBOFLOW)
-    assert found.classes == ("0", "helmet")
-    assert found.parts == {part: (f"../{folder}/images",) for part, folder in
+    description = parse(ROBOFLOW)
+    assert description.classes == ("0", "helmet")
+    assert description.parts == {part: (f"../{folder}/images",) for part, folder in
                            (("train", "train"), ("val", "valid"), ("test", "test"))}  # fmt: skip
 
 

@@ -123,16 +123,14 @@ def whole_reason(model: onnx.ModelProto) -> str:
 
 def wrong_nodes(model: onnx.ModelProto) -> dict[int, str]:
     """Index of each node that OpenVINO is known to compute wrongly, and why; those that hold one are run by onnxruntime whole."""
+    # what is computed of tensors without elements may have none either
     without_elements = any(0 in tensor.dims for tensor in model.graph.initializer)
-    facts, found = (
-        facts_of(infer_shapes(model) if without_elements else model),
-        {},
-    )  # what is computed of them may have none, too
+    facts, reasons = facts_of(infer_shapes(model) if without_elements else model), dict[int, str]()
     for index, node in enumerate(model.graph.node):
         reason = next(filter(None, (_reason(Usage(item, facts)) for item in walk([node]))), "")
         if reason:
-            found[index] = reason
-    return found
+            reasons[index] = reason
+    return reasons
 
 
 def _reason(usage: Usage, rows: Sequence[KnownError] = KNOWN_ERRORS) -> str:

@@ -43,9 +43,13 @@ def table(model):
 def test_a_float_model_computes_as_asked_or_in_the_rests_precision(
     model, asked, fallback, rest, precision, layers, text
 ):
-    found = arithmetic_of(model, asked, fallback, rest)
-    assert (found.asked, found.precision, dict(found.layers)) == (asked, precision, {"conv1": layers, "conv2": layers})
-    assert str(found) == text
+    arithmetic = arithmetic_of(model, asked, fallback, rest)
+    assert (arithmetic.asked, arithmetic.precision, dict(arithmetic.layers)) == (
+        asked,
+        precision,
+        {"conv1": layers, "conv2": layers},
+    )
+    assert str(arithmetic) == text
 
 
 @pytest.mark.parametrize(("precision", "first"), [("int8", "int8"), ("fp8", "fp32")])  # an image's layer takes no FP8
@@ -63,16 +67,16 @@ def test_layers_with_codes_for_weights_and_the_others_are_told_apart(model, tabl
 
 
 def test_a_name_does_not_change_what_the_codes_are(model, table):
-    found = arithmetic_of(quantize(ready_for(model, "fp8"), table, precision="fp8", float_last=False), "int8")
-    assert (found.precision, set(found.layers.values())) == ("fp8", {"fp32", "fp8"})
-    assert str(found) == "int8, which computes in fp8 (the model was built without INT8 layers)"
+    arithmetic = arithmetic_of(quantize(ready_for(model, "fp8"), table, precision="fp8", float_last=False), "int8")
+    assert (arithmetic.precision, set(arithmetic.layers.values())) == ("fp8", {"fp32", "fp8"})
+    assert str(arithmetic) == "int8, which computes in fp8 (the model was built without INT8 layers)"
 
 
 @pytest.mark.parametrize(("kind", "precision"), [(DType.FLOAT16, "fp16"), (DType.BFLOAT16, "bf16")])
 def test_a_file_that_says_it_layer_by_layer_is_followed(model, kind, precision):
-    found = arithmetic_of(to_half(model, kind, keep=["conv2"]), precision)
-    assert (found.precision, found.layers) == (precision, {"conv1": precision, "conv2": "fp32"})
-    assert str(found) == f"{precision} in 1 of 2 layers, fp32 in 'conv2'"
+    arithmetic = arithmetic_of(to_half(model, kind, keep=["conv2"]), precision)
+    assert (arithmetic.precision, arithmetic.layers) == (precision, {"conv1": precision, "conv2": "fp32"})
+    assert str(arithmetic) == f"{precision} in 1 of 2 layers, fp32 in 'conv2'"
 
 
 def test_that_all_layers_compute_as_asked_is_said_in_short(model, table):
@@ -98,9 +102,9 @@ def test_codes_of_onnxs_own_integer_operators_are_int8():
         helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"], name="product"),
         helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
     ]
-    found = arithmetic_of(graph(nodes, {"w": np.ones((4, 4), np.int8)}), "fp32")
-    assert (found.precision, found.layers) == ("int8", {"product": "int8"})
-    assert str(found) == "fp32, which computes in int8 (the model says so)"
+    arithmetic = arithmetic_of(graph(nodes, {"w": np.ones((4, 4), np.int8)}), "fp32")
+    assert (arithmetic.precision, arithmetic.layers) == ("int8", {"product": "int8"})
+    assert str(arithmetic) == "fp32, which computes in int8 (the model says so)"
 
 
 def test_tensors_between_layers_may_be_all_that_is_int8():
@@ -110,9 +114,9 @@ def test_tensors_between_layers_may_be_all_that_is_int8():
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
         helper.make_node("MatMul", ["d", "w"], ["y"], name="product"),
     ]
-    found = arithmetic_of(graph(nodes, {"s": scale, "z": zero, "w": np.ones((4, 4), np.float32)}), "int8")
-    assert (found.precision, found.layers) == ("int8", {"product": "fp32"})
-    assert str(found) == "int8 in 0 of 1 layers, fp32 in 'product'"
+    arithmetic = arithmetic_of(graph(nodes, {"s": scale, "z": zero, "w": np.ones((4, 4), np.float32)}), "int8")
+    assert (arithmetic.precision, arithmetic.layers) == ("int8", {"product": "fp32"})
+    assert str(arithmetic) == "int8 in 0 of 1 layers, fp32 in 'product'"
 
 
 def test_weights_that_are_kept_in_half_precision_and_widened_count_as_half():
@@ -120,8 +124,8 @@ def test_weights_that_are_kept_in_half_precision_and_widened_count_as_half():
         helper.make_node("Cast", ["w"], ["wide"], to=TensorProto.FLOAT),
         helper.make_node("MatMul", ["x", "wide"], ["y"], name="product"),
     ]
-    found = arithmetic_of(graph(nodes, {"w": np.ones((4, 4), np.float16)}), "fp16")
-    assert found.layers == {"product": "fp32"}  # the product's operands are float32
+    arithmetic = arithmetic_of(graph(nodes, {"w": np.ones((4, 4), np.float16)}), "fp16")
+    assert arithmetic.layers == {"product": "fp32"}  # the product's operands are float32
 
 
 def test_every_engine_says_it_and_so_does_what_it_saved(tmp_path, table):

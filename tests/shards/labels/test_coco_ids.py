@@ -47,27 +47,27 @@ def read(tmp_path):
     return read
 
 
-def boxes(found):
-    return {each.file: each.boxes.tolist() for each in found.photos}
+def boxes(annotations):
+    return {each.file: each.boxes.tolist() for each in annotations.photos}
 
 
 @pytest.mark.parametrize("forms", list(product(FORMS, repeat=4)), ids="-".join)
 def test_ids_of_all_forms_give_the_same_boxes(read, forms):
-    found = read(facts(*(FORMS[form] for form in forms)))
-    assert (found.problems, found.classes, boxes(found)) == ([], ("cat", "dog"), EXPECTED)
+    annotations = read(facts(*(FORMS[form] for form in forms)))
+    assert (annotations.problems, annotations.classes, boxes(annotations)) == ([], ("cat", "dog"), EXPECTED)
 
 
 @pytest.mark.parametrize("forms", list(product(("number", "float"), repeat=2)), ids="-".join)
 def test_pycocotools_gives_the_same_photos_their_boxes(read, tmp_path, forms):
     coco = pytest.importorskip("pycocotools.coco").COCO
     image, image_id = (FORMS[form] for form in forms)
-    found = boxes(read(facts(image, image_id)))
+    annotations = boxes(read(facts(image, image_id)))
     with contextlib.redirect_stdout(io.StringIO()):
         known = coco(str(tmp_path / "labels.json"))
     for entry in known.loadImgs(known.getImgIds()):
         rows = [(row["category_id"] - 1, *row["bbox"]) for row in known.loadAnns(known.getAnnIds(imgIds=entry["id"]))]
         shares = [[k, x / 40, y / 20, (x + w) / 40, (y + h) / 20] for k, x, y, w, h in rows]
-        assert found[entry["file_name"]] == shares
+        assert annotations[entry["file_name"]] == shares
 
 
 def change_images(**values):
@@ -113,12 +113,12 @@ def remove(part, key):
 def test_what_names_no_photo_is_a_problem_and_its_boxes_are_nowhere_else(read, change, what, left):
     changed = facts()
     change(changed)
-    found = read(changed)
-    assert any(what in str(problem) for problem in found.problems), found.problems
+    annotations = read(changed)
+    assert any(what in str(problem) for problem in annotations.problems), annotations.problems
     if left is None:  # an annotation is lost, of a photo that has no other
-        assert boxes(found) == {"a.jpg": [], "b.jpg": EXPECTED["b.jpg"]}
+        assert boxes(annotations) == {"a.jpg": [], "b.jpg": EXPECTED["b.jpg"]}
     else:
-        assert boxes(found) == {name: EXPECTED[name] for name in left}
+        assert boxes(annotations) == {name: EXPECTED[name] for name in left}
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_a_size_may_be_a_text_or_a_float(read, form):
     changed = facts()
     for image in changed["images"]:
         image.update(width=form(40) if form is float else "40", height="20")
-    found = read(changed)
-    assert (found.problems, boxes(found)) == ([], EXPECTED)
-    assert {each.size for each in found.photos} == {SIZE}
+    annotations = read(changed)
+    assert (annotations.problems, boxes(annotations)) == ([], EXPECTED)
+    assert {each.size for each in annotations.photos} == {SIZE}
 
 
 @pytest.mark.parametrize(("value", "crowd"), [(1, True), (1.0, True), ("1", True), (True, True), (0, False), (0.0, False),
@@ -166,9 +166,9 @@ def test_a_size_may_be_a_text_or_a_float(read, form):
 def test_crowds_are_left_out_however_they_are_written(read, value, crowd):
     changed = facts()
     changed["annotations"][0].update(iscrowd=value, segmentation={"counts": [0, 4], "size": [2, 2]})
-    found = read(changed)
-    assert boxes(found) == {**EXPECTED, **({"a.jpg": []} if crowd else {})}
-    assert found.left_out["boxes of crowds, left out"] == crowd
+    annotations = read(changed)
+    assert boxes(annotations) == {**EXPECTED, **({"a.jpg": []} if crowd else {})}
+    assert annotations.left_out["boxes of crowds, left out"] == crowd
 
 
 def test_the_box_of_an_annotation_with_a_mask_is_that_of_pycocotools(read):
@@ -194,14 +194,14 @@ def test_annotations_with_one_id_stay_on_their_own_photos(read):
 def test_categories_with_one_name_are_one_class_which_is_said(read):
     changed = facts()
     changed["categories"][1]["name"] = "cat"
-    found = read(changed)
-    assert found.classes == ("cat",)
-    assert found.left_out["categories with the name of another, joined"] == 1
-    assert [row[0] for rows in boxes(found).values() for row in rows] == [0, 0, 0]
+    annotations = read(changed)
+    assert annotations.classes == ("cat",)
+    assert annotations.left_out["categories with the name of another, joined"] == 1
+    assert [row[0] for rows in boxes(annotations).values() for row in rows] == [0, 0, 0]
 
 
 def test_ids_that_are_words_are_in_the_order_of_the_alphabet(read):
     word = {1: "zoo", 2: "farm"}.__getitem__
-    found = read(facts(category=word, category_id=word))
-    assert found.classes == ("dog", "cat")
-    assert [row[0] for row in boxes(found)["b.jpg"]] == [0, 1]
+    annotations = read(facts(category=word, category_id=word))
+    assert annotations.classes == ("dog", "cat")
+    assert [row[0] for row in boxes(annotations)["b.jpg"]] == [0, 1]

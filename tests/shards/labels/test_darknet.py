@@ -92,11 +92,11 @@ def test_two_lists_of_other_names_are_refused(tmp_path):
 def test_classes_that_differ_in_case_only_keep_their_numbers(tmp_path):
     data = write_darknet(tmp_path)
     (data / "classes.txt").write_text("cat\nCat\nCAT\n")
-    found = read_labels(FileSet(data))
-    assert found.classes == ("cat", "Cat", "CAT")
-    assert [row[0] for each in found.photos for row in each.boxes.tolist()] == [1, 0, 2]
-    found = read_labels(FileSet(data), classes=("CAT", "cat", "Cat"))
-    assert [row[0] for each in found.photos for row in each.boxes.tolist()] == [2, 1, 0]
+    annotations = read_labels(FileSet(data))
+    assert annotations.classes == ("cat", "Cat", "CAT")
+    assert [row[0] for each in annotations.photos for row in each.boxes.tolist()] == [1, 0, 2]
+    annotations = read_labels(FileSet(data), classes=("CAT", "cat", "Cat"))
+    assert [row[0] for each in annotations.photos for row in each.boxes.tolist()] == [2, 1, 0]
 
 
 def test_classes_that_are_given_twice_are_refused(tmp_path):
@@ -107,6 +107,6 @@ def test_classes_that_are_given_twice_are_refused(tmp_path):
 def test_a_photo_without_a_file_has_no_boxes(tmp_path):
     data = write_darknet(tmp_path)
     (data / "labels/a.txt").unlink()
-    found = read_labels(FileSet(data))
-    assert found.left_out["photos without a label file: no boxes"] == 1
-    assert [len(photo.boxes) for photo in found.photos] == [0, 0, 1]
+    annotations = read_labels(FileSet(data))
+    assert annotations.left_out["photos without a label file: no boxes"] == 1
+    assert [len(photo.boxes) for photo in annotations.photos] == [0, 0, 1]

@@ -36,9 +36,9 @@ def test_the_encoding_is_named_unless_it_can_be_read(tmp_path, what, encoding):
     kind, file, old = FILES[what]
     data = rewrite(tmp_path, kind, file, old, encoding)
     if (kind, encoding) in (("voc", "utf-16"), ("cvat", "utf-16")):  # which XML has to be read in
-        found = read_labels(FileSet(data))
-        assert (found.problems, sorted(found.classes)) == ([], ["cat", "dog", "人员"])
-        assert [len(each.boxes) for each in found.photos] == [len(rows) for rows in EXPECTED.values()]
+        annotations = read_labels(FileSet(data))
+        assert (annotations.problems, sorted(annotations.classes)) == ([], ["cat", "dog", "人员"])
+        assert [len(each.boxes) for each in annotations.photos] == [len(rows) for rows in EXPECTED.values()]
         return
     with pytest.raises(PytrtpluginsError) as raised:
         make_shards(data, tmp_path / "shards")
@@ -70,9 +70,9 @@ def test_voc_without_a_declaration_in_gb2312_is_named_for_all_files(tmp_path):
     data = WRITERS["voc"](tmp_path / "data")
     for path in (data / "Annotations").iterdir():
         path.write_bytes(path.read_text().replace("VOC", "人员").encode("gb2312"))
-    found = read_labels(FileSet(data))
-    assert (found.format, found.photos, len(found.problems)) == ("voc", [], 3)
+    annotations = read_labels(FileSet(data))
+    assert (annotations.format, annotations.photos, len(annotations.problems)) == ("voc", [], 3)
     assert (
         "not well-formed (invalid token) in line 1; not UTF-8 in line 1; it seems to be GB2312"
-        in found.problems[0].what
+        in annotations.problems[0].what
     )

@@ -74,9 +74,9 @@ def write(folder: Path, files: Mapping[str, bytes | str]) -> Path:
     return folder
 
 
-def boxes(found):
+def boxes(annotations):
     """Boxes of the photos that have some."""
-    return {each.file: each.boxes.round(9).tolist() for each in found.photos if len(each.boxes)}
+    return {each.file: each.boxes.round(9).tolist() for each in annotations.photos if len(each.boxes)}
 
 
 @pytest.mark.parametrize(("layout", "kind"), list(product(LAYOUTS, FORMATS)), ids=" ".join)
@@ -85,11 +85,11 @@ def test_photos_of_one_name_get_the_boxes_of_their_own_folder(tmp_path, layout, 
     image, *labels = LAYOUTS[layout]
     files: dict[str, bytes | str] = {image.format(part): photo(1, SIZE) for part in BOXES}
     files |= {labels[FORMATS.index(kind)].format(part): labels_text(kind, part) for part in parts}
-    found = read_labels(
+    annotations = read_labels(
         FileSet(write(tmp_path, {**files, "classes.txt": "cat\ndog\n"})), labels=kind, classes=["cat", "dog"]
     )
-    assert found.problems == []
-    assert boxes(found) == {image.format(part): [SHARES[part]] for part in parts}
+    assert annotations.problems == []
+    assert boxes(annotations) == {image.format(part): [SHARES[part]] for part in parts}
 
 
 @pytest.mark.parametrize(("layout", "kind"), list(product(LAYOUTS, FORMATS)), ids=" ".join)
@@ -103,9 +103,9 @@ def test_labels_of_one_part_are_never_given_to_the_other(tmp_path, layout, kind)
         with pytest.raises(NoDataError, match="none of 1 photos has labels"):
             read_labels(data, labels=kind)
         return
-    found = read_labels(data, labels=kind)
-    assert found.photos == []
-    assert "missing" in str(found.problems[0])
+    annotations = read_labels(data, labels=kind)
+    assert annotations.photos == []
+    assert "missing" in str(annotations.problems[0])
 
 
 @pytest.mark.parametrize(("layout", "part"), list(product(LAYOUTS, BOXES)))
@@ -136,9 +136,9 @@ FLAT: dict[str, bytes | str] = {
     ],
 )
 def test_labels_that_may_be_of_two_photos_are_a_problem_and_of_none(tmp_path, name, text, what):
-    found = read_labels(FileSet(write(tmp_path, {**FLAT, name: text})))
-    assert what in " ".join(map(str, found.problems))
-    assert boxes(found) == {}
+    annotations = read_labels(FileSet(write(tmp_path, {**FLAT, name: text})))
+    assert what in " ".join(map(str, annotations.problems))
+    assert boxes(annotations) == {}
 
 
 def test_two_files_that_may_be_the_labels_of_a_photo_are_a_problem(tmp_path):
@@ -147,15 +147,17 @@ def test_two_files_that_may_be_the_labels_of_a_photo_are_a_problem(tmp_path):
         "images/a.txt": TEXTS["val"],
         "labels/a.txt": TEXTS["train"],
     }
-    found = read_labels(FileSet(write(tmp_path, {**files, "classes.txt": "cat\ndog\n"})))
-    assert [str(each) for each in found.problems] == ["images/a.jpg: its labels may be images/a.txt or labels/a.txt"]
+    annotations = read_labels(FileSet(write(tmp_path, {**files, "classes.txt": "cat\ndog\n"})))
+    assert [str(each) for each in annotations.problems] == [
+        "images/a.jpg: its labels may be images/a.txt or labels/a.txt"
+    ]
 
 
 def test_reports_of_a_detector_are_not_taken_for_labels_of_photos_without_any(tmp_path):
     files: dict[str, bytes | str] = {f"images/{name}.jpg": photo(1, SIZE) for name in "ab"}
     files |= {"labels/a.txt": TEXTS["val"], "runs/a.txt": TEXTS["train"], "runs/b.txt": TEXTS["train"]}
-    found = read_labels(FileSet(write(tmp_path, {**files, "classes.txt": "cat\ndog\n"})))
-    assert (found.problems, boxes(found)) == ([], {"images/a.jpg": [SHARES["val"]]})
+    annotations = read_labels(FileSet(write(tmp_path, {**files, "classes.txt": "cat\ndog\n"})))
+    assert (annotations.problems, boxes(annotations)) == ([], {"images/a.jpg": [SHARES["val"]]})
 
 
 @pytest.mark.parametrize(

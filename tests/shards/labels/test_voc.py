@@ -30,15 +30,15 @@ def rewrite(data, text, name="c"):
 def test_the_first_pixel_is_one_and_zero_stays_zero(data):
     box = "<object><name>dog</name><bndbox><xmin>1</xmin><ymin>0</ymin><xmax>40</xmax><ymax>20</ymax></bndbox></object>"
     rewrite(data, voc_xml("c", [], more=box))
-    found = {photo.file: photo for photo in read_labels(FileSet(data)).photos}
-    assert found["JPEGImages/c.jpg"].boxes[:, 1:].tolist() == [[0, 0, 1, 1]]
-    assert found["JPEGImages/c.jpg"].size == SIZE
+    annotations = {photo.file: photo for photo in read_labels(FileSet(data)).photos}
+    assert annotations["JPEGImages/c.jpg"].boxes[:, 1:].tolist() == [[0, 0, 1, 1]]
+    assert annotations["JPEGImages/c.jpg"].size == SIZE
 
 
 def test_a_size_of_zero_is_read_from_the_photo(data):
     rewrite(data, voc_xml("c", [("dog", 10, 5, 20, 10)], size=(0, 0)))
-    found = {photo.file: photo for photo in read_labels(FileSet(data)).photos}
-    assert found["JPEGImages/c.jpg"].boxes[:, 1:].tolist() == [[0.25, 0.25, 0.5, 0.5]]
+    annotations = {photo.file: photo for photo in read_labels(FileSet(data)).photos}
+    assert annotations["JPEGImages/c.jpg"].boxes[:, 1:].tolist() == [[0.25, 0.25, 0.5, 0.5]]
 
 
 def test_a_photo_with_another_name_than_its_labels_is_found_by_what_they_say(data):
@@ -49,9 +49,9 @@ def test_a_photo_with_another_name_than_its_labels_is_found_by_what_they_say(dat
 def test_difficult_boxes_and_photos_without_labels_are_counted(data):
     rewrite(data, voc_xml("a", [("dog", 0, 0, 4, 4)]).replace("<difficult>0", "<difficult>1"), "a")
     (data / "Annotations/b.xml").unlink()
-    found = read_labels(FileSet(data))
-    assert found.left_out["difficult boxes, kept"] == 1
-    assert found.left_out["photos without labels, left out"] == 1
+    annotations = read_labels(FileSet(data))
+    assert annotations.left_out["difficult boxes, kept"] == 1
+    assert annotations.left_out["photos without labels, left out"] == 1
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_a_large_file_of_another_format_is_none_of_these(tmp_path, monkeypatch):
 
 def test_two_photos_that_differ_in_their_suffix_are_told_apart_by_the_file_name(data):
     (data / "JPEGImages/c.png").write_bytes((data / "JPEGImages/c.jpg").read_bytes())
-    found = read_labels(FileSet(data))
-    assert (found.problems, found.photos[-1].file) == ([], "JPEGImages/c.jpg")
+    annotations = read_labels(FileSet(data))
+    assert (annotations.problems, annotations.photos[-1].file) == ([], "JPEGImages/c.jpg")
     rewrite(data, voc_xml("d", []))
     (problem,) = problems(data)
     assert "Annotations/c.xml may be the labels of JPEGImages/c.jpg or JPEGImages/c.png" in problem
