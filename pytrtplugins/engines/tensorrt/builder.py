@@ -135,7 +135,7 @@ def _load_timing_cache(api: Api, config: Any, settings: Settings, device: Device
     data = b""
     try:
         data = read_regular(path, _LARGEST_CACHE, within=path.parent)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # it is written after the build
         pass
     except (OSError, FormatError) as error:  # the engine is built all the same
         _log.warning("the timing cache is not used: %s", error)
