@@ -90,7 +90,7 @@ def make(
         int | None, number(Whole(1, MAX_WORKERS), help="Threads, each with its own shard; default: one a processor.")
     ] = None,
 ) -> Result[Made]:
-    """Make shards of photos and their labels: VOC's XML, COCO's JSON, darknet's text, or CVAT's XML.
+    """Make shards of photos and their labels: VOC's XML, COCO's JSON, darknet's text, CVAT's XML, or folders named after classes.
 
     A shard is a tar with key.jpg and key.json for each photo, as WebDataset reads it, and an index for reading in any order. The same
     command goes on where it was interrupted. The same photos and labels give the same bytes.
@@ -100,6 +100,8 @@ def make(
     pytrt shards make photos.tar -o shards/ --list train.txt --longest-side 448
 
     pytrt shards make cvat/ -o shards/ --classes classes.txt --hold-back 0.15
+
+    pytrt shards make imagenet/train -o shards/ --labels folders --longest-side 320
     """
     made = make_shards(
         source,

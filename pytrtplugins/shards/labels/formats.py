@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ...errors import NoDataError, UsageError
 from ...utils.file_set import FileSet
 from ...utils.name_list import check_class_names
-from . import coco, cvat, darknet, voc
+from . import coco, cvat, darknet, folders, voc
 from .annotations import Annotations, ClassNumbers, Wanted
 from .parts import listed_names
 from .photo_files import PhotoFiles
@@ -21,7 +21,7 @@ class _Format(NamedTuple):
     read: Callable[[FileSet, PhotoFiles, ClassNumbers, Wanted], Annotations]
 
 
-_READERS = {module.NAME: _Format(module.recognize, module.read) for module in (voc, coco, darknet, cvat)}
+_READERS = {module.NAME: _Format(module.recognize, module.read) for module in (voc, coco, darknet, cvat, folders)}
 FORMATS = tuple(_READERS)
 """Names of the formats."""
 
