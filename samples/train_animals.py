@@ -33,10 +33,12 @@ import train_yolov2
 from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.utils.files import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
-from yolov2_training.curve import read_log
-from yolov2_training.data import TRAINING, open_data, split
+from training.command import check_places
+from training.curve import read_log
+from training.data import TRAINING, open_data, split
+from training.run import check_folder
 from yolov2_training.recipe import Recipe
-from yolov2_training.run import check_folder, load_start
+from yolov2_training.run import load_start
 
 PROGRAM = Path(__file__).with_name("train_yolov2.py")
 COMMON = ("--stages", "24,48,96,160,208,256", "--imitation", "12", "--balance", "0.5", "--evaluations", "1")
@@ -113,7 +115,7 @@ def check(options: argparse.Namespace) -> None:
     given = train_yolov2.parse(command(options, "final", 1, begun(options.start))[2:])
     recipe = Recipe.from_dict(vars(given))
     recipe.check(1, given.accumulate)
-    train_yolov2.check_places(given)
+    check_places(given, train_yolov2.FILES)
     check_folder(options.out)
     data = open_data(options.data, TRAINING)
     split(data, float(HELD_BACK))

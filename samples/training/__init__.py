@@ -1,12 +1,13 @@
-"""The engine under ``samples/train_yolov2.py``: it knows photos and boxes, and no network.
+"""The engine under ``samples/train_yolov2.py`` and ``samples/train_classifier.py``: it knows photos and boxes, and no network.
 
 Its input pipeline, in the order in which data flow through it:
 
 - sampler: which photos a step gets, as a function of the seed and the step
 - photos: a photo's bytes to its pixels, and what is done with those that do not decode
 - staging: host memory of a batch, and its copy to the device
-- loader: what a loader is, and the kinds of loader by name; resident, stream, dataloader: one kind each
-- decode_gpu: JPEG files decoded on the GPU
+- data: sets of photos with labels; which of them are held back
+- loader: what a loader is, and the kinds of loader by name; resident, dataloader, optional.stream: one kind each
+- optional.decode_gpu: JPEG files decoded on the GPU
 - batch: what a loader gives
 - augment: mosaics, crops, colours and holes, planned and drawn on the device
 - clock, trace: how long each stage works, and how long a step waits for data
@@ -15,9 +16,17 @@ The loop on top of it:
 
 - loop: one step, what stops a run, and what a checkpoint has
 - settings: how a run computes, as options
-- precision, graphs: autocast and loss scale; forward and backward as CUDA graphs
+- precision: autocast and loss scale
+- optional.graphs: forward and backward as CUDA graphs
 - ranks, modes: the processes of a run, and how they share variables
-- ray: the same processes on several machines
+- optional.ray: the same processes on several machines
 - schedule: the learning rate, and the averaged weights
 - checkpoint: written whole or not at all, in the background
+
+A run and its program:
+
+- recipe: the numbers that decide how a run turns out
+- run: data, engine and task put together; lines, results
+- curve: the learning curve
+- command: the options of a program, and how its ranks start
 """

@@ -187,6 +187,6 @@ def _class_of(kind: str) -> type[Loader]:
         from .dataloader import TorchLoader
 
         return TorchLoader
-    from .stream import GpuStream, Stream
+    from .optional.stream import GpuStream, Stream
 
     return GpuStream if kind == "spdl-gpu" else Stream

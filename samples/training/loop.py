@@ -17,9 +17,10 @@ from torch.distributed.checkpoint import state_dict
 
 from pytrtplugins.errors import ExecutionError, FormatError
 
+from .batch import Pool
 from .checkpoint import Checkpoints
-from .graphs import Graphs
 from .modes import Mode, own_part
+from .optional.graphs import Graphs
 from .precision import Precision, make_deterministic
 from .ranks import Ranks, is_launched
 from .schedule import Average, Schedule
@@ -40,6 +41,9 @@ class Task(Protocol):
     """The part of the module that is clipped, averaged and exported."""
     parts: tuple[str, ...]
     """Names of the figures."""
+
+    def draw_from(self, pool: Pool | None, name: Callable[[int], str]) -> None:
+        """All photos of the set, where they are on the device, and their names by their numbers; None: each batch brings its own."""
 
     def inputs(self, batch: Any, step: int) -> tuple[Hashable, tuple[Tensor, ...]]:
         """What a step begins with: what the shapes of its tensors follow from, and tensors on the device."""

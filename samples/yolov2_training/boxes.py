@@ -14,8 +14,8 @@ from torch import Tensor
 from pytrtplugins.utils.override import override
 from training.augment import MAX_BOXES, TILES, Augmenter, Lots, Plan
 from training.batch import Pool
+from training.data import Records
 
-from .data import Records
 from .network import ANCHORS
 
 __all__ = ["BoxLimits", "CrowdAugmenter"]

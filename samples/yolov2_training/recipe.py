@@ -1,12 +1,15 @@
-"""Every number that decides how a training run turns out, in one frozen record."""
+"""Every number that decides how a run of YOLOv2 turns out."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.utils.numbers import SHARE, Real, Several, Whole
+from pytrtplugins.utils.override import override
+from training import recipe
+from training.recipe import option
 
 __all__ = ["NETWORKS", "Recipe"]
 
@@ -19,83 +22,51 @@ NETWORKS: dict[str, dict[str, Any]] = {
 _FILTERS = Whole(1, 8192)
 
 
-def _option(default: Any, limits: Whole | Real | Several, text: str) -> Any:
-    return field(default=default, metadata={"help": text, "limits": limits})
-
-
 @dataclass(frozen=True)
-class Recipe:
-    """What is trained and how; two runs with equal recipes and equal data follow the same schedule.
+class Recipe(recipe.Recipe):
+    """The recipe of `training.recipe`, with what is YOLOv2's; the shipped network's numbers are the defaults."""
 
-    The schedule is counted in steps and never in seconds, so a run that is stopped and resumed ends where an
-    uninterrupted one ends.
-    """
-
-    steps: int = _option(90_000, Whole(1, 100_000_000), "optimizer steps of the whole schedule")
-    batch: int = _option(64, Whole(1, 4096), "images a step")
-    sizes: tuple[int, ...] = _option(
+    sizes: tuple[int, ...] = option(
         (416,), Several(Whole(32, 4096)), "input sizes in pixels, one drawn a step; multiples of 32"
     )
-    learning_rate: float = _option(
+    learning_rate: float = option(
         2e-3, Real(1e-9, 10), "AdamW's peak; warmed up over the first 3 %%, then a cosine to 1 %%"
     )
-    weight_decay: float = _option(0.25, Real(0, 100), "AdamW's decay of convolution weights (not of biases and norms)")
-    ema: float = _option(0.9995, SHARE, "decay of the averaged weights, which are evaluated and exported")
-    mosaic: float = _option(0.75, SHARE, "share of images glued from four images")
-    mixup: float = _option(0.4, SHARE, "share of images blended with a second one")
-    close: float = _option(0.85, SHARE, "share of the schedule after which mosaics and blending stop")
-    dropout: float = _option(0.1, SHARE, "channels dropped before the head, in training")
-    smoothing: float = _option(0.05, SHARE, "label smoothing of the class loss")
-    balance: float = _option(
+    weight_decay: float = option(0.25, Real(0, 100), "AdamW's decay of convolution weights (not of biases and norms)")
+    mosaic: float = option(0.75, SHARE, "share of images glued from four images")
+    mixup: float = option(0.4, SHARE, "share of images blended with a second one")
+    close: float = option(0.85, SHARE, "share of the schedule after which mosaics and blending stop")
+    dropout: float = option(0.1, SHARE, "channels dropped before the head, in training")
+    smoothing: float = option(0.05, SHARE, "label smoothing of the class loss")
+    balance: float = option(
         0.0, SHARE, "0 draws every image equally often; 1 draws rare classes as often as common ones"
     )
-    balance_boxes: float = _option(
+    balance_boxes: float = option(
         0.0, SHARE, "the same for boxes: 1 draws the more photos of a class the fewer boxes it has in all"
     )
-    negative: float = _option(0.0, Real(0, 0.9), "share of images whose light and dark are exchanged")
-    imitation: float = _option(
+    negative: float = option(0.0, Real(0, 0.9), "share of images whose light and dark are exchanged")
+    imitation: float = option(
         2.0, Real(0, 1_000_000), "weight of the loss towards a teacher's features, where there is one"
     )
-    stages: tuple[int, ...] = _option(
+    stages: tuple[int, ...] = option(
         (16, 32, 64, 128, 192, 256), Several(_FILTERS, 6, 6), "filters of the six trunk stages"
     )
-    head: int = _option(208, _FILTERS, "filters of the head's 3x3 convolutions")
-    passthrough: int = _option(32, _FILTERS, "filters of the 1x1 convolution before reorg")
-    boxes: int = _option(
+    head: int = option(208, _FILTERS, "filters of the head's 3x3 convolutions")
+    passthrough: int = option(32, _FILTERS, "filters of the 1x1 convolution before reorg")
+    boxes: int = option(
         0,
         Whole(0, 10_000),
         "boxes of a photo that are learned, the largest; 0: as many as 99.9 %% of the photos have at most",
     )
-    seed: int = _option(
-        0, Whole(0, (1 << 32) - 1), "of weights, augmentation and sampling; step n draws from (seed, n)"
-    )
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Recipe:
-        """The recipe that a checkpoint or the command line holds; lists become tuples."""
-        known = {f.name for f in fields(cls)}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, fit for a checkpoint that is read without unpickling objects."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     @property
     def size(self) -> int:
         """The largest of ``sizes``: anchors are chosen for it, the network is measured and exported at it."""
         return max(self.sizes)
 
+    @override
     def check(self, ranks: int, accumulate: int) -> None:
-        """Compare the numbers with each other.
-
-        Raises:
-            UsageError: the batch cannot be split, or a size or a width is none of the network's.
-        """
-        if self.batch % (ranks * accumulate):
-            raise UsageError(
-                f"--batch {self.batch}: {ranks} rank{'s' * (ranks > 1)} with --accumulate {accumulate} cannot split it equally.\n"
-                f"Do: give a multiple of {ranks * accumulate}"
-            )
+        super().check(ranks, accumulate)
         if wrong := [size for size in self.sizes if size % 32]:
             raise UsageError(
                 f"--sizes {wrong[0]}: expected multiples of 32.\nDo: give --sizes {wrong[0] // 32 * 32 or 32}"

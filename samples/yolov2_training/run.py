@@ -1,84 +1,112 @@
-"""A training run: data, engine and task put together, its lines, and its results."""
+"""A run of YOLOv2: its photos and anchors, its measurements, and darknet's files."""
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from pytrtplugins.errors import ExecutionError, FormatError, PytrtpluginsError, UsageError
+from pytrtplugins.errors import PytrtpluginsError, UsageError
+from pytrtplugins.utils.override import override
+from training import run
 from training.augment import STRIDE
-from training.checkpoint import Checkpoints, complete, step_of
-from training.clock import Clock
-from training.loader import Loader, Options, make_loader
-from training.loop import Loop, noted_signals
-from training.ranks import Ranks, is_restarted, join
-from training.run_lock import check_unlocked, locked_run
-from training.sampler import StepSampler
-from training.schedule import Schedule
-from training.settings import Settings
-from training.trace import draw_stages, write_trace
+from training.data import TRAINING, Records, load_photos, open_data
 
 from .boxes import BoxLimits
-from .curve import draw_curve, write_log
-from .data import SIDE, TRAINING, box_shapes, changes, kmeans_anchors, letterbox_images, load_photos, open_data, split
+from .data import SIDE, box_shapes, kmeans_anchors, letterbox_images
 from .evaluate import scores
 from .export import write_darknet
 from .model import Model, build_network, load_model, save_model
 from .recipe import Recipe
-from .task import PARTS, Detection
+from .task import Detection
 from .teacher import Teacher
 
-__all__ = ["Run", "check_folder", "check_unused", "load_start", "train"]
-
-LINES = 60  # progress lines of a whole schedule
+__all__ = ["Run", "load_start"]
 
 
-def train(options: argparse.Namespace, signals: Sequence[int] | None = None) -> None:
-    """Advance a run by ``--seconds`` or to its end, then write its results.
+class Run(run.Run):
+    """A run of YOLOv2, in this process. See `training.run.Run`."""
 
-    Args:
-        options: Of the command line.
-        signals: Fills when the run is to end, where another process gets the signals; None: this one notes them.
-    """
-    settings = Settings.from_options(options, options.device.partition(":")[0])
-    ranks = join(options.device, settings)
-    torch.backends.cudnn.benchmark = True
-    try:
-        with ExitStack() as held:
-            Run(options, settings, ranks, held).finish(signals)
-    finally:
-        ranks.leave()
+    recipes, score, results = Recipe, "mAP50", "model.cfg, .weights, .names"
+    recipe: Recipe
+    task: Detection
 
+    @override
+    def open(self) -> Records:
+        return open_data(self.options.data, TRAINING)
 
-def check_unused(options: argparse.Namespace) -> None:
-    """Refuse to begin a run where one is, or where none can be, before any rank starts.
+    @override
+    def prepare(self) -> None:
+        self.boxes, path = BoxLimits.of(self.data, self.recipe.boxes), self.options.start
+        self.start = None if path is None else load_start(path, self.recipe, self.data.classes)
 
-    Raises:
-        UsageError: there are checkpoints, and no ``--resume``; or a file is in the place of the folder, or another run writes there now.
-    """
-    check_folder(options.out)
-    check_unlocked(options.out)
-    folder = options.out / "checkpoints"
-    if not options.resume and (found := complete(folder)):
-        raise _taken(folder, step_of(found[0]))
+    @override
+    def load_held_back(self, photos: Records) -> None:
+        self.held = load_photos(photos, self.ranks.device, side=SIDE, skip_bad=self.options.skip_bad)
+        self.inputs = letterbox_images(self.held, self.recipe.size)
 
+    @override
+    def make_task(self) -> Detection:
+        options, start = self.options, self.start
+        return Detection(
+            self.recipe,
+            self.data.classes,
+            self._anchors() if start is None else start.anchors,
+            self.settings,
+            self.ranks.device,
+            teacher=Teacher(options.teacher) if options.teacher else None,
+            start=start,
+            ranks=None if options.variable_update == "independent" else self.ranks,
+            boxes=self.boxes.image,
+        )
 
-def check_folder(path: Path) -> None:
-    """Require that a path is a folder, or can become one.
+    def _anchors(self) -> Tensor:
+        """Anchors for the boxes of the photos, in cells of the largest size."""
+        shapes = box_shapes(self.data, skip_bad=self.options.skip_bad)
+        return kmeans_anchors(shapes, cells=self.recipe.size // STRIDE)
 
-    Raises:
-        UsageError: it, or a folder above it, is something else.
-    """
-    place = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not place.is_dir():
-        raise UsageError(f"--out {path}: {place} is a file, not a folder.\nDo: give another --out, or move the file")
+    @override
+    def stored_side(self) -> int:
+        return SIDE
+
+    @override
+    def most_boxes(self) -> int:
+        return self.boxes.photo
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        return {"teacher": None if self.options.teacher is None else self.options.teacher.name}
+
+    @override
+    def notes(self) -> Sequence[str]:
+        recipe, start = self.recipe, self.options.start
+        images = recipe.batch // self.ranks.world // self.settings.accumulate
+        largest = ", the largest of --sizes" if len(set(recipe.sizes)) > 1 else ""
+        what = (
+            "anchors, mAP50 and model.cfg"
+            if start is None
+            else f"mAP50 and model.cfg (the anchors are those of {start})"
+        )
+        return (
+            self.boxes.text(images, recipe.size),
+            f"{what} are for {recipe.size} x {recipe.size} pixels{largest}",
+        )
+
+    @override
+    def measure(self, average: dict[str, Tensor]) -> tuple[dict[str, float], str]:
+        figures = scores(self.task.model(average), self.inputs, self.held)
+        each = " ".join(f"{k.removeprefix('AP50 ')} {v:.3f}" for k, v in figures.items() if k.startswith("AP50 "))
+        of = f"of {figures['classes']} of {len(self.data.classes)} classes"
+        return figures, f"mAP50 {figures['mAP50']:.3f} {of} at {self.recipe.size} pixels: {each}"
+
+    @override
+    def write(self, average: dict[str, Tensor]) -> None:
+        model, out = self.task.model(average), self.options.out
+        save_model(out / "model.pt", model, self.recipe)
+        seen = self.loop.step * self.recipe.batch
+        write_darknet(out / "model", model.network, model.anchors, model.classes, size=self.recipe.size, seen=seen)
 
 
 def load_start(path: Path, recipe: Recipe, classes: Sequence[str]) -> Model:
@@ -114,282 +142,3 @@ def load_start(path: Path, recipe: Recipe, classes: Sequence[str]) -> Model:
             "Do: give --stages, --head and --passthrough as it was trained with, and photos of its classes"
         )
     return model
-
-
-def _taken(folder: Path, step: int) -> UsageError:
-    return UsageError(
-        f"{folder}: a run of {step} steps is there.\nDo: add --resume to continue it, or give another --out"
-    )
-
-
-def check_facts(facts: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Require what a run writes into a checkpoint besides tensors.
-
-    Raises:
-        FormatError: it lacks one of the names; or its recipe or its rows are something else.
-    """
-    if lacking := [name for name in names if name not in facts]:
-        raise FormatError(f"it lacks {', '.join(lacking)}")
-    rows = facts["rows"]
-    whole = isinstance(rows, list) and all(isinstance(row, dict) and "step" in row for row in rows)
-    if not whole or not all(type(value) in (int, float) for row in rows for value in row.values()):
-        raise FormatError("its rows are not those of a log")
-    if not isinstance(facts["recipe"], dict):
-        raise FormatError("its recipe is none")
-
-
-class Run:
-    """One run, in this process.
-
-    Args:
-        options: Of the command line.
-        settings: How it computes.
-        ranks: The processes of the run.
-        held: Keeps the lock of the run's folder.
-    """
-
-    def __init__(self, options: argparse.Namespace, settings: Settings, ranks: Ranks, held: ExitStack) -> None:
-        begin = time.monotonic()
-        check_folder(options.out)
-        self.options, self.ranks, self.recipe = options, ranks, Recipe.from_dict(vars(options))
-        self.recipe.check(ranks.world, settings.accumulate)
-        data = open_data(options.data, TRAINING)
-        self.data, measured = split(data, options.hold_back)
-        self.boxes = BoxLimits.of(self.data, self.recipe.boxes)
-        start = None if options.start is None else load_start(options.start, self.recipe, self.data.classes)
-        held.enter_context(locked_run(options.out, ranks))
-        self.held = None
-        if measured and ranks.is_first:
-            self.held = load_photos(measured, ranks.device, skip_bad=options.skip_bad)
-        self.inputs = None if self.held is None else letterbox_images(self.held, self.recipe.size)
-        self.checkpoints = Checkpoints(options.out / "checkpoints", ranks)
-        self.rows: list[dict[str, float]] = []
-        found = self._found()
-        self.loop = self._loop(settings, start)
-        if found is not None:
-            self.loop.resume(self.checkpoints, *found)
-            self.rows = found[1]["rows"]
-        self.loader = self.loop.loader = self._load(self.loop.step)
-        self.task.draw_from(self.loader.pool, lambda number: self.data.read(number).key)
-        self._say(
-            f"{len(self.data)} photos, {len(measured or ())} held back; {self._size()}; loader {options.loader}, {settings.precision}, "
-            f"{settings.variable_update}, {ranks.world} rank{'s' * (ranks.world > 1)}"
-        )
-        for what, count in changes(data).items():
-            self._say(f"{count:,} {what}")
-        self._say(self.boxes.text(self.recipe.batch // ranks.world // settings.accumulate, self.recipe.size))
-        self._say(self._chosen_size())
-        for note in self.loader.notes:
-            self._say(note)
-        self._say(
-            f"step {self.loop.step} of {self.recipe.steps} on {ranks.device}; {time.monotonic() - begin:.0f} s to get ready"
-        )
-
-    def _found(self) -> tuple[Path, dict[str, Any]] | None:
-        """The checkpoint to continue from, and its facts."""
-        found = self.checkpoints.newest(lambda facts: check_facts(facts, ("recipe", "rows", *self._identity())))
-        if found is None or self.options.resume or is_restarted():
-            if found is not None:
-                self._compare(*found)
-            return found
-        raise _taken(self.checkpoints.folder, found[1]["step"])
-
-    def _compare(self, path: Path, facts: dict[str, Any]) -> None:
-        theirs, ours = Recipe.from_dict(facts["recipe"]).to_dict(), self.recipe.to_dict()
-        if wrong := [f"--{k.replace('_', '-')} {theirs[k]} (now {ours[k]})" for k in ours if ours[k] != theirs[k]]:
-            raise UsageError(f"{path}: made with another recipe: {', '.join(wrong)}.\nDo: give the same options")
-        for what, now in self._identity().items():
-            if what == "digest" and facts[what] != now:
-                raise UsageError(
-                    f"{path}: the photos' names or labels have changed since it was written.\n"
-                    "Do: put the old ones back, or give another --out"
-                )
-            if facts[what] != now:
-                raise UsageError(
-                    f"{path}: made with other {what}: {facts[what]}, now {now}.\nDo: give the same options"
-                )
-
-    def _identity(self) -> dict[str, Any]:
-        """What a checkpoint depends on besides the recipe."""
-        return {
-            "photos": len(self.data),
-            "classes": list(self.data.classes),
-            "digest": getattr(self.data, "digest", ""),
-            "teacher": None if self.options.teacher is None else self.options.teacher.name,
-            "independent ranks": self.options.variable_update == "independent",
-        }
-
-    def _loop(self, settings: Settings, start: Model | None) -> Loop:
-        options, recipe = self.options, self.recipe
-        self.task = Detection(
-            recipe,
-            self.data.classes,
-            self._anchors() if start is None else start.anchors,
-            settings,
-            self.ranks.device,
-            teacher=Teacher(options.teacher) if options.teacher else None,
-            start=start,
-            ranks=None if options.variable_update == "independent" else self.ranks,
-            boxes=self.boxes.image,
-        )
-        schedule = Schedule(recipe.steps, recipe.learning_rate)
-        adam = torch.optim.AdamW, {"fused": True}
-        return Loop(
-            self.task,
-            None,
-            settings,
-            self.ranks,
-            schedule,
-            optimizer=adam,
-            seed=recipe.seed,
-            decay=recipe.ema,
-            epoch=-(-len(self.data) // recipe.batch),
-        )
-
-    def _anchors(self) -> Tensor:
-        """Anchors for the boxes of the photos, in cells of the largest size."""
-        shapes = box_shapes(self.data, skip_bad=self.options.skip_bad)
-        return kmeans_anchors(shapes, cells=self.recipe.size // STRIDE)
-
-    def _load(self, start: int) -> Loader:
-        recipe, options, ranks = self.recipe, self.options, self.ranks
-        sampler = StepSampler(len(self.data), recipe.batch, seed=recipe.seed, rank=ranks.rank, world=ranks.world)
-        return make_loader(
-            options.loader,
-            self.data,
-            sampler,
-            ranks.device,
-            size=SIDE,
-            start=start,
-            stop=recipe.steps,
-            skip_bad=options.skip_bad,
-            clock=Clock(trace=options.trace),
-            options=Options(
-                options.readers, options.decoders, options.workers, boxes=self.boxes.photo, decoder=options.decoder
-            ),
-        )
-
-    def _size(self) -> str:
-        numbers = sum(p.numel() for p in self.task.network.state_dict().values() if p.dtype.is_floating_point)
-        return f"{numbers:,} numbers, {(numbers * 4 + 20) / 1e6:.2f} MB .weights"
-
-    def _chosen_size(self) -> str:
-        """The size at which the network is measured and exported, and that its anchors are for."""
-        size, start = self.recipe.size, self.options.start
-        largest = ", the largest of --sizes" if len(set(self.recipe.sizes)) > 1 else ""
-        what = (
-            "anchors, mAP50 and model.cfg"
-            if start is None
-            else f"mAP50 and model.cfg (the anchors are those of {start})"
-        )
-        return f"{what} are for {size} x {size} pixels{largest}"
-
-    def finish(self, signals: Sequence[int] | None = None) -> None:
-        """Run the loop to its end, and write the results; a signal ends the loop, and not the writing."""
-        try:
-            with noted_signals() if signals is None else nullcontext(signals) as noted:
-                self._finish(noted)
-        finally:
-            self.loop.release()
-
-    def _finish(self, signals: Sequence[int]) -> None:
-        steps = self.recipe.steps
-        try:
-            with self.loader:
-                self.loop.run(
-                    seconds=self.options.seconds,
-                    look=self._look,
-                    save=self._save,
-                    every=self.options.save_every,
-                    signals=signals,
-                )
-                if self.loop.stopped:
-                    figures = self.loop.figures()
-                    told = bool(self.rows) and self.rows[-1]["step"] == self.loop.step
-                    if self.ranks.is_first and not told:
-                        self._report(figures, None)  # the log ends with the step at which the run stopped
-            self._save()
-        finally:
-            saved = self.checkpoints.wait()
-        if not saved:
-            raise ExecutionError(
-                f"step {self.loop.step} could not be saved.\nDo: make room, then run the same command with --resume"
-            )
-        try:
-            self._write()
-        except OSError as error:
-            raise ExecutionError(
-                f"--out {self.options.out}: the results could not be written: {error}.\n"
-                "Do: make room, then run the same command with --resume, which writes them again"
-            ) from error
-        if skipped := self.loader.skipped:
-            first = next(iter(skipped.values())).splitlines()[0]
-            self._say(f"{len(skipped)} photos did not decode, and others took their place. One of them: {first}")
-        if self.loop.step < steps:
-            why = {"signal": "by a signal", "time": "after --seconds"}[self.loop.stopped]
-            self._say(f"stopped at step {self.loop.step} of {steps} {why}. Do: run the same command with --resume")
-        else:
-            self._say(f"the schedule is done: {self.options.out}/model.cfg, .weights, .names, curve.png")
-
-    def _say(self, text: str) -> None:
-        if self.ranks.is_first:
-            print(text, flush=True)
-
-    # --- while it runs -----------------------------------------------------------------------------------------------------
-
-    def _save(self) -> None:
-        self.loop.save(self.checkpoints, {"recipe": self.recipe.to_dict(), "rows": self.rows, **self._identity()})
-
-    def _look(self) -> None:
-        """Print a line at times, and measure the held-back photos; all ranks come here after the same steps."""
-        step, steps = self.loop.step, self.recipe.steps
-        measure = max(1, steps // self.options.evaluations)
-        due = self.options.hold_back > 0 and (step % measure == 0 or step == steps)
-        if due or step % max(1, steps // LINES) == 0 or step == steps:
-            self.loop.check()
-            average, figures = self.loop.average.full() if due else None, self.loop.figures()
-            if self.ranks.is_first:
-                self._report(figures, average)
-
-    def _report(self, figures: Sequence[float], average: dict[str, Tensor] | None) -> None:
-        """A line, and a row of the log; with the averaged weights, also what they find in the held-back photos."""
-        loop, recipe, lap = self.loop, self.recipe, self.loader.clock.lap()
-        speed = recipe.batch / lap.step_time if lap.seconds else 0.0
-        row = {
-            "step": loop.step,
-            "epoch": loop.step * recipe.batch / len(self.data),
-            "rate": loop.schedule.rate(loop.step - 1),
-            **dict(zip((*PARTS, "gradient"), figures, strict=True)),
-            "images/s": speed,
-            "data_time": lap.data_time,
-        }
-        if average is not None:
-            row |= scores(self.task.model(average), self.inputs, self.held)
-        self.rows.append(row)
-        text = " ".join(f"{name} {row[name]:.3f}" for name in (*PARTS, "gradient"))
-        left = (recipe.steps - loop.step) * lap.step_time / 60
-        self._say(
-            f"step {loop.step}/{recipe.steps} epoch {row['epoch']:.0f} | {text} | {speed:.0f} images/s, {lap}, {left:.1f} min left"
-        )
-        if "mAP50" in row:
-            each = " ".join(f"{k.removeprefix('AP50 ')} {v:.3f}" for k, v in row.items() if k.startswith("AP50 "))
-            of = f"of {row['classes']} of {len(self.data.classes)} classes"
-            self._say(f"    mAP50 {row['mAP50']:.3f} {of} at {recipe.size} pixels: {each}")
-        self.loader.clock.lap()  # the measurement is no part of the next steps
-
-    def _write(self) -> None:
-        """Write the averaged network for PyTorch and for darknet, the log, the curve and the trace."""
-        state, out = self.loop.average.full(), self.options.out
-        if self.options.trace:
-            write_trace(out / f"trace{self.ranks.rank or ''}.json", self.loader.clock, rank=self.ranks.rank)
-        if not self.ranks.is_first:
-            return
-        model = self.task.model(state)
-        save_model(out / "model.pt", model, self.recipe)
-        seen = self.loop.step * self.recipe.batch
-        write_darknet(out / "model", model.network, model.anchors, model.classes, size=self.recipe.size, seen=seen)
-        if self.rows:
-            write_log(out / "log.csv", self.rows)
-            draw_curve(out / "curve.png", {"this run": self.rows})
-        if self.options.trace:
-            draw_stages(out / "stages.png", self.loader.clock)

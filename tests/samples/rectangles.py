@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 from training import loop as engine
 from training.batch import Pool
+from training.data import load_photos, open_data
 from training.loader import make_loader
 from training.ranks import Ranks
 from training.sampler import StepSampler
@@ -51,7 +52,7 @@ def draw_set(folder: Path, count: int = 10) -> Path:
 
 
 def load(folder: Path) -> Pool:
-    return data.load_photos(data.open_data([folder], "train.txt"), torch.device("cpu"), side=64)
+    return load_photos(open_data([folder], "train.txt"), torch.device("cpu"), side=64)
 
 
 def make_loop(
@@ -64,7 +65,7 @@ def make_loop(
     **given,
 ) -> engine.Loop:
     """The engine with this sample's task."""
-    photos = data.open_data([folder], "train.txt")
+    photos = open_data([folder], "train.txt")
     how = Settings(**{key: given.pop(key) for key in list(given) if key in Settings.__dataclass_fields__})
     anchors = (
         given["start"].anchors

@@ -30,6 +30,7 @@ from tests.samples.rectangles import (
 )
 from training import augment
 from training.checkpoint import Checkpoints
+from training.data import open_data
 from yolov2_training import data, evaluate, export, loss, network, recipe
 
 pytestmark = [
@@ -260,7 +261,7 @@ def test_the_loss_leads_to_the_boxes(rectangles: Path) -> None:
     """A network that minimizes the loss of ten images finds their rectangles."""
     images, anchors = (
         load(rectangles),
-        data.kmeans_anchors(data.box_shapes(data.open_data([rectangles], "train.txt")), cells=2),
+        data.kmeans_anchors(data.box_shapes(open_data([rectangles], "train.txt")), cells=2),
     )
     inputs, boxes = data.letterbox_images(images, 64), images.boxes.clone()
     boxes[..., [2, 4]] += 8  # 48 of 64 rows are image

@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 from tests.samples.rectangles import TINY, draw_set
 from training.augment import Augmenter, draw_lots
 from training.batch import Pool
-from yolov2_training import boxes, data
+from training.data import load_photos, open_data
+from yolov2_training import boxes
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -106,8 +107,8 @@ def test_a_run_learns_every_box_and_says_how_many(tmp_path: Path, capsys, monkey
     folder = draw_set(tmp_path / "set", 6)
     centres = [f"0 {0.025 + 0.05 * (i % 20)} {0.025 + 0.05 * (i // 20)} 0.04 0.04" for i in range(150)]
     (folder / "labels/3.txt").write_text("\n".join(centres))
-    photos = data.open_data([folder], "train.txt")
-    assert (data.load_photos(photos, CPU).boxes[..., 0] >= 0).sum(1).max() == 150  # objects of the mAP
+    photos = open_data([folder], "train.txt")
+    assert (load_photos(photos, CPU, side=64).boxes[..., 0] >= 0).sum(1).max() == 150  # objects of the mAP
     seen, draw = [], task.Detection.draw
     monkeypatch.setattr(task.Detection, "draw", lambda self, *given: seen.append(draw(self, *given)) or seen[-1])
     line = ["--data", str(folder), *TINY, "--sizes", "416", "--batch", "6", "--steps", "1", "--device", "cpu"]

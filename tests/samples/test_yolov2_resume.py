@@ -18,11 +18,12 @@ import train_yolov2
 
 from pytrtplugins.errors import FormatError
 from tests.samples.rectangles import ALONE, TINY
+from training import run
+from training.curve import read_log
+from training.data import Part, hold_back, load_photos
 from training.run_lock import locked_run
 from training.schedule import Schedule
-from yolov2_training import run
-from yolov2_training.curve import read_log
-from yolov2_training.data import Part, hold_back
+from yolov2_training import run as yolov2_run
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -119,7 +120,7 @@ def test_a_checkpoint_whose_facts_lack_something_is_passed_over(photos: Path, tm
 )
 def test_facts_of_another_kind_are_damage(facts: dict, why: str) -> None:
     with pytest.raises(FormatError, match=why):
-        run.check_facts(facts, ("recipe", "rows"))
+        run._check_facts(facts, ("recipe", "rows"))
 
 
 def test_results_that_cannot_be_written_are_an_error_of_one_line(
@@ -130,7 +131,7 @@ def test_results_that_cannot_be_written_are_an_error_of_one_line(
 
     options = line(photos, tmp_path / "out")
     with monkeypatch.context() as patched:
-        patched.setattr(run, "write_darknet", full)
+        patched.setattr(yolov2_run, "write_darknet", full)
         assert train_yolov2.main(options) == 1
     assert capsys.readouterr().err == (
         f"ExecutionError: --out {tmp_path}/out: the results could not be written: [Errno 28] No space left on device.\n"
@@ -166,8 +167,8 @@ def test_bad_photos_that_are_held_back_are_not_measured(photos: Path, tmp_path: 
     assert f"images/{held[1]}.png does not decode" in capsys.readouterr().err
     assert train_yolov2.main([*options, "--skip-bad"]) == 0
     assert "mAP50" in (tmp_path / "out/log.csv").read_text()
-    data = run.open_data([photos], "train.txt")
-    pool = run.load_photos(Part(data, held), ALONE.device, side=64, skip_bad=True)
-    good = run.load_photos(Part(data, [held[0], held[2]]), ALONE.device, side=64)
+    data = yolov2_run.open_data([photos], "train.txt")
+    pool = load_photos(Part(data, held), ALONE.device, side=64, skip_bad=True)
+    good = load_photos(Part(data, [held[0], held[2]]), ALONE.device, side=64)
     assert torch.equal(pool.pixels, good.pixels)
     assert torch.equal(pool.boxes, good.boxes)

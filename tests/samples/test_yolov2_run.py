@@ -17,9 +17,10 @@ import train_yolov2
 
 from darknet2caffe import read_network
 from tests.samples.rectangles import ALONE, ANCHORS, CLASSES, SMALL, TINY, draw_set, tiny_network
+from training.curve import read_log
+from training.data import open_data, split
 from training.settings import Settings
 from yolov2_training import data
-from yolov2_training.curve import read_log
 from yolov2_training.model import Model, save_model
 from yolov2_training.recipe import Recipe
 from yolov2_training.run import Run
@@ -43,7 +44,7 @@ def test_anchors_figures_and_files_are_of_the_largest_size(
     assert re.search(rf"mAP50 0\.\d{{3}} of [12] of 2 classes at {size} pixels: ", printed)
     network = read_network(tmp_path / "model.cfg")
     assert network.dims == (3, size, size)
-    kept, _ = data.split(data.open_data([rectangles], "train.txt"), 0.2)
+    kept, _ = split(open_data([rectangles], "train.txt"), 0.2)
     anchors = data.kmeans_anchors(data.box_shapes(kept), cells=size // 32)
     torch.testing.assert_close(torch.tensor(network.layers[-1].plugin.anchors).view(5, 2), anchors, rtol=0, atol=1e-4)
     options = train_yolov2.parse([*line, "--resume"])

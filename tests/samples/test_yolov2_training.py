@@ -124,17 +124,17 @@ def test_a_model_file_keeps_its_network(rectangles: Path, tmp_path: Path) -> Non
 
 
 def test_logs_and_images_are_written(tmp_path: Path) -> None:
-    from yolov2_training import curve
+    from training import curve
 
     rows = [{"step": 1.0, "epoch": 0.5, "box": 0.7}, {"step": 2.0, "epoch": 1.0, "box": 0.5, "mAP50": 0.25}]
     curve.write_log(tmp_path / "log.csv", rows)
     assert curve.read_log(tmp_path / "log.csv") == rows
-    curve.draw_curve(tmp_path / "curve.png", {"run": rows})
+    curve.draw_curve(tmp_path / "curve.png", {"run": rows}, ("box", "objectness"), "mAP50")
     assert Image.open(io.BytesIO((tmp_path / "curve.png").read_bytes())).width > 500
 
 
 def test_links_stay_links(tmp_path: Path) -> None:
-    from yolov2_training import curve
+    from training import curve
 
     names = ("net.cfg", "net.weights", "net.names", "log.csv", "curve.png")
     (tmp_path / "kept").mkdir()
@@ -143,7 +143,7 @@ def test_links_stay_links(tmp_path: Path) -> None:
     rows = [{"step": 1.0, "epoch": 0.5, "box": 0.7}, {"step": 2.0, "epoch": 1.0, "box": 0.5}]
     export.write_darknet(tmp_path / "net", tiny_network(), ANCHORS, "abcdef", size=64)
     curve.write_log(tmp_path / "log.csv", rows)
-    curve.draw_curve(tmp_path / "curve.png", {"run": rows})
+    curve.draw_curve(tmp_path / "curve.png", {"run": rows}, ("box", "objectness"), "mAP50")
     for name in names:
         assert (tmp_path / name).is_symlink(), name
         assert (tmp_path / "kept" / name).stat().st_size > 0

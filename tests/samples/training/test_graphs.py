@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
 
 from tests.samples.rectangles import SMALL, draw_set, make_loop
-from yolov2_training.curve import read_log
+from training.curve import read_log
 from yolov2_training.recipe import Recipe
 
 ROOT = Path(__file__).parents[3]

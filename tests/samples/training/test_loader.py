@@ -22,10 +22,11 @@ sys.path.insert(0, str(SAMPLES))
 from pytrtplugins.errors import MissingExtraError, UsageError
 from tests.samples.training.loaders import CPU, KINDS, LIMIT, SIDE, assert_equal, make
 from tests.samples.training.photo_set import PhotoSet
-from training import decode_gpu, photos
+from training import photos
 from training.batch import GREY, Batch
 from training.dataloader import advice
 from training.loader import Options, make_loader
+from training.optional import decode_gpu
 from training.photos import decode, fitted_size, shrink
 from training.sampler import StepSampler
 from training.staging import Slot

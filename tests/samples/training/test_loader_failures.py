@@ -25,8 +25,9 @@ from tests.samples.training.loaders import (
     make,
 )
 from tests.samples.training.photo_set import PhotoSet
-from training import photos, stream
+from training import photos
 from training.loader import Options
+from training.optional import stream
 from training.sampler import StepSampler
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")

@@ -20,7 +20,7 @@ import train_yolov2
 
 from pytrtplugins.errors import MissingExtraError, UsageError
 from tests.samples.training.test_kill import ROOT, SURROUNDINGS, check_same, train, whole  # noqa: F401
-from training import ray as ranks_on_ray
+from training.optional import ray as ranks_on_ray
 from training.ranks import Job, exchange
 from training.settings import Settings
 

@@ -10,8 +10,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
+from training.optional.ray import launch_on_ray
 from training.ranks import Job
-from training.ray import launch_on_ray
 from training.settings import Settings
 
 PROGRAM = Path(__file__).with_name("program.py")

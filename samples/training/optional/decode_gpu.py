@@ -14,10 +14,10 @@ from pytrtplugins.errors import MissingExtraError, UsageError
 from pytrtplugins.utils.optional import require
 from pytrtplugins.vision.jpeg import read_header
 
-from .batch import GREY
-from .clock import Clock
-from .photos import Photos, shrink
-from .staging import Copies, Slot
+from ..batch import GREY
+from ..clock import Clock
+from ..photos import Photos, shrink
+from ..staging import Copies, Slot
 
 __all__ = ["DECODERS", "GpuDecoder", "GpuDecoding"]
 

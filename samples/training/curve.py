@@ -1,4 +1,4 @@
-"""The learning curve: loss parts and mAP50 over epochs, from the logs of one or more runs."""
+"""The learning curve: losses, and figures of held-back photos, over epochs, from the logs of one or more runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from pytrtplugins.utils.figures import FAINT, INK, PALETTE, drawing, save
 from pytrtplugins.utils.files import atomic_path
 
 __all__ = ["draw_curve", "read_log", "write_log"]
-
-PANELS = ("box", "objectness", "class", "imitation")
 
 
 def write_log(path: Path, rows: Sequence[Mapping[str, float]]) -> None:
@@ -30,26 +28,30 @@ def read_log(path: Path) -> list[dict[str, float]]:
         return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
 
 
-def draw_curve(path: Path, runs: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
-    """Draw the runs' losses on the left, and on the right mAP50 where images were held back.
+def draw_curve(
+    path: Path, runs: Mapping[str, Sequence[Mapping[str, float]]], losses: Sequence[str], score: str
+) -> None:
+    """Draw the runs' losses on the left, and on the right the score where photos were held back, with those of the classes.
 
     Args:
         path: Of the image.
         runs: Rows of each run's log, by its title.
+        losses: Names of the losses in the log.
+        score: Name of the score, such as mAP50; figures that begin with ``AP50`` or ``top`` are drawn with it.
     """
-    measured = {title: [row for row in rows if "mAP50" in row] for title, rows in runs.items()}
+    measured = {title: [row for row in rows if score in row] for title, rows in runs.items()}
     measured = {title: rows for title, rows in measured.items() if rows}
     with drawing(11 if measured else 7, 4) as figure:
         panels = figure.subplots(1, 2 if measured else 1, squeeze=False)[0]
-        _draw_losses(panels[0], runs)
+        _draw_losses(panels[0], runs, losses)
         if measured:
-            _draw_precisions(panels[1], measured)
+            _draw_scores(panels[1], measured, score)
         save(figure, path)
 
 
-def _draw_losses(axes: Any, runs: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
+def _draw_losses(axes: Any, runs: Mapping[str, Sequence[Mapping[str, float]]], losses: Sequence[str]) -> None:
     for style, (title, rows) in zip(("-", ":", "--"), runs.items(), strict=False):
-        for i, part in enumerate(PANELS):
+        for i, part in enumerate(losses):
             points = [(row["epoch"], row[part]) for row in rows if row.get(part)]
             if points:
                 label = f"{part}, {title}" if len(runs) > 1 else part
@@ -58,14 +60,17 @@ def _draw_losses(axes: Any, runs: Mapping[str, Sequence[Mapping[str, float]]]) -
     _put_legend(axes)
 
 
-def _draw_precisions(axes: Any, measured: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
+def _draw_scores(axes: Any, measured: Mapping[str, Sequence[Mapping[str, float]]], score: str) -> None:
     for rows in measured.values():
         x = [row["epoch"] for row in rows]
-        for i, name in enumerate(key for key in rows[-1] if key.startswith("AP50 ")):
+        parts = [key for key in rows[-1] if key.startswith(("AP50 ", "top")) and key != score]
+        for i, name in enumerate(parts):
             dashes = ("-", "--", ":")[i // len(PALETTE) % 3]
-            axes.plot(x, [row[name] for row in rows], dashes, color=f"C{i}", linewidth=0.8, label=name[5:])
-        axes.plot(x, [row["mAP50"] for row in rows], color=INK, linewidth=2, label="mean")
-    axes.set(xlabel="epochs", ylabel="AP at IoU 0.5", title=f"Held-back training images ({next(iter(measured))})")
+            axes.plot(
+                x, [row[name] for row in rows], dashes, color=f"C{i}", linewidth=0.8, label=name.removeprefix("AP50 ")
+            )
+        axes.plot(x, [row[score] for row in rows], color=INK, linewidth=2, label=score)
+    axes.set(xlabel="epochs", ylabel=score, title=f"Held-back photos ({next(iter(measured))})")
     axes.grid(color=FAINT)
     _put_legend(axes)
 

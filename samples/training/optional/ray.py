@@ -18,8 +18,8 @@ from pytrtplugins.errors import ExecutionError, UsageError
 from pytrtplugins.utils.optional import require
 from pytrtplugins.utils.ray_cluster import connect
 
-from .loop import noted_signals
-from .ranks import GO_ON, Job, exchange
+from ..loop import noted_signals
+from ..ranks import GO_ON, Job, exchange
 
 __all__ = ["launch_on_ray"]
 

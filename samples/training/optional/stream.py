@@ -13,10 +13,10 @@ from pytrtplugins.errors import ExecutionError
 from pytrtplugins.utils.optional import require
 from pytrtplugins.utils.override import override
 
-from .batch import Batch
+from ..batch import Batch
+from ..loader import Loader, Options
+from ..staging import Copies, Slot, Staged
 from .decode_gpu import GpuDecoding
-from .loader import Loader, Options
-from .staging import Copies, Slot, Staged
 
 __all__ = ["GpuStream", "Stream"]
 

@@ -1,0 +1,225 @@
+"""Photos with labels as sets of records: a folder of shards, or folders and tars with labels; and which of them are held back."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
+from pytrtplugins.shards import Example, PhotoSet, Shards
+from pytrtplugins.shards.make import TURNED
+from pytrtplugins.shards.manifest import NAME as MANIFEST
+from pytrtplugins.shards.photo import read_header
+
+from .batch import Pool
+from .loader import Options, make_loader
+from .sampler import StepSampler
+
+__all__ = [
+    "ALL",
+    "TRAINING",
+    "Labelled",
+    "Part",
+    "Records",
+    "changes",
+    "hold_back",
+    "load_photos",
+    "open_data",
+    "split",
+]
+
+ALL = "all"
+"""The list that names every photo."""
+TRAINING = "train.txt"
+"""The list of the photos to train on."""
+_TURNED = (
+    "EXIF says that it is not upright, and training takes photos as they are stored.\n"
+    "Do: pytrt shards make DATA -o SHARDS --longest-side 1024 --exif shown (or stored, whichever the labels were drawn on)"
+)
+
+
+class Records(Protocol):
+    """A set of photos, any of which can be read at any time and from any thread."""
+
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int: ...
+
+    def boxes(self, number: int) -> npt.NDArray[np.float32]:
+        """A photo's boxes, without its pixels."""
+
+    def read(self, number: int) -> Example:
+        """A photo and its boxes."""
+
+
+class Labelled:
+    """The photos that a list names, in folders and tars with labels; see `read_labels` for their formats.
+
+    Args:
+        paths: Folders and tars with photos, labels and lists; or a data.yaml.
+        listed: Name of the list, such as ``train.txt``, or of a part of a data.yaml; ``all``: every photo.
+
+    Raises:
+        NoDataError: the list is missing, or names no photo.
+        FormatError: labels cannot be used; ``.problems`` has all of them.
+    """
+
+    def __init__(self, paths: Sequence[Path], listed: str) -> None:
+        self._photos = PhotoSet.open(paths, listed=None if listed == ALL else listed)
+        self.classes, self.changed = self._photos.classes, self._photos.changed
+        if problems := self._photos.problems:
+            shown = "\n".join(map(str, problems[:10]))
+            raise FormatError(
+                f"data {self._photos.name!r}: {len(problems)} photos of {listed} cannot be used:\n{shown}\n"
+                "Do: repair their labels, or take them out of the list",
+                problems=problems,
+            )
+        digest = hashlib.sha256(repr(self.classes).encode())
+        for number in range(len(self._photos)):
+            boxes = self._photos.boxes(number)
+            digest.update(
+                self._photos.file(number).encode() + boxes.astype("<f8").tobytes() + len(boxes).to_bytes(8, "little")
+            )
+        self.digest = digest.hexdigest()
+        """Of the photos' names and their labels."""
+
+    def __len__(self) -> int:
+        return len(self._photos)
+
+    def boxes(self, number: int) -> npt.NDArray[np.float32]:
+        """A photo's boxes, cut at its borders; those without an area in it are left out."""
+        return self._photos.boxes(number)
+
+    def read(self, number: int) -> Example:
+        """A photo and its boxes.
+
+        Raises:
+            FormatError: EXIF says that the photo is not upright. It would be trained on as it is stored, and its boxes lie elsewhere then.
+        """
+        example, file = self._photos.read(number), self._photos.file(number)
+        with contextlib.suppress(ImageError):  # which decoding names, too; a loader may go on with another photo
+            if read_header(example.image, file).turned:
+                raise FormatError(f"photo {file}: {_TURNED}")
+        return replace(example, key=file)
+
+
+class Part:
+    """Some photos of a set."""
+
+    def __init__(self, data: Records, numbers: Sequence[int]) -> None:
+        self.classes, self._data, self._numbers = data.classes, data, numbers
+        self.digest = getattr(data, "digest", "")
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def boxes(self, number: int) -> npt.NDArray[np.float32]:
+        """A photo's boxes."""
+        return self._data.boxes(self._numbers[number])
+
+    def read(self, number: int) -> Example:
+        """A photo and its boxes."""
+        return self._data.read(self._numbers[number])
+
+
+def open_data(paths: Sequence[str | Path], listed: str) -> Records:
+    """Open a set: a folder that `pytrt shards make` wrote, or folders and tars with labels.
+
+    Args:
+        paths: The folder of shards; or folders and uncompressed tars, which together make one set, or a data.yaml.
+        listed: Name of the list of photos in the set, such as ``train.txt``, or of a part of a data.yaml; ``all``: every photo. Shards
+            have no lists.
+
+    Raises:
+        NoDataError: a path or the list is missing.
+        UsageError: a list of a set of shards is asked for, or the set has photos that are stored as EXIF has them turned.
+    """
+    if len(paths) == 1 and os.path.lexists(Path(paths[0]) / MANIFEST):
+        if listed not in (ALL, TRAINING):
+            raise UsageError(
+                f"{paths[0]}: shards have no list {listed!r}.\nDo: give --evaluate all, with the shards to measure"
+            )
+        shards = Shards.open(paths[0])
+        turned = shards.manifest.made.get("changed", {}).get(TURNED)
+        if turned and not shards.manifest.made.get("longest_side"):
+            raise UsageError(f"{paths[0]}: {turned} photos: {_TURNED}")
+        return shards
+    try:
+        return Labelled([Path(path) for path in paths], listed)
+    except NoDataError as error:
+        if getattr(error, "file", None) != listed:
+            raise
+        every = "--data with shards of all photos (pytrt shards make)" if listed == TRAINING else f"--evaluate {ALL}"
+        raise NoDataError(
+            f"data {', '.join(map(str, paths))}: the list {listed} is missing.\n"
+            f"Do: write the photos' names into {listed}, one a line; or give {every}",
+            file=listed,
+        ) from error
+
+
+def changes(data: Records) -> dict[str, int]:
+    """How many boxes of a set were cut or left out, and other things that its labels are known for, by what they are."""
+    counts = data.manifest.made.get("changed", {}) if isinstance(data, Shards) else getattr(data, "changed", {})
+    return {what: count for what, count in counts.items() if count}
+
+
+def hold_back(count: int, share: float, seed: int = 1) -> tuple[list[int], list[int]]:
+    """Split the numbers of photos into (training, development), the same way each time: by a shuffle with a fixed seed.
+
+    Raises:
+        UsageError: a share that is not 0 rounds to no photo, or to all of them.
+    """
+    shuffled = list(range(count))
+    random.Random(seed).shuffle(shuffled)
+    held = round(share * count)
+    if share and not 0 < held < count:
+        raise UsageError(
+            f"--hold-back {share:g}: of {count:,} photos it holds back {held:,}, and "
+            f"{'none would be measured' if not held else 'none is left to train on'}.\n"
+            f"Do: give --hold-back {max(0.1, round(2 / max(2, count), 3)):g}, or leave it out"
+        )
+    return sorted(shuffled[held:]), sorted(shuffled[:held])
+
+
+def split(data: Records, share: float) -> tuple[Records, Records | None]:
+    """Split a set into the photos to train on and those that are held back; None: there are none of these.
+
+    Raises:
+        UsageError: the share gives one of them no photo, or the photos that are held back have no boxes.
+    """
+    kept, held = hold_back(len(data), share)
+    if not held:
+        return data, None
+    part = Part(data, held)
+    if not any(len(part.boxes(number)) for number in range(len(part))):
+        raise UsageError(
+            f"--hold-back {share:g}: none of the {len(part):,} photos that are held back has a box to measure.\n"
+            "Do: give a larger share, or look at the labels"
+        )
+    return Part(data, kept), part
+
+
+def load_photos(data: Records, device: torch.device, *, side: int, skip_bad: bool = False) -> Pool:
+    """Decode all photos once, shrink what is larger than ``side``, and put them on the device with all their boxes.
+
+    ``skip_bad`` leaves out bad ones.
+    """
+    boxes = max([1, *(len(data.boxes(number)) for number in range(len(data)))])
+    sampler, options = StepSampler(len(data), 1, seed=0), Options(boxes=boxes)
+    loader = make_loader("resident", data, sampler, device, size=side, stop=0, options=options, skip_bad=skip_bad)
+    if loader.pool is None:
+        raise AssertionError("a resident loader has a pool")
+    if loader.skipped:  # the loader has others in their places
+        good = torch.tensor([number not in loader.skipped for number in range(len(data))], device=device)
+        return Pool(loader.pool.pixels[good], loader.pool.size[good], loader.pool.boxes[good])
+    return loader.pool
