@@ -68,14 +68,15 @@ class Labelled:
     Args:
         paths: Folders and tars with photos, labels and lists; or a data.yaml.
         listed: Name of the list, such as ``train.txt``, or of a part of a data.yaml; ``all``: every photo.
+        labels: Format of the labels; ``auto``: what the files show.
 
     Raises:
         NoDataError: the list is missing, or names no photo.
         FormatError: labels cannot be used; ``.problems`` has all of them.
     """
 
-    def __init__(self, paths: Sequence[Path], listed: str) -> None:
-        self._photos = PhotoSet.open(paths, listed=None if listed == ALL else listed)
+    def __init__(self, paths: Sequence[Path], listed: str, labels: str = "auto") -> None:
+        self._photos = PhotoSet.open(paths, listed=None if listed == ALL else listed, labels=labels)
         self.classes, self.changed = self._photos.classes, self._photos.changed
         if problems := self._photos.problems:
             shown = "\n".join(map(str, problems[:10]))
@@ -132,13 +133,14 @@ class Part:
         return self._data.read(self._numbers[number])
 
 
-def open_data(paths: Sequence[str | Path], listed: str) -> Records:
+def open_data(paths: Sequence[str | Path], listed: str, *, labels: str = "auto") -> Records:
     """Open a set: a folder that `pytrt shards make` wrote, or folders and tars with labels.
 
     Args:
         paths: The folder of shards; or folders and uncompressed tars, which together make one set, or a data.yaml.
         listed: Name of the list of photos in the set, such as ``train.txt``, or of a part of a data.yaml; ``all``: every photo. Shards
             have no lists.
+        labels: Format of the labels, where the set is no shards; ``auto``: what the files show.
 
     Raises:
         NoDataError: a path or the list is missing.
@@ -155,7 +157,7 @@ def open_data(paths: Sequence[str | Path], listed: str) -> Records:
             raise UsageError(f"{paths[0]}: {turned} photos: {_TURNED}")
         return shards
     try:
-        return Labelled([Path(path) for path in paths], listed)
+        return Labelled([Path(path) for path in paths], listed, labels)
     except NoDataError as error:
         if getattr(error, "file", None) != listed:
             raise

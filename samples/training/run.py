@@ -82,22 +82,6 @@ def _taken(folder: Path, step: int) -> UsageError:
     )
 
 
-def check_facts(facts: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Require what a run writes into a checkpoint besides tensors.
-
-    Raises:
-        FormatError: it lacks one of the names; or its recipe or its rows are something else.
-    """
-    if lacking := [name for name in names if name not in facts]:
-        raise FormatError(f"it lacks {', '.join(lacking)}")
-    rows = facts["rows"]
-    whole = isinstance(rows, list) and all(isinstance(row, dict) and "step" in row for row in rows)
-    if not whole or not all(type(value) in (int, float) for row in rows for value in row.values()):
-        raise FormatError("its rows are not those of a log")
-    if not isinstance(facts["recipe"], dict):
-        raise FormatError("its recipe is none")
-
-
 class Run(ABC):
     """One run, in this process.
 
