@@ -34,6 +34,11 @@ class Subject:
     batch: int = 0
     compiler: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def fits_any(self) -> bool:
+        """Whether a classifier can be trained so, too: it has no layers that are joined, and one size."""
+        return not self.changes and len(self.sizes) == 1
+
 
 def subjects() -> list[Subject]:
     """The rows, in the order in which they are measured."""

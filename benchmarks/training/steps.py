@@ -25,6 +25,7 @@ from .group import compilers, end, forget_choices
 from .step_rows import Subject, subjects
 
 NETWORKS = ("compact", "voc")
+CLASSIFIERS = ("resnet50", "inception_v3", "vgg16", "alexnet", "mobilenet_v3_large")
 CLOSE = {"fp32": 1e-2, "tf32": 2e-2, "bf16": 0.1, "fp16": 0.1}  # relative difference of the first losses
 _SHOWN = 12  # kernels on the page; the record has more
 
@@ -88,7 +89,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training steps", description=__doc__)
     page.add_common(parser)
     add = parser.add_argument
-    add("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="compact, voc (default: both)")
+    add(
+        "--networks",
+        nargs="+",
+        choices=(*NETWORKS, *CLASSIFIERS),
+        default=list(NETWORKS),
+        help=f"compact, voc (default: both), of YOLOv2; {', '.join(CLASSIFIERS)}, of torchvision",
+    )
     add("--batch", type=Whole(1, 4096), default=64, help="photos a step (default: %(default)s)")
     add("--input", type=Whole(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
     add(
@@ -105,7 +112,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _rows(given: argparse.Namespace, device: Any) -> Iterator[Row]:
     begin, expected = time.monotonic(), dict[Any, list[float]]()
-    pairs = [(each, network) for each in subjects() if page.is_chosen(given, each.name) for network in given.networks]
+    pairs = [
+        (each, network)
+        for each in subjects()
+        if page.is_chosen(given, each.name)
+        for network in given.networks
+        if network in NETWORKS or each.fits_any
+    ]
     for number, (each, network) in enumerate(pairs):
         if time.monotonic() - begin > given.until:
             print(f"the rest is left out: {given.until:g} s are over", file=sys.stderr)
@@ -221,7 +234,7 @@ def _measure(
         row.parts = parts.parts_of(loop, wait)
     try:
         row.kernels = parts.kernels_of(advance, wait, device)
-        if each.peer is None:
+        if each.peer is None and network in NETWORKS:
             row.launches = parts.launches_of(loop, wait, device)
     except Exception as error:  # such as where the GPU's counters may not be read: the figures stay
         print(f"{row.name}: {type(error).__name__}: {error}", file=sys.stderr)
