@@ -14,9 +14,10 @@ from torch.nn import functional
 
 from .batch import GREY, Pool
 
-__all__ = ["STRIDE", "Augmenter", "Plan", "draw_lots", "render"]
+__all__ = ["MAX_BOXES", "STRIDE", "Augmenter", "Plan", "draw_lots", "render"]
 
-MAX_BOXES = 32  # boxes kept of a training image
+MAX_BOXES = 32
+"""Boxes kept of a training image, unless more are asked for."""
 TILES = 4  # images of a mosaic
 STRIDE = 32
 """Pixels of the network's input that a cell covers."""
@@ -83,6 +84,7 @@ class Augmenter:
         dtype: Element type of the images.
         boxes: The same as ``balance``, where a class is as rare as its boxes are, and not the photos that have it.
         negative: Share of the images in which light and dark are exchanged, while hues stay; 0.9 at most.
+        most: Boxes kept of an image; of more than `MAX_BOXES` the largest.
     """
 
     def __init__(
@@ -94,12 +96,13 @@ class Augmenter:
         *,
         boxes: float = 0.0,
         negative: float = 0.0,
+        most: int = MAX_BOXES,
     ) -> None:
         self.pool = pool
         self._storage = None if pool is None else _with_halves(pool)
         # on the CPU, since a GPU adds up in an order of its own
         self._chances = None if pool is None else _shares(pool, balance, boxes).cpu().cumsum(0).to(device)
-        self._dtype, self._turns, self._negative = dtype, _colour_turns().to(device), negative
+        self._dtype, self._turns, self._negative, self._most = dtype, _colour_turns().to(device), negative, most
         self._luma = torch.tensor(LUMA, device=device)
 
     def draw(self, lots: Lots, amounts: Tensor, out: int, batch: Pool | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -113,8 +116,8 @@ class Augmenter:
             batch: Draw from these photos, and image i from photo i: only the partners in mosaics are drawn by lots.
 
         Returns:
-            Images (B, 3, out, out) in 0..1, channels last in memory; boxes (B, 2 * MAX_BOXES, 5) as x1, y1, x2, y2 in cells and class;
-            which of them count (B, 2 * MAX_BOXES).
+            Images (B, 3, out, out) in 0..1, channels last in memory; boxes (B, 2 * most, 5) as x1, y1, x2, y2 in cells and class;
+            which of them count (B, 2 * most).
         """
         storage = self._storage if batch is None else _with_halves(batch)
         plan, truth, valid = self.plan(lots, amounts, out, batch)
@@ -124,7 +127,7 @@ class Augmenter:
         return images, torch.cat([truth, truth.roll(1, 0)], 1), torch.cat([valid, valid.roll(1, 0) & mixed], 1)
 
     def plan(self, lots: Lots, amounts: Tensor, out: int, batch: Pool | None = None) -> tuple[Plan, Tensor, Tensor]:
-        """How :meth:`draw` places a batch: the plan, boxes (B, MAX_BOXES, 5), which of them count (B, MAX_BOXES)."""
+        """How :meth:`draw` places a batch: the plan, boxes (B, most, 5), which of them count (B, most)."""
         pool = self.pool if batch is None else batch
         count, side = pool.pixels.shape[:2]
         tile = torch.arange(TILES, device=pool.size.device)
@@ -144,7 +147,9 @@ class Augmenter:
         offset = low + lots["offset"] * (high - low - image * scale)
         flip = lots["flip"] < 0.5
         used = mosaic | ~second.any(1)
-        truth, valid = _place(pool.boxes[source], image, scale, offset, flip, torch.cat([low, high], 2), used)
+        truth, valid = _place(
+            pool.boxes[source], image, scale, offset, flip, torch.cat([low, high], 2), used, self._most
+        )
         shrunk = (scale.amin(2) < 0.6) | (lots["blur"] < 0.1)  # from the half-size copy; some as a blur
         affine = _affine(image, scale, offset, flip, torch.where(shrunk, 0.5, 1.0))
         stride, base = _memory_of(source, shrunk, count, side)
@@ -189,7 +194,7 @@ def _holes(lots: Lots, out: int) -> Tensor:
 
 
 def _place(
-    boxes: Tensor, image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, tile: Tensor, used: Tensor
+    boxes: Tensor, image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, tile: Tensor, used: Tensor, most: int
 ) -> tuple[Tensor, Tensor]:
     """The boxes that are left of the images in their tiles: those still 5 pixels wide and a fifth of their area."""
     kind, x1, y1, x2, y2 = boxes.unbind(3)
@@ -201,7 +206,8 @@ def _place(
     large = ((cut[..., 2:] - cut[..., :2]).amin(3) > 5) & (_area(cut) > 0.2 * _area(whole))
     keep = (kind >= 0) & used[..., None] & large
     truth = torch.cat([cut / STRIDE, kind[..., None]], 3).flatten(1, 2)
-    first = keep.flatten(1).float().topk(min(MAX_BOXES, truth.shape[1]), 1)
+    rank = keep.float() if most <= MAX_BOXES else keep * _area(cut)
+    first = rank.flatten(1).topk(min(most, truth.shape[1]), 1)
     return truth.gather(1, first.indices[..., None].expand(-1, -1, 5)), first.values > 0
 
 

@@ -1,28 +1,21 @@
-"""How many boxes of a photo, and of a training image, are learned; and an augmenter that places so many."""
+"""How many boxes of a photo, and of a training image, are learned."""
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from pytrtplugins.utils.override import override
-from training.augment import MAX_BOXES, TILES, Augmenter, Lots, Plan
-from training.batch import Pool
+from training.augment import MAX_BOXES, TILES
 from training.data import Records
 
 from .network import ANCHORS
 
-__all__ = ["BoxLimits", "CrowdAugmenter"]
+__all__ = ["BoxLimits"]
 
 _SHARE = 0.999  # of the photos, and of the mosaics, all of whose boxes are learned
 _MOSAICS = 10_000  # that are drawn to count the boxes of four photos
-_PLACED = MAX_BOXES // TILES  # boxes of a photo that an augmenter places at a time without dropping any
 _BYTES = 40  # of the assignment of a box to a prediction, at its peak
 
 
@@ -73,40 +66,3 @@ class BoxLimits:
         if self.over:
             text += f"; {self.over:,} photos have more, and {self.left_out:,} boxes, the smallest, are learned as background: --boxes N"
         return text
-
-
-class CrowdAugmenter(Augmenter):
-    """An augmenter that keeps more than ``MAX_BOXES`` boxes of an image: it places those of photos in parts, none of which is that large.
-
-    Args:
-        most: Boxes of an image that are kept, the largest.
-        given: For `Augmenter`.
-        options: For `Augmenter`.
-    """
-
-    def __init__(self, most: int, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self._most = most
-        self._parts = [] if self.pool is None else [self._with(part) for part in _in_parts(self.pool)]
-
-    def _with(self, pool: Pool) -> Augmenter:
-        """This augmenter with another pool of the same photos."""
-        part = copy.copy(self)
-        part.pool = pool
-        return part
-
-    @override
-    def plan(self, lots: Lots, amounts: Tensor, out: int, batch: Pool | None = None) -> tuple[Plan, Tensor, Tensor]:
-        if batch is None:
-            plans = [Augmenter.plan(part, lots, amounts, out) for part in self._parts]
-        else:
-            plans = [Augmenter.plan(self, lots, amounts, out, part) for part in _in_parts(batch)]
-        truth, valid = torch.cat([boxes for _, boxes, _ in plans], 1), torch.cat([keep for _, _, keep in plans], 1)
-        areas = (truth[..., 2] - truth[..., 0]) * (truth[..., 3] - truth[..., 1])
-        largest = torch.where(valid, areas, -1.0).topk(min(self._most, truth.shape[1]), 1)
-        return plans[0][0], truth.gather(1, largest.indices[..., None].expand(-1, -1, 5)), largest.values >= 0
-
-
-def _in_parts(pool: Pool) -> list[Pool]:
-    """The same photos, each time with a few of their boxes."""
-    return [Pool(pool.pixels, pool.size, boxes, pool.storage) for boxes in pool.boxes.split(_PLACED, 1)]

@@ -16,7 +16,6 @@ from training.ranks import Ranks
 from training.schedule import WARM_UP
 from training.settings import Settings
 
-from .boxes import CrowdAugmenter
 from .fused import fuse
 from .loss import region_loss
 from .model import Model, build_network
@@ -142,10 +141,15 @@ class Detection:
     def draw_from(self, pool: Pool | None, name: Callable[[int], str] = str) -> None:
         """Draw from all photos, which are on the device and have names; without a pool from those of each batch."""
         recipe = self.recipe
-        how = {"boxes": recipe.balance_boxes, "negative": recipe.negative}
-        given = self._device, pool, recipe.balance, self._dtype
-        many = self._boxes > MAX_BOXES
-        self._augmenter = CrowdAugmenter(self._boxes, *given, **how) if many else Augmenter(*given, **how)
+        self._augmenter = Augmenter(
+            self._device,
+            pool,
+            recipe.balance,
+            self._dtype,
+            boxes=recipe.balance_boxes,
+            negative=recipe.negative,
+            most=self._boxes,
+        )
         self._name = name
         self._augment = self._compiler(self._augmenter.draw)
 

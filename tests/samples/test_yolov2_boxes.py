@@ -71,7 +71,7 @@ def test_limits_are_those_of_999_photos_in_a_thousand(counts, given, expected) -
 def test_every_box_of_a_photo_is_placed(own: bool, count: int) -> None:
     torch.manual_seed(0)
     pool, lots = crowd(count), draw_lots(1, CPU)
-    augmenter = boxes.CrowdAugmenter(count, CPU, pool if own else None)
+    augmenter = Augmenter(CPU, pool if own else None, most=count)
     _, truth, valid = augmenter.plan(lots, PLAIN, 416, None if own else pool)
     assert valid.sum() == count
     parts = [
@@ -84,15 +84,15 @@ def test_every_box_of_a_photo_is_placed(own: bool, count: int) -> None:
 def test_of_too_many_boxes_the_largest_stay() -> None:
     torch.manual_seed(0)
     lots = draw_lots(1, CPU)
-    _, every, valid = boxes.CrowdAugmenter(100, CPU, crowd(100)).plan(lots, PLAIN, 416)
-    _, some, kept = boxes.CrowdAugmenter(40, CPU, crowd(100)).plan(lots, PLAIN, 416)
+    _, every, valid = Augmenter(CPU, crowd(100), most=100).plan(lots, PLAIN, 416)
+    _, some, kept = Augmenter(CPU, crowd(100), most=40).plan(lots, PLAIN, 416)
     areas = [((rows[..., 2] - rows[..., 0]) * (rows[..., 3] - rows[..., 1])) for rows in (every[valid], some[kept])]
     assert kept.sum() == 40
     torch.testing.assert_close(areas[1].sort().values, areas[0].sort().values[-40:])
 
 
 def test_the_augmentation_compiles_as_a_whole() -> None:
-    augmenter, lots = boxes.CrowdAugmenter(16, CPU, crowd(12)), draw_lots(1, CPU)
+    augmenter, lots = Augmenter(CPU, crowd(12), most=16), draw_lots(1, CPU)
     compiled = torch.compile(augmenter.draw, backend="eager", fullgraph=True, dynamic=False)
     for one, other in zip(compiled(lots, PLAIN, 64), augmenter.draw(lots, PLAIN, 64), strict=True):
         assert torch.equal(one, other)
