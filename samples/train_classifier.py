@@ -10,7 +10,8 @@ Networks are torchvision's (resnet50, inception_v3, vgg16, alexnet, mobilenet_v3
 
     python samples/train_classifier.py --data shards --model networks.py:small --size 64
 
-Then read runs/classes: model.onnx (pytrt quantize, build and serve take it), model.pt, classes.txt, curve.png, log.csv.
+Then read runs/classes: model.onnx and model.names (pytrt table, quantize, build and serve take them),
+model.pt, curve.png, log.csv.
 Measure photos that no choice has seen:
 
     python samples/train_classifier.py --data photos/val --evaluate all --start runs/classes/model.pt

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pytrtplugins.errors import UsageError
+from pytrtplugins.utils.files import write_atomic
 from pytrtplugins.utils.override import override
 from training import run
 from training.batch import Pool
@@ -27,7 +28,7 @@ _BEST = 5
 class Run(run.Run):
     """A run of a classifier, in this process. See `training.run.Run`."""
 
-    recipes, score, results = Recipe, "top1", "model.onnx, model.pt, classes.txt"
+    recipes, score, results = Recipe, "top1", "model.onnx, model.names, model.pt"
     recipe: Recipe
     task: Classification
 
@@ -78,7 +79,7 @@ class Run(run.Run):
     def write(self, average: dict[str, Tensor]) -> None:
         model, out = self.task.model(average), self.options.out
         save_model(out / "model.pt", model)
-        (out / "classes.txt").write_text("".join(f"{name}\n" for name in model.classes), encoding="utf-8")
+        write_atomic(out / "model.names", "".join(f"{name}\n" for name in model.classes).encode())
         write_onnx(out / "model.onnx", model)
 
 

@@ -84,7 +84,7 @@ def test_it_learns_and_writes_what_it_says(trained: Path) -> None:
     assert rows[-1]["top1"] == 1.0
     assert rows[-1]["top5"] == 1.0
     assert rows[-1]["loss"] < rows[0]["loss"]
-    assert (trained / "classes.txt").read_text() == "blue\ngreen\nred\n"
+    assert (trained / "model.names").read_text() == "blue\ngreen\nred\n"
     assert (trained / "curve.png").stat().st_size > 5000
 
 

@@ -50,6 +50,8 @@ class Tensors(Model):
             self.engine = engine
             self.context = engine.create_context()
             self.sizes = _sizes(engine)
+            if names := read_description(engine.model_without_weights).names:
+                self.facts = {"names": list(names)}  # of the extension "classification"
             self._queues = engine.name == "cuda"  # others start a thread for each run that is queued
 
     def preprocess(self, request: Request) -> Arrays:

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from pytrtplugins import build
 from pytrtplugins.errors import UsageError
-from pytrtplugins.models import Yolov2
+from pytrtplugins.models import Yolov2, describe
 from pytrtplugins.serving import ModelSpec
 from pytrtplugins.serving.model.defaults import Detector, Tensors, default_model
 from pytrtplugins.serving.model.model import Request
@@ -36,6 +36,27 @@ def folder(tmp_path_factory):
     engine = build(network, engine="reference")
     engine.save(made / "negated.engine")
     return made
+
+
+def test_classes_have_the_names_that_the_model_says(tmp_path):
+    network = model(node("Neg", "x", "y"), inputs=[info("x", ("N", 3))], outputs=())
+    network.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, ("N", 3)))
+    describe(network, names=["cat", "dog", "cow"])
+    build(network, engine="reference").save(tmp_path / "animals.engine")
+    served = Client([ModelSpec("animals", str(tmp_path / "animals.engine"))])
+    try:
+        body = {
+            "inputs": [{"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1, -2, 0, -3, 1, 2]}],
+            "outputs": [{"name": "y", "parameters": {"classification": 2}}],
+        }
+        assert served.post("/v2/models/animals/infer", body).json["outputs"][0]["data"] == [
+            "2.000000:1:dog",
+            "0.000000:2:cow",
+            "3.000000:0:cat",
+            "-1.000000:1:dog",
+        ]
+    finally:
+        served.close()
 
 
 def two_boxes(data):
