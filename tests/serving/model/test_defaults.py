@@ -46,12 +46,12 @@ def test_classes_have_the_names_that_the_model_says(tmp_path):
     served = Client([ModelSpec("animals", str(tmp_path / "animals.engine"))])
     try:
         body = {
-            "inputs": [{"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1, -2, 0, -3, 1, 2]}],
+            "inputs": [{"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1, -2, 0.5, -3, 1, 2]}],
             "outputs": [{"name": "y", "parameters": {"classification": 2}}],
         }
         assert served.post("/v2/models/animals/infer", body).json["outputs"][0]["data"] == [
             "2.000000:1:dog",
-            "0.000000:2:cow",
+            "-0.500000:2:cow",
             "3.000000:0:cat",
             "-1.000000:1:dog",
         ]
