@@ -31,6 +31,7 @@ import torch
 import train_yolov2
 
 from pytrtplugins.errors import PytrtpluginsError, UsageError
+from pytrtplugins.shards.photo import EXIF
 from pytrtplugins.utils.files import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 from training.command import check_places
@@ -78,6 +79,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--data", nargs="+", required=True, help="as for train_yolov2.py")
+    add("--exif", choices=EXIF, help="as for train_yolov2.py")
     add("--teacher", help="darknet network to imitate, as for train_yolov2.py")
     add("--start", metavar="MODEL", help="train these weights further: a model.pt or a .cfg, of the shipped widths")
     add("--skip-validation", action="store_true", help="leave the validation split to another machine")
@@ -117,12 +119,12 @@ def check(options: argparse.Namespace) -> None:
     recipe.check(1, given.accumulate)
     check_places(given, train_yolov2.FILES)
     check_folder(options.out)
-    data = open_data(options.data, TRAINING)
+    data = open_data(options.data, TRAINING, given.exif)
     split(data, float(HELD_BACK))
     if given.start:
         load_start(given.start, recipe, data.classes)
     if not options.skip_validation:
-        open_data(options.data, VALIDATION)
+        open_data(options.data, VALIDATION, given.exif)
 
 
 def put(options: argparse.Namespace, text: str) -> None:
@@ -133,7 +135,7 @@ def put(options: argparse.Namespace, text: str) -> None:
 
 def validate(options: argparse.Namespace) -> str:
     """What the last run reaches on the validation split."""
-    line = [sys.executable, str(PROGRAM), "--data", *options.data, "--evaluate", VALIDATION]
+    line = [sys.executable, str(PROGRAM), *data_options(options), "--evaluate", VALIDATION]
     line += ["--model", str(options.out / "final" / "model.pt")]
     return subprocess.run(line, check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -199,10 +201,15 @@ def training_time(end: float, overhead: float, starts: int) -> float:
     return left
 
 
+def data_options(options: argparse.Namespace) -> list[str]:
+    """The photos, as options of train_yolov2.py."""
+    return ["--data", *options.data, *(["--exif", options.exif] if options.exif else [])]
+
+
 def command(options: argparse.Namespace, name: str, steps: int, changes: Sequence[str]) -> list[str]:
     """The line of a run of train_yolov2.py."""
     teacher = ["--teacher", options.teacher] if options.teacher else []
-    line = [sys.executable, str(PROGRAM), "--data", *options.data, "--out", str(options.out / name)]
+    line = [sys.executable, str(PROGRAM), *data_options(options), "--out", str(options.out / name)]
     line += ["--steps", str(steps), "--batch", str(options.batch)]
     return [*line, *teacher, *COMMON, *changes, *options.more]
 

@@ -34,6 +34,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytrtplugins.errors import UsageError
+from pytrtplugins.shards.photo import EXIF
 from training.command import Program, add_options
 from training.data import load_photos, open_data
 from training.ranks import device_of
@@ -53,6 +54,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--network", choices=NETWORKS, default="compact", help="which widths --stages, ... have (%(default)s)"
     )
     add = parser.add_argument
+    add(
+        "--exif",
+        choices=EXIF,
+        help="what labels are drawn on where EXIF turns photos and sizes in the labels do not say it",
+    )
     add("--start", type=Path, metavar="MODEL", help="begin a new schedule with these weights: a model.pt, or a .cfg")
     add("--teacher", type=Path, metavar="CFG", help="imitate this darknet network with [yolo] heads")
     add("--evaluate", metavar="LIST", help="do not train: measure --model on the photos of this list, or on all")
@@ -67,7 +73,7 @@ def evaluate(options: argparse.Namespace) -> None:
     """Print mAP50 of ``--model`` on the photos of a list, in float32, at the largest size that it was trained at."""
     if options.model is None:
         raise UsageError("--evaluate needs a model.\nDo: add --model runs/yolov2/model.pt")
-    device, data = device_of(options.device), open_data(options.data, options.evaluate)
+    device, data = device_of(options.device), open_data(options.data, options.evaluate, options.exif)
     model, recipe = load_model(options.model)
     model = Model(model.network.to(device), model.anchors.to(device), model.classes)
     print(measure(model, load_photos(data, device, side=SIDE), data.classes, recipe.size))

@@ -19,6 +19,7 @@ from ..utils.terminal import COMMAND
 from ..vision import PIXELS
 from . import loading, options
 from .app import app
+from .exif import Exif
 from .number import number
 from .results import Result, show, to_json
 from .tables import print_texts
@@ -49,6 +50,7 @@ def compare(
     labels: Annotated[
         str, typer.Option(metavar="FORMAT", help=f"auto, {_NONE}, or one of {', '.join(FORMATS)}; shards need none.")
     ] = "auto",
+    exif: Exif = None,
     model: Annotated[
         Path | None,
         typer.Option("--model", metavar="MODEL", help="A network, ONNX file or engine, whose output is compared too."),
@@ -93,7 +95,7 @@ def compare(
     if pixels not in PIXELS:
         raise UsageError(f"--pixels {pixels[:40]}: expected one of {', '.join(PIXELS)}.")
     limits = [read_limit(text) for text in limit or ()]
-    sets = open_photos(a, labels), open_photos(b, labels)
+    sets = open_photos(a, labels, exif), open_photos(b, labels, exif)
     embedder = None
     if model is not None:
         built = loading.open_engine(model, weights=weights, engine=engine, threads=threads)

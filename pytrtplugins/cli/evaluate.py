@@ -47,7 +47,7 @@ def evaluate(
             "--class-map", metavar="DATA=MODEL", help="A class's name in the data, and its name in the model."
         ),
     ] = None,
-    exif: Exif = "shown",
+    exif: Exif = None,
     limit: options.FirstImages = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")

@@ -22,6 +22,7 @@ from ..utils.terminal import COMMAND
 from ..vision.letterbox import Mode
 from . import loading, option_values, options, tables
 from .app import app
+from .exif import Exif
 from .facts import Searched, Treated, WrittenFile
 from .number import number
 from .options import MAX_SAMPLES
@@ -78,6 +79,7 @@ def search(
     names: options.Names = None,
     threads: options.Threads = None,
     split: Annotated[str, typer.Option(help="For map50: the list of images that are evaluated.")] = "val.txt",
+    exif: Exif = None,
     images: Annotated[
         int | None, number(Whole(1, MAX_SAMPLES), help="For map50: evaluate the first N images only.")
     ] = None,
@@ -140,7 +142,9 @@ def search(
         scales = make_tables(network.model, calibrated_on, order, engine=engine, threads=threads, plugins=asked)
     judge = None
     if isinstance(wanted, precision.MapTolerance):
-        judge = _judge(network, data, split, wanted, names or loading.names_beside(model), mode, images)
+        judge = _judge(
+            network, models.YoloData(data, exif=exif), split, wanted, names or loading.names_beside(model), mode, images
+        )
     with progress_bar("searching", None) as bar:
         result = precision.search(
             network,
@@ -269,15 +273,13 @@ def _print_comparison(result: precision.Comparison, engines: tuple[Engine, Engin
 
 def _judge(
     network: precision.Network,
-    data: list[Path],
+    labelled: models.YoloData,
     split: str,
     tolerance: precision.MapTolerance,
     names: Path | None,
     mode: str,
     images: int | None,
 ) -> Callable[[Engine], float]:
-    labelled = models.YoloData(data)
-
     def measured(engine: Engine) -> float:
         with models.Yolov2(engine, names, mode=mode) as detector:
             return models.evaluate(detector, labelled, split, limit=images, progress=False).map50

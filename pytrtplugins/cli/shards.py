@@ -23,8 +23,10 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
-_TURNED = "Most decoders for training do not turn photos: --longest-side of `pytrt shards make` stores them upright."
-_DRAWN = "Their boxes are taken as drawn on photos that are turned so. If the program for labels ignored EXIF, give --exif stored."
+_TURNED = (
+    "Their boxes are those of the upright photo. samples/train_yolov2.py turns them; many other decoders do not: --longest-side of "
+    "`pytrt shards make` stores them upright."
+)
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 command: Any = typer.Typer(
@@ -78,7 +80,7 @@ def make(
             help="Write two sets, train/ and held-back/, which gets this share of the photos, by a hash of their names.",
         ),
     ] = 0.0,
-    exif: Exif = "shown",
+    exif: Exif = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse boxes outside their photo, which are cut otherwise.")
     ] = False,
@@ -119,7 +121,7 @@ def make(
         force=force,
         workers=workers,
     )
-    return Result(made, functools.partial(_print_made, upright=longest_side is not None, exif=exif))
+    return Result(made, functools.partial(_print_made, upright=longest_side is not None))
 
 
 @command.command("check")  # type: ignore[untyped-decorator]
@@ -155,7 +157,7 @@ def _bytes(text: str) -> int:
     return size
 
 
-def _print_made(made: Made, *, upright: bool, exif: str) -> None:
+def _print_made(made: Made, *, upright: bool) -> None:
     print(f"labels: {made.labels}, {len(made.classes)} classes")
     for each in made.sets:
         kept = f", {each.kept} of them kept from an interrupted run" if each.kept else ""
@@ -166,11 +168,8 @@ def _print_made(made: Made, *, upright: bool, exif: str) -> None:
     for what, count in made.changed.items():
         if count:
             print(f"{count:,} {what}")
-    if made.changed.get(TURNED):
-        if not upright:
-            print(_TURNED)
-        if exif == "shown":
-            print(_DRAWN)
+    if made.changed.get(TURNED) and not upright:
+        print(_TURNED)
     if made.skipped:
         print(f"{len(made.skipped):,} photos or labels skipped:")
         for problem in made.skipped:

@@ -34,6 +34,7 @@ from ..utils.optional import require
 from ..vision import PIXELS
 from . import loading, option_values, options
 from .app import app
+from .exif import Exif
 from .number import number
 from .options import MAX_SAMPLES
 from .results import Result
@@ -114,6 +115,7 @@ def command(
     ] = "0..1",
     names: options.Names = None,
     mode: options.Mode = "letterbox",
+    exif: Exif = None,
     limit: options.FirstImages = None,
     weights: options.Weights = None,
     threads: options.Threads = None,
@@ -187,7 +189,7 @@ def command(
     folder = work or Path(f"{model.stem}.table")
     found = make_table(
         network,
-        _task(task, data, images, calibration, calibration_share, augment, pixels, names, mode, limit),
+        _task(task, data, images, calibration, calibration_share, augment, pixels, names, mode, exif, limit),
         plan,
         name=model.name,
         data=data.name,
@@ -210,6 +212,7 @@ def _task(
     pixels: str,
     names: Path | None,
     mode: str,
+    exif: str | None,
     limit: int | None,
 ) -> Task:
     known = None if names is None else read_class_names(names)
@@ -223,7 +226,7 @@ def _task(
             raise UsageError("--calibration: detection calibrates on the images in train.txt of --data")
         if augment:
             raise UsageError("--augment-calibration: detection calibrates on the images in train.txt as they are")
-        return DetectionTask(YoloData(data), names=known, mode=mode, limit=limit)
+        return DetectionTask(YoloData(data, exif=exif), names=known, mode=mode, limit=limit)
     if is_list:
         seen = LabelledImages(calibration) if calibration else None
         return VerificationTask(ImagePairs(data, folder), seen, pixels, augmented=augment)

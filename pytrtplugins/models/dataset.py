@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, NoDataError
+from ..errors import FormatError, ImageError, NoDataError
 from ..shards.labels.darknet import LabelFiles, class_names, parse_rows
 from ..shards.labels.parts import part_photos
 from ..shards.labels.photo_files import PhotoFiles
-from ..shards.photo import check_exif, read_header
+from ..shards.photo import check_exif, label_orientation, read_file_header
 from ..utils.file_set import FileSet
 from ..vision.image import MAX_FILE_BYTES, decode_image, turn_boxes
 
@@ -30,14 +30,14 @@ class YoloData:
     Args:
         source: A folder, a tar or a data.yaml, or several that together make one set.
         exif: What the labels are drawn on: the image as it is ``shown``, turned as EXIF says, as :meth:`image` gives it; or its pixels as
-            they are ``stored``.
+            they are ``stored``. None: boxes of an image that EXIF turns are refused, since such labels do not say it.
 
     Raises:
         NoDataError: a path does not exist, or the names of the classes are missing.
         FormatError: a tar or the names of the classes cannot be read.
     """
 
-    def __init__(self, source: str | Path | Iterable[str | Path], *, exif: str = "shown") -> None:
+    def __init__(self, source: str | Path | Iterable[str | Path], *, exif: str | None = None) -> None:
         self._exif = check_exif(exif)
         self.files = FileSet(source)
         self.name = self.files.name
@@ -84,7 +84,9 @@ class YoloData:
         """The image's objects: rows of class, centre x, centre y, width, height; the last four in 0..1 of the image as it is shown.
 
         Raises:
-            FormatError: a line is broken or names a class that does not exist, or several files may be the labels.
+            FormatError: a line is broken or names a class that does not exist, several files may be the labels, or the labels do not say
+                whether they are drawn on the image as EXIF has it turned.
+            ImageError: it is no image.
         """
         try:
             label = self._labels.of(name)
@@ -98,6 +100,11 @@ class YoloData:
             where = f"data {self.name!r}: {label} "
             raise FormatError(f"{where}{error}.", path=label, line=getattr(error, "line", None)) from error
         boxes = np.array(rows, np.float64).reshape(-1, 5)
-        if self._exif == "shown":
+        if self._exif == "shown" or not len(boxes):
             return boxes
-        return turn_boxes(boxes, read_header(self.files.read(name, MAX_FILE_BYTES), name).orientation)
+        try:
+            return turn_boxes(boxes, label_orientation(read_file_header(self.files, name), None, self._exif))
+        except ImageError:
+            raise
+        except FormatError as error:
+            raise FormatError(f"data {self.name!r}: {name}: {error}.", path=name) from error

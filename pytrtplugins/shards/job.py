@@ -17,7 +17,7 @@ from ..utils.progress import ProgressBar
 from ..vision.image import MAX_FILE_BYTES, decode_image, turn_boxes
 from .labels import Problem
 from .manifest import ShardFacts
-from .photo import SUFFIXES, Photo, check_labelled_size, read_header, shrunk
+from .photo import SUFFIXES, Photo, label_orientation, read_header, shrunk
 from .plan import PlannedPhoto, PlannedShard
 from .writer import ShardWriter
 
@@ -33,7 +33,7 @@ class ShardJob:
     classes: tuple[str, ...]
     longest_side: int | None
     skip_bad: bool
-    exif: str
+    exif: str | None
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -92,10 +92,5 @@ def _read_photo(job: ShardJob, planned: PlannedPhoto) -> tuple[Photo, bytes, Pho
     if photo.format not in SUFFIXES:
         raise ImageError(f"a {photo.format} file; shards hold {', '.join(SUFFIXES)}: --longest-side makes JPEG of it")
     decode_image(image, planned.file)
-    check_labelled_size(source, planned.size, job.exif)
-    return (
-        source,
-        image,
-        photo,
-        turn_boxes(planned.boxes, source.orientation) if job.exif == "stored" else planned.boxes,
-    )
+    orientation = label_orientation(source, planned.size, job.exif, boxes=len(planned.boxes) > 0)
+    return source, image, photo, turn_boxes(planned.boxes, orientation)

@@ -108,7 +108,7 @@ def make_shards(
     size: int = 256 << 20,
     longest_side: int | None = None,
     hold_back: float = 0.0,
-    exif: str = "shown",
+    exif: str | None = None,
     strict: bool = False,
     skip_bad: bool = False,
     force: bool = False,
@@ -129,8 +129,9 @@ def make_shards(
         size: Bytes of a shard, about.
         longest_side: Make larger photos smaller, and turn those upright that EXIF says are not, as JPEG. None: photos stay as they are.
         hold_back: Share of the photos for a second set, 0 to 1, chosen by a hash of their names.
-        exif: What the labels are drawn on: the photo as it is ``shown``, turned as EXIF says; or its pixels as they are ``stored``. The
-            boxes in shards are those of the photo as it is shown.
+        exif: What the labels are drawn on: the photo as it is ``shown``, turned as EXIF says; or its pixels as they are ``stored``. None:
+            the sizes in the labels say it; photos that EXIF turns are refused where they do not. The boxes in shards are those of the
+            photo as it is shown.
         strict: Refuse boxes outside their photo, which are cut otherwise.
         skip_bad: Leave out photos that cannot be used, which are refused otherwise.
         force: Replace a set that is finished.

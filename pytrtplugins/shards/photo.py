@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import warnings
 from dataclasses import dataclass
 
 from ..errors import FormatError, ImageError, UsageError
+from ..utils.file_set import FileSet
 from ..utils.optional import require
 from ..utils.text_formats import shorten
-from ..vision.image import decode_image
+from ..vision.image import MAX_FILE_BYTES, decode_image
 from ..vision.jpeg import SIDEWAYS
 
-__all__ = ["EXIF", "SUFFIXES", "Photo", "check_exif", "check_labelled_size", "read_header", "shrunk"]
+__all__ = [
+    "EXIF",
+    "SUFFIXES",
+    "Photo",
+    "check_exif",
+    "label_orientation",
+    "read_file_header",
+    "read_header",
+    "shrunk",
+    "unknown_form",
+]
 
 SUFFIXES = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}
 """What shards hold, by Pillow's names, and how the files are called there."""
@@ -22,6 +34,9 @@ _ASPECT = 0.02
 """By which a photo's height may differ from that of its labels' proportions; or by a pixel: sizes are rounded."""
 _OTHERS = ("BMP", "TIFF", "GIF", "PPM")
 _ORIENTATION = 0x0112  # of EXIF
+_WIDTH, _HEIGHT = 256, 257  # tags of TIFF
+_PNG_METADATA = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")  # in which PNG files may state an orientation
+_HEAD_BYTES = 1 << 17  # in which a JPEG file usually has all before its pixels
 _QUALITY = 90  # of JPEG, where a photo is made smaller
 
 
@@ -43,7 +58,7 @@ class Photo:
 
     @property
     def turned(self) -> bool:
-        """Whether the photo has to be turned to be upright, which decoders for training seldom do."""
+        """Whether the photo has to be turned to be upright, which many decoders do not do."""
         return self.orientation != 1
 
     def size(self, exif: str) -> tuple[int, int]:
@@ -63,8 +78,11 @@ def read_header(data: bytes, name: str) -> Photo:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow: odd metadata, large sizes
             with pil.open(io.BytesIO(data), formats=(*SUFFIXES, *_OTHERS)) as image:
-                orientation = image.getexif().get(_ORIENTATION, 1)
-                size, kind = image.size, image.format
+                size, kind, orientation = image.size, image.format, 1
+                if kind != "PNG" or any(each in data for each in _PNG_METADATA):  # of PNG, Pillow decodes all for it
+                    orientation = image.getexif().get(_ORIENTATION, 1)
+                if kind == "TIFF":  # whose size Pillow gives as it is upright, since 11
+                    size = image.tag_v2[_WIDTH], image.tag_v2[_HEIGHT]
     except pil.UnidentifiedImageError as error:  # whose text names the object that held the bytes
         start = f"{len(data):,} bytes beginning with {data[:8]!r}" if data else "an empty file"
         raise ImageError(f"photo {name}: not an image that can be read ({start}).", path=name) from error
@@ -76,33 +94,70 @@ def read_header(data: bytes, name: str) -> Photo:
     return Photo(kind, width, height, orientation)
 
 
-def check_exif(exif: str) -> str:
-    """Give back a word of `EXIF`.
+def read_file_header(files: FileSet, name: str) -> Photo:
+    """What the head of a file of a set says; see `read_header`. Of JPEG files only the beginning is read.
+
+    Raises:
+        ImageError: it is no image that can be read.
+        FormatError: it is too large, or its tar ends within it.
+    """
+    if (head := files.read_head(name, _HEAD_BYTES)).startswith(b"\xff\xd8"):
+        with contextlib.suppress(ImageError):
+            return read_header(head, name)
+    return read_header(files.read(name, MAX_FILE_BYTES), name)
+
+
+def check_exif(exif: str | None) -> str | None:
+    """Give back a word of `EXIF`, or None.
 
     Raises:
         UsageError: it is another.
     """
-    if exif not in EXIF:
+    if exif is not None and exif not in EXIF:
         raise UsageError(f"exif {shorten(exif)}: expected one of {', '.join(EXIF)}.", exif=exif)
     return exif
 
 
-def check_labelled_size(photo: Photo, stated: tuple[int, int] | None, exif: str) -> None:
-    """Compare a photo's proportions with those that its labels state.
+def label_orientation(photo: Photo, stated: tuple[int, int] | None, exif: str | None, *, boxes: bool = True) -> int:
+    """The orientation by which a photo's boxes have to be turned to lie on the upright photo; 1: they lie there already.
+
+    Args:
+        photo: The head of its file.
+        stated: Width and height that the labels state, which say what they are drawn on where only one form of the photo has that
+            size, or else those proportions. None: they state none.
+        exif: A word of `EXIF` for labels whose size does not say it; None: such labels are refused.
+        boxes: Whether the photo has boxes. Without one nothing has to be known.
 
     Raises:
-        FormatError: they differ by more than rounding.
+        FormatError: the labels are for another size, or do not say what they are drawn on.
     """
-    if stated is None or _is_alike(photo.size(exif), stated):
-        return
-    (width, height), other = photo.size(exif), EXIF[1 - EXIF.index(exif)]
+    same = [word for word in EXIF if stated == photo.size(word)]
+    fitting = same or [word for word in EXIF if stated is None or _is_alike(photo.size(word), stated)]
+    if stated is not None and (not fitting or exif not in (None, *fitting)):
+        raise FormatError(_other_size(photo, stated, exif or "shown", fitting))
+    if photo.turned and boxes and exif is None and len(fitting) > 1:
+        raise FormatError(unknown_form(photo))
+    return photo.orientation if (exif or fitting[0]) == "stored" else 1
+
+
+def _other_size(photo: Photo, stated: tuple[int, int], exif: str, fitting: list[str]) -> str:
+    width, height = photo.size(exif)
     reason = ""
     if photo.orientation in SIDEWAYS:
+        other = EXIF[1 - EXIF.index(exif)]
         wide, high = photo.size(other)
         reason = f" as it is {exif}; EXIF (orientation {photo.orientation}) turns it: as it is {other}, it has {wide} x {high}"
-        if _is_alike(photo.size(other), stated):
+        if fitting:
             reason += f": --exif {other}"
-    raise FormatError(f"{width} x {height} pixels{reason}; its labels are for {stated[0]} x {stated[1]}")
+    return f"{width} x {height} pixels{reason}; its labels are for {stated[0]} x {stated[1]}"
+
+
+def unknown_form(photo: Photo) -> str:
+    """What is wrong with labels that do not say which form of a photo they are drawn on."""
+    return (
+        f"EXIF (orientation {photo.orientation}) turns it, and its labels do not say whether they are drawn on the photo as it is shown "
+        "or on its pixels as they are stored: give --exif shown or --exif stored"
+    )
 
 
 def _is_alike(size: tuple[int, int], stated: tuple[int, int]) -> bool:

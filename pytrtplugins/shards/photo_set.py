@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +12,12 @@ import numpy.typing as npt
 
 from ..errors import FormatError, ImageError, NoDataError
 from ..utils.file_set import FileSet
+from ..utils.prefetch import map_ahead, threads_for_files
 from ..vision.image import MAX_FILE_BYTES, turn_boxes
 from .labels import LabelledPhoto, Problem, read_labels
 from .labels.photo_files import PhotoFiles
 from .manifest import NAME
-from .photo import check_exif, check_labelled_size, read_header
+from .photo import check_exif, label_orientation, read_file_header, read_header
 from .plan import PlannedPhoto, plan_photos
 from .reader import Example, Shards
 
@@ -45,11 +45,12 @@ class PhotoSet:
         photos: list[PlannedPhoto],
         problems: list[Problem],
         changed: Mapping[str, int],
-        exif: str,
+        exif: str | None,
     ) -> None:
         self.name, self.labels, self.classes, self.problems = files.name, labels, classes, tuple(problems)
         self.changed = dict(changed)
         self._files, self._photos, self._exif = files, photos, exif
+        self._orientations = np.zeros(len(photos), np.uint8)  # by which boxes are turned; 0: not known yet
 
     @classmethod
     def open(
@@ -59,7 +60,7 @@ class PhotoSet:
         labels: str = "auto",
         classes: Sequence[str] | None = None,
         listed: str | Sequence[str] | None = None,
-        exif: str = "shown",
+        exif: str | None = None,
     ) -> PhotoSet:
         """Open a folder or an uncompressed tar, or several that make one set together.
 
@@ -69,6 +70,8 @@ class PhotoSet:
             classes: Names of the classes, in the order of their numbers; None: as the labels have them.
             listed: The photos to take, by files or stems, or the name of a list in the set, or of a part that a data.yaml has. None: all.
             exif: What the labels are drawn on: the photo as it is ``shown``, turned as EXIF says; or its pixels as they are ``stored``.
+                None: the sizes in the labels say it; boxes of a photo that EXIF turns are refused where they do not. `check` looks at
+                all photos, others only when they are asked for.
 
         Raises:
             NoDataError: a path does not exist, or there are no photos or labels.
@@ -112,47 +115,61 @@ class PhotoSet:
         """The name of a photo's file in the set."""
         return self._photos[number].file
 
+    def check(self) -> list[Problem]:
+        """Read the heads of all photos; gives those whose labels are for another size, or do not say what they are drawn on."""
+
+        def problem(number: int) -> Problem | None:
+            try:
+                self._orientation(number)
+            except FormatError as error:
+                return Problem(self.file(number), str(error.__cause__ or error))
+            return None
+
+        problems = map_ahead(problem, range(len(self)), threads=threads_for_files(), ahead=64)
+        return [each for each in problems if each is not None]
+
     def boxes(self, number: int) -> npt.NDArray[np.float32]:
-        """A photo's boxes; see `Example`. Where labels are drawn on stored pixels, the head of the file is read."""
-        photo = self._photos[number]
-        if self._exif == "shown":
-            return photo.boxes
-        return turn_boxes(
-            photo.boxes, read_header(self._files.read(photo.file, MAX_FILE_BYTES), photo.file).orientation
-        )
+        """A photo's boxes on the upright photo; see `Example`. The head of the file is read, once.
+
+        Raises:
+            FormatError: its labels are for another size, or do not say what they are drawn on.
+        """
+        return turn_boxes(self._photos[number].boxes, self._orientation(number))
 
     def read(self, number: int) -> Example:
         """A photo with its boxes.
 
         Raises:
             IndexError: there is none of this number.
-            FormatError: the file is too large, its tar is truncated, or its labels are for another size.
-            ImageError: labels are drawn on stored pixels, and it is no image.
+            FormatError: the file is too large, its tar is truncated, or its labels are for another size, or do not say what they are drawn
+                on.
             OSError: it cannot be read.
         """
         photo = self._photos[number]
         image = self._files.read(photo.file, MAX_FILE_BYTES)
-        boxes = self._turned(photo, image)
-        if photo.size is not None:
-            with contextlib.suppress(ImageError):  # which decoding names
-                header = read_header(image, photo.file)
-                try:
-                    check_labelled_size(header, photo.size, self._exif)
-                except FormatError as error:
-                    raise FormatError(f"photo {photo.file}: {error}", path=photo.file) from error
-        return Example(photo.key, image, boxes)
+        return Example(photo.key, image, turn_boxes(photo.boxes, self._orientation(number, image)))
 
-    def _turned(self, photo: PlannedPhoto, image: bytes) -> npt.NDArray[np.float32]:
-        """A photo's boxes on the photo as it is shown."""
-        return (
-            photo.boxes
-            if self._exif == "shown"
-            else turn_boxes(photo.boxes, read_header(image, photo.file).orientation)
-        )
+    def _orientation(self, number: int, image: bytes | None = None) -> int:
+        """By which a photo's boxes are turned."""
+        if not self._orientations[number]:
+            self._orientations[number] = self._find_orientation(self._photos[number], image)
+        return int(self._orientations[number])
+
+    def _find_orientation(self, photo: PlannedPhoto, image: bytes | None) -> int:
+        if photo.size is None and (self._exif == "shown" or not len(photo.boxes)):
+            return 1
+        try:
+            header = read_file_header(self._files, photo.file) if image is None else read_header(image, photo.file)
+        except ImageError:  # decoding has the error
+            return 1
+        try:
+            return label_orientation(header, photo.size, self._exif, boxes=len(photo.boxes) > 0)
+        except FormatError as error:
+            raise FormatError(f"photo {photo.file}: {error}", path=photo.file) from error
 
 
-def open_photos(source: str | Path, labels: str = "auto") -> Shards | PhotoSet:
-    """A set of shards, where the folder is one, else photos with their labels.
+def open_photos(source: str | Path, labels: str = "auto", exif: str | None = None) -> Shards | PhotoSet:
+    """A set of shards, where the folder is one, else photos with their labels. ``exif`` is that of `PhotoSet.open`, and not for shards.
 
     Raises:
         NoDataError: nothing is there, or no labels; ``.path`` says where.
@@ -161,4 +178,4 @@ def open_photos(source: str | Path, labels: str = "auto") -> Shards | PhotoSet:
     """
     if os.path.lexists(Path(source) / NAME):
         return Shards.open(source)
-    return PhotoSet.open(source, labels=labels)
+    return PhotoSet.open(source, labels=labels, exif=exif)

@@ -76,6 +76,18 @@ class FileSet:
         """
         return self._read(self._place(name), name, max_bytes)
 
+    def read_head(self, name: str, count: int) -> bytes:
+        """The first bytes of a file, so many at most.
+
+        Raises:
+            NoDataError: there is none of this name.
+        """
+        place = self._place(name)
+        path, offset, size = (place, 0, count) if isinstance(place, Path) else place
+        with open_regular(path) as file:
+            file.seek(offset)
+            return file.read(min(size, count))
+
     def check_alone(self, name: str, max_bytes: int) -> None:
         """Refuse a file that is in several of the folders and tars, with different contents.
 

@@ -47,6 +47,7 @@ _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 _MODE_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}  # of a pixel in Pillow; else 4
 _STRIPE_PIXELS = 1 << 22  # are converted at a time
 _ORIENTATION = 0x0112  # of EXIF
+_OPPOSITES = {6: 8, 8: 6}  # orientations that undo another one; each of the others undoes itself
 SUFFIXES = {
     ".jpg": "JPEG",
     ".jpeg": "JPEG",
@@ -135,8 +136,11 @@ def decode_image(
             warnings.simplefilter("ignore")  # of Pillow: odd metadata, and sizes of which ours is checked below
             with pil.open(io.BytesIO(data), formats=_FORMATS) as image:
                 _check_size(image, name, max_bytes)
+                stored = _orientation(image) if image.format == "TIFF" else 0
                 image.load()
-                orientation = _orientation(image) if exif else 1
+                orientation = _orientation(image)
+                if not exif:  # Pillow itself turns TIFF files when it loads them, since 11
+                    orientation = _OPPOSITES.get(stored, stored) if stored > orientation else 1
                 return _upright(_to_rgb(image), orientation)
     except ImageError:
         raise

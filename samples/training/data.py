@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import random
@@ -15,11 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
+from pytrtplugins.errors import FormatError, NoDataError, UsageError
 from pytrtplugins.shards import Example, PhotoSet, Shards
-from pytrtplugins.shards.make import TURNED
 from pytrtplugins.shards.manifest import NAME as MANIFEST
-from pytrtplugins.shards.photo import read_header
 
 from .batch import Pool
 from .loader import Options, make_loader
@@ -42,10 +39,6 @@ ALL = "all"
 """The list that names every photo."""
 TRAINING = "train.txt"
 """The list of the photos to train on."""
-_TURNED = (
-    "EXIF says that it is not upright, and training takes photos as they are stored.\n"
-    "Do: pytrt shards make DATA -o SHARDS --longest-side 1024 --exif shown (or stored, whichever the labels were drawn on)"
-)
 
 
 class Records(Protocol):
@@ -69,20 +62,21 @@ class Labelled:
         paths: Folders and tars with photos, labels and lists; or a data.yaml.
         listed: Name of the list, such as ``train.txt``, or of a part of a data.yaml; ``all``: every photo.
         labels: Format of the labels; ``auto``: what the files show.
+        exif: What the labels are drawn on where their sizes do not say it; see `PhotoSet.open`.
 
     Raises:
         NoDataError: the list is missing, or names no photo.
         FormatError: labels cannot be used; ``.problems`` has all of them.
     """
 
-    def __init__(self, paths: Sequence[Path], listed: str, labels: str = "auto") -> None:
-        self._photos = PhotoSet.open(paths, listed=None if listed == ALL else listed, labels=labels)
+    def __init__(self, paths: Sequence[Path], listed: str, labels: str = "auto", exif: str | None = None) -> None:
+        self._photos = PhotoSet.open(paths, listed=None if listed == ALL else listed, labels=labels, exif=exif)
         self.classes, self.changed = self._photos.classes, self._photos.changed
-        if problems := self._photos.problems:
+        if problems := (*self._photos.problems, *self._photos.check()):
             shown = "\n".join(map(str, problems[:10]))
             raise FormatError(
                 f"data {self._photos.name!r}: {len(problems)} photos of {listed} cannot be used:\n{shown}\n"
-                "Do: repair their labels, or take them out of the list",
+                "Do: repair their labels, give --exif where that is asked for, or take them out of the list",
                 problems=problems,
             )
         digest = hashlib.sha256(repr(self.classes).encode())
@@ -102,16 +96,8 @@ class Labelled:
         return self._photos.boxes(number)
 
     def read(self, number: int) -> Example:
-        """A photo and its boxes.
-
-        Raises:
-            FormatError: EXIF says that the photo is not upright. It would be trained on as it is stored, and its boxes lie elsewhere then.
-        """
-        example, file = self._photos.read(number), self._photos.file(number)
-        with contextlib.suppress(ImageError):  # which decoding names, too; a loader may go on with another photo
-            if read_header(example.image, file).turned:
-                raise FormatError(f"photo {file}: {_TURNED}")
-        return replace(example, key=file)
+        """A photo and its boxes."""
+        return replace(self._photos.read(number), key=self._photos.file(number))
 
 
 class Part:
@@ -133,31 +119,33 @@ class Part:
         return self._data.read(self._numbers[number])
 
 
-def open_data(paths: Sequence[str | Path], listed: str, *, labels: str = "auto") -> Records:
+def open_data(paths: Sequence[str | Path], listed: str, exif: str | None = None, *, labels: str = "auto") -> Records:
     """Open a set: a folder that `pytrt shards make` wrote, or folders and tars with labels.
 
     Args:
         paths: The folder of shards; or folders and uncompressed tars, which together make one set, or a data.yaml.
         listed: Name of the list of photos in the set, such as ``train.txt``, or of a part of a data.yaml; ``all``: every photo. Shards
             have no lists.
+        exif: What the labels are drawn on where their sizes do not say it: the photo as it is ``shown``, turned as EXIF says, or its
+            pixels as they are ``stored``. Boxes in shards are always those of the photo as it is shown.
         labels: Format of the labels, where the set is no shards; ``auto``: what the files show.
 
     Raises:
         NoDataError: a path or the list is missing.
-        UsageError: a list of a set of shards is asked for, or the set has photos that are stored as EXIF has them turned.
+        UsageError: a list of a set of shards is asked for, or there are shards and ``exif``.
     """
     if len(paths) == 1 and os.path.lexists(Path(paths[0]) / MANIFEST):
         if listed not in (ALL, TRAINING):
             raise UsageError(
                 f"{paths[0]}: shards have no list {listed!r}.\nDo: give --evaluate all, with the shards to measure"
             )
-        shards = Shards.open(paths[0])
-        turned = shards.manifest.made.get("changed", {}).get(TURNED)
-        if turned and not shards.manifest.made.get("longest_side"):
-            raise UsageError(f"{paths[0]}: {turned} photos: {_TURNED}")
-        return shards
+        if exif is not None:
+            raise UsageError(
+                f"--exif {exif}: {paths[0]} is a set of shards, whose boxes are those of the upright photos.\nDo: leave --exif out"
+            )
+        return Shards.open(paths[0])
     try:
-        return Labelled([Path(path) for path in paths], listed, labels)
+        return Labelled([Path(path) for path in paths], listed, labels, exif)
     except NoDataError as error:
         if getattr(error, "file", None) != listed:
             raise

@@ -60,7 +60,7 @@ def _nearest(length: float, error: Callable[[int], float]) -> int:
 def decode(image: bytes, key: str, side: int) -> Pixels:
     """Decode a file, and shrink what is larger than ``side``: (height, width, 3) uint8, RGB.
 
-    EXIF's orientation is ignored, as darknet ignores it.
+    The photo is turned upright as EXIF says: its boxes are those of the upright photo.
 
     Raises:
         ImageError: The file cannot be decoded.
@@ -69,7 +69,7 @@ def decode(image: bytes, key: str, side: int) -> Pixels:
     def memory(size: int) -> Pixels:  # what has more pixels than the square is shrunk, so its memory can be used again
         return _memory(size) if 3 * side**2 < size <= _MOST_KEPT else np.empty(size, np.uint8)
 
-    pixels = decode_image(image, key, exif=False, memory=memory)
+    pixels = decode_image(image, key, memory=memory)
     if max(pixels.shape[:2]) <= side:
         return pixels
     # turned by NumPy: PyTorch lets go of Python's lock in each call, and then waits for it

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
 from torch import Tensor
 
 from pytrtplugins.errors import ImageError, NoDataError
 from pytrtplugins.shards import Example
+from pytrtplugins.shards.photo import read_header
 from pytrtplugins.utils.prefetch import map_ahead, threads_for_files
 from pytrtplugins.vision.image import decode_image
 from training.batch import Pool
@@ -43,7 +41,7 @@ def box_shapes(data: Records, *, skip_bad: bool = False) -> npt.NDArray[np.float
 
 def _shapes(photo: Example, skip_bad: bool) -> npt.NDArray[np.float32]:
     try:
-        width, height = _stored_size(photo)
+        width, height = _upright_size(photo)
     except ImageError as error:
         if skip_bad:
             return np.zeros((0, 2), np.float32)
@@ -54,13 +52,13 @@ def _shapes(photo: Example, skip_bad: bool) -> npt.NDArray[np.float32]:
     return photo.boxes[:, 3:] * np.array((width, height), np.float32) / max(width, height)
 
 
-def _stored_size(photo: Example) -> tuple[int, int]:
-    """Width and height in pixels as the file stores them, whatever EXIF says; for a damaged head `decode_image` has the error."""
+def _upright_size(photo: Example) -> tuple[int, int]:
+    """Width and height in pixels of the upright photo; for a damaged head `decode_image` has the error."""
     try:
-        with Image.open(io.BytesIO(photo.image)) as image:
-            return image.size
-    except Exception:  # decoders raise many types for damaged files
-        height, width = decode_image(photo.image, photo.key, exif=False).shape[:2]
+        header = read_header(photo.image, photo.key)
+        return header.width, header.height
+    except ImageError:
+        height, width = decode_image(photo.image, photo.key).shape[:2]
         return width, height
 
 

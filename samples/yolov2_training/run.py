@@ -35,7 +35,7 @@ class Run(run.Run):
 
     @override
     def open(self) -> Records:
-        return open_data(self.options.data, TRAINING)
+        return open_data(self.options.data, TRAINING, self.options.exif)
 
     @override
     def prepare(self) -> None:

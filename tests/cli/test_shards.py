@@ -87,24 +87,27 @@ def test_photos_are_made_smaller(data):
     assert decode_image(Shards.open("shards").read(0).image).shape == (11, 16, 3)
 
 
-def test_photos_that_exif_turns_are_said_with_the_option(tmp_path, monkeypatch, capsys):
+def test_photos_that_exif_turns_need_the_option_where_labels_state_no_size(tmp_path, monkeypatch, capsys):
     from PIL import Image
 
     monkeypatch.chdir(tmp_path)
     exif = Image.Exif()
     exif[0x0112] = 6
     (make_set(tmp_path / "data", 2) / "images/p1.jpg").write_bytes(photo(1, exif=exif))
-    hint = "If the program for labels ignored EXIF, give --exif stored."
+    run("shards", "make", "data", "-o", "shards", code=2)
+    problem = capsys.readouterr().err
+    assert "images/p1.jpg: EXIF (orientation 6) turns it" in problem
+    assert "give --exif shown or --exif stored" in problem
     upright = "--longest-side of `pytrt shards make` stores them upright"
-    for options, hints in (
-        ((), (True, True)),
-        (("--longest-side", "64"), (True, False)),
-        (("--exif", "stored"), (False, True)),
-        (("--exif", "stored", "--longest-side", "64"), (False, False)),
+    for options, hint in (
+        (("--exif", "shown"), True),
+        (("--exif", "shown", "--longest-side", "64"), False),
+        (("--exif", "stored", "--longest-side", "64"), False),
+        (("--exif", "stored"), True),
     ):
         run("shards", "make", "data", "-o", "shards", "--force", *options)
         printed = capsys.readouterr().out
         assert "1 photos that EXIF says are not upright" in printed
-        assert (hint in printed, upright in printed) == hints
+        assert (upright in printed) == hint
     # a quarter turn: the box's sides change places
     assert Shards.open("shards").boxes(1).tolist() == [[1, 0.5, 0.5, 0.125, 0.25]]

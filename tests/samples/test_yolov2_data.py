@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image, ImageOps
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
 sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
@@ -16,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
 from pytrtplugins.shards import make_shards
 from tests.samples.rectangles import CLASSES, draw_set, load
+from tests.samples.training.loaders import KINDS, make
+from tests.shards.labels.written import voc_xml
 from training.data import changes, hold_back, load_photos, open_data, split
 from yolov2_training import data
 
@@ -118,24 +122,93 @@ def test_a_data_yaml_names_photos_and_classes(tmp_path: Path) -> None:
         assert [found.read(number).key for number in range(len(found))] == [f"images/{name}.png" for name in files]
 
 
-def test_photos_that_are_not_stored_upright_are_refused(tmp_path: Path) -> None:
-    from PIL import Image
+RED = (20, 40, 100, 120)
+"""Left, top, right and bottom of a rectangle on the upright photo."""
 
-    folder, exif = draw_set(tmp_path / "set", 2), Image.Exif()
-    exif[0x0112] = 6
-    with Image.open(folder / "images/1.png") as image:
-        image.save(folder / "images/1.png", exif=exif)
-    photos = open_data([folder], "all")
-    assert photos.read(0).key == "images/0.png"
-    with pytest.raises(
-        FormatError, match=r"photo images/1\.png: EXIF says that it is not upright.*\nDo: pytrt shards make"
-    ):
-        photos.read(1)
-    for name, side in (("stored", None), ("upright", 256)):
-        make_shards(folder, tmp_path / name, longest_side=side, progress=False)
-    with pytest.raises(UsageError, match="stored: 1 photos: EXIF says that it is not upright"):
-        open_data([tmp_path / "stored"], "train.txt")
-    assert len(open_data([tmp_path / "upright"], "train.txt")) == 2
+
+def phone_set(folder: Path, orientations: Sequence[int], labels: str, drawn: str) -> Path:
+    """Upright all photos are alike: 200 x 320 pixels, with a red rectangle. EXIF turns those that are stored."""
+    pixels = np.full((320, 200, 3), 30, np.uint8)
+    pixels[RED[1] : RED[3], RED[0] : RED[2]] = (255, 0, 0)
+    upright = Image.fromarray(pixels)
+    folder.mkdir()
+    (folder / "classes.txt").write_text("red\n")
+    for orientation in orientations:
+        exif, name = Image.Exif(), f"p{orientation}"
+        exif[0x0112] = orientation
+        stored = upright.transpose(_STORED[orientation]) if orientation > 1 else upright
+        stored.save(folder / f"{name}.jpg", exif=exif, quality=95, subsampling=0)
+        with Image.open(folder / f"{name}.jpg") as photo:  # the oracle: Pillow turns what we wrote
+            assert ImageOps.exif_transpose(photo).size == upright.size
+            labelled = ImageOps.exif_transpose(photo) if drawn == "shown" else photo.copy()
+        left, top, right, bottom = labelled.getchannel(0).point(lambda value: 255 * (value > 150)).getbbox()
+        width, height = labelled.size
+        if labels == "voc":
+            text = voc_xml(name, [("red", left, top, right, bottom)], labelled.size)
+            (folder / f"{name}.xml").write_text(text)
+        else:
+            box = (
+                (left + right) / 2 / width,
+                (top + bottom) / 2 / height,
+                (right - left) / width,
+                (bottom - top) / height,
+            )
+            (folder / f"{name}.txt").write_text(f"0 {' '.join(map(str, box))}\n")
+    (folder / "train.txt").write_text("".join(f"p{orientation}.jpg\n" for orientation in orientations))
+    return folder
+
+
+_STORED = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("drawn", ["shown", "stored"])
+def test_photos_are_turned_upright_with_their_boxes_by_every_loader(tmp_path: Path, kind: str, drawn: str) -> None:
+    """From folders and from shards whose photos are stored as EXIF has them turned."""
+    sized = phone_set(tmp_path / "voc", (1, 5, 6, 7, 8), "voc", drawn)
+    named = phone_set(tmp_path / "darknet", range(1, 9), "darknet", drawn)
+    make_shards(sized, tmp_path / "shards", progress=False)
+    make_shards(named, tmp_path / "more", exif=drawn, progress=False)
+    for place, exif in (("voc", None), ("voc", drawn), ("darknet", drawn), ("shards", None), ("more", None)):
+        photos = open_data([tmp_path / place], "train.txt", exif)
+        with make(kind, photos, batch=len(photos), size=320, stop=1) as loader:
+            (batch,) = loader
+        assert sorted(key[-2:] for key in (Path(key).stem for key in batch.keys)) == sorted(
+            f"p{number}" for number in ((1, 5, 6, 7, 8) if len(photos) == 5 else range(1, 9))
+        )
+        for row in range(len(photos)):
+            assert batch.size[row].tolist() == [200, 320]
+            red = (batch.pixels[row, 0] > 150) & (batch.pixels[row, 1] < 100)
+            rows, columns = red.any(1).nonzero(), red.any(0).nonzero()
+            assert (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1) == RED
+            box = batch.boxes[row, 0, 1:] * torch.tensor([200, 320, 200, 320])
+            np.testing.assert_allclose(box, [60, 80, 80, 80], atol=1e-3)
+        np.testing.assert_allclose(data.box_shapes(photos), [[0.25, 0.25]] * len(photos), atol=1e-6)
+
+
+def test_labels_that_do_not_say_what_they_are_drawn_on_end_a_run_at_its_start(tmp_path: Path) -> None:
+    named = phone_set(tmp_path / "darknet", (1, 6), "darknet", "stored")
+    what = (
+        r"1 photos of all cannot be used:\np6\.jpg: EXIF \(orientation 6\) turns it.*give --exif shown or --exif stored\n"
+        "Do: repair their labels, give --exif"
+    )
+    with pytest.raises(FormatError, match=what):
+        open_data([named], "all")
+    with pytest.raises(FormatError, match=r"p3\.jpg: EXIF \(orientation 3\)"):
+        open_data([phone_set(tmp_path / "voc", (6, 3), "voc", "shown")], "train.txt")
+    one, other = (open_data([named], "all", exif) for exif in ("shown", "stored"))
+    assert one.digest != other.digest  # a run does not continue with the other
+    make_shards(named, tmp_path / "shards", exif="stored", progress=False)
+    with pytest.raises(UsageError, match=r"--exif shown: .*shards is a set of shards.*\nDo: leave --exif out"):
+        open_data([tmp_path / "shards"], "train.txt", "shown")
 
 
 @pytest.mark.parametrize("line", ["0 0.5 0.5 0 0", "0 0.5 0.5 0.2 0", "0 1.5 1.5 0.2 0.2", "0 -0.5 0.5 0.2 0.2"])

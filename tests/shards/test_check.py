@@ -62,7 +62,7 @@ def test_photos_that_are_copies_or_turned_are_counted(tmp_path):
     exif[0x0112] = 6
     (data / "images/p1.jpg").write_bytes(photo(0))
     (data / "images/p2.jpg").write_bytes(photo(2, exif=exif))
-    made = make_shards(data, tmp_path / "shards")
+    made = make_shards(data, tmp_path / "shards", exif="shown")
     assert made.changed["photos that EXIF says are not upright"] == 1
     found = check_shards(tmp_path / "shards")
     assert (found.identical, found.turned, found.ok) == (1, 1, True)

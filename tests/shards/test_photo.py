@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+from itertools import product
+
 import pytest
 
 from pytrtplugins.errors import FormatError, ImageError
 from pytrtplugins.shards import Shards, make_shards
-from pytrtplugins.shards.photo import read_header, shrunk
+from pytrtplugins.shards.photo import read_file_header, read_header, shrunk
+from pytrtplugins.utils.file_set import FileSet
 from pytrtplugins.vision import decode_image
 from tests.shards.photos import make_set, photo
 
 Image = pytest.importorskip("PIL.Image")
+ImageOps = pytest.importorskip("PIL.ImageOps")
 
 
 def turned(orientation, size=(24, 16)):
@@ -27,11 +33,42 @@ def test_a_head_says_what_decoding_gives(kind):
     assert (found.height, found.width, 3) == decode_image(data).shape
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_a_size_is_that_of_the_upright_photo(orientation):
-    found = read_header(turned(orientation), "x")
-    assert (found.height, found.width, 3) == decode_image(turned(orientation)).shape
-    assert found.turned == (orientation > 1)
+@pytest.mark.parametrize(("orientation", "kind"), list(product(range(1, 9), ("JPEG", "PNG", "WEBP", "TIFF"))))
+def test_a_head_says_how_the_photo_is_turned(tmp_path, orientation, kind):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = photo(1, (24, 16), kind, exif=exif)
+    found = read_header(data, "x")
+    assert found.size("shown") == ImageOps.exif_transpose(Image.open(io.BytesIO(data))).size
+    assert (found.size("stored"), found.orientation) == ((24, 16), orientation)
+    (tmp_path / "x").write_bytes(data)
+    assert read_file_header(FileSet(tmp_path), "x") == found
+
+
+def test_of_a_photo_in_a_set_only_the_head_is_read(tmp_path, monkeypatch):
+    """And all of it, where what stands before the pixels is longer."""
+    small, long = turned(6), turned(8)
+    comments = b"".join(b"\xff\xfe\xff\xff" + bytes(65533) for _ in range(3))
+    for name, data in (("small.jpg", small + bytes(1 << 20)), ("long.jpg", long[:2] + comments + long[2:])):
+        (tmp_path / name).write_bytes(data)
+    with tarfile.open(tmp_path / "set.tar", "w") as tar:
+        for name in ("long.jpg", "small.jpg"):
+            tar.add(tmp_path / name, arcname=name)
+    for files in (FileSet(tmp_path), FileSet(tmp_path / "set.tar")):
+        read = list[str]()
+        whole = files.read
+        monkeypatch.setattr(
+            files, "read", lambda name, most, whole=whole, read=read: read.append(name) or whole(name, most)
+        )
+        assert [read_file_header(files, name).orientation for name in ("small.jpg", "long.jpg")] == [6, 8]
+        assert read == ["long.jpg"]
+
+
+def test_the_head_of_a_png_is_read_without_its_pixels(monkeypatch):
+    data = photo(1, kind="PNG")
+    monkeypatch.setattr(Image.Image, "load", lambda image: pytest.fail("the pixels are decoded"))
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda image: pytest.fail("the pixels are decoded"))
+    assert read_header(data, "x").orientation == 1
 
 
 def test_what_is_no_image():

@@ -227,6 +227,18 @@ print(int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) - befo
     assert int(done.stdout) * 1024 < side * side * 7 + (150 << 20)  # what is said, and a few rows
 
 
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_without_exif_every_kind_gives_the_pixels_as_they_are_stored(orientation, kind):
+    """TIFF files, too, which Pillow turns when it loads them."""
+    exif = Pillow.Exif()
+    exif[0x0112] = orientation
+    data = encoded(PIXELS, kind, exif=exif)
+    np.testing.assert_array_equal(decode_image(data, exif=False), PIXELS)
+    with Pillow.open(io.BytesIO(data)) as image:
+        np.testing.assert_array_equal(decode_image(data), np.asarray(ImageOps.exif_transpose(image)))
+
+
 @pytest.mark.parametrize("orientation", [0, 2, 3, 4, 5, 6, 7, 8, 9, 65535])
 def test_every_orientation_is_undone_as_pillow_undoes_it(orientation):
     exif = Pillow.Exif()

@@ -33,7 +33,7 @@ def read_labels(
     classes: Sequence[str] | None = None,
     drop_others: bool = False,
     listed: str | Sequence[str] | None = None,
-    exif: str = "shown",
+    exif: str | None = None,
 ) -> Annotations:
     """Read the labels of photos.
 
@@ -44,7 +44,7 @@ def read_labels(
         drop_others: Leave out boxes of classes that are not among ``classes``, which are a problem otherwise.
         listed: The photos to take, by their files or by their stems; or the name of a list in the set, or of a part that a data.yaml has.
             None: all; see `listed_names`.
-        exif: What the labels are drawn on; see `EXIF` of ``shards.photo``. Boxes stay as the labels have them.
+        exif: What the labels are drawn on; see `EXIF` of ``shards.photo``. None: their sizes say it. Boxes stay as the labels have them.
 
     Raises:
         NoDataError: no labels are found, or the list is missing.

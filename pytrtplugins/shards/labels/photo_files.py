@@ -6,9 +6,9 @@ import posixpath
 import re
 from itertools import takewhile
 
+from ...errors import FormatError
 from ...utils.file_set import FileSet
-from ...vision.image import MAX_FILE_BYTES
-from ..photo import read_header
+from ..photo import read_file_header, unknown_form
 from .annotations import PHOTO_SUFFIXES, Problem, Wanted
 from .pairing import AmbiguousError, PathIndex, is_kind, splits
 
@@ -20,13 +20,13 @@ class PhotoFiles:
 
     Args:
         files: The files of the set.
-        exif: What its labels are drawn on; see `EXIF` of ``shards.photo``.
+        exif: What its labels are drawn on; see `EXIF` of ``shards.photo``. None: their sizes say it.
 
     Attributes:
         names: Names of all photos, sorted.
     """
 
-    def __init__(self, files: FileSet, exif: str = "shown") -> None:
+    def __init__(self, files: FileSet, exif: str | None = None) -> None:
         self._files, self._exif = files, exif
         self.names = sorted(name for name in files if name.lower().endswith(PHOTO_SUFFIXES))
         self._known = set(self.names)
@@ -72,12 +72,16 @@ class PhotoFiles:
         return photo if photo is not None and photo in wanted else None
 
     def size(self, name: str) -> tuple[int, int]:
-        """Width and height in pixels that a photo's own head states, of what labels are drawn on.
+        """Width and height in pixels that a photo's own head states, of what labels are drawn on that state no size.
 
         Raises:
             ImageError: it is no image.
+            FormatError: that may be one of two sizes.
         """
-        return read_header(self._files.read(name, MAX_FILE_BYTES), name).size(self._exif)
+        photo = read_file_header(self._files, name)
+        if self._exif is None and photo.size("shown") != photo.size("stored"):
+            raise FormatError(unknown_form(photo))
+        return photo.size(self._exif or "shown")
 
     def _named(self, name: str, near: str, index: PathIndex, parts: set[str], suffix: str = "") -> str | None:
         """The photo with this name; where ``parts`` are given, it is in no folder of another part of the data."""

@@ -138,10 +138,12 @@ class GpuDecoding:
         return pixels
 
     def _decode(self, files: Sequence[bytes]) -> list[Tensor | None]:
-        """What the decoder makes of usual JPEG files of usual size; None for all others."""
+        """What the decoder makes of usual JPEG files of usual size that are stored upright; None for all others."""
         headers = [read_header(file) for file in files]
         usual = [
-            i for i, header in enumerate(headers) if header is not None and header.width * header.height <= _MOST_PIXELS
+            i
+            for i, header in enumerate(headers)
+            if header is not None and header.orientation == 1 and header.width * header.height <= _MOST_PIXELS
         ]
         images: list[Tensor | None] = [None] * len(files)
         for i, image in zip(usual, self._decoder.decode([files[i] for i in usual]) if usual else (), strict=True):

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason='the training sample needs torch (pi
 SAMPLES = Path(__file__).parents[3] / "samples"
 sys.path.insert(0, str(SAMPLES))
 
+from pytrtplugins.vision.jpeg import read_header
 from training.batch import Batch
 from training.loader import Loader, Options, make_loader
 from training.photos import decode
@@ -29,7 +30,8 @@ class HostDecoder:
         self.seen = 0
 
     def decode(self, files):
-        assert all(file[:2] == b"\xff\xd8" for file in files), "only JPEG files go to the GPU"
+        headers = [read_header(file) for file in files]
+        assert all(header and header.orientation == 1 for header in headers), "only upright JPEG files go to the GPU"
         self.seen += len(files)
         return [torch.tensor(decode(file, "", 10_000)) if i % 3 else None for i, file in enumerate(files)]
 
