@@ -161,6 +161,7 @@ def search(
                 "data": [str(path) for path in data],
                 "calibration": calibration if scales else 0,
                 "settings": network.settings,
+                **({} if exif is None else {"exif": exif}),
                 **choice,
             },
             advance=functools.partial(bar, 1),

@@ -38,7 +38,7 @@ class YoloData:
     """
 
     def __init__(self, source: str | Path | Iterable[str | Path], *, exif: str | None = None) -> None:
-        self._exif = check_exif(exif)
+        self.exif = check_exif(exif)
         self.files = FileSet(source)
         self.name = self.files.name
         self.classes = class_names(self.files) or ()
@@ -86,7 +86,6 @@ class YoloData:
         Raises:
             FormatError: a line is broken or names a class that does not exist, several files may be the labels, or the labels do not say
                 whether they are drawn on the image as EXIF has it turned.
-            ImageError: it is no image.
         """
         try:
             label = self._labels.of(name)
@@ -100,11 +99,11 @@ class YoloData:
             where = f"data {self.name!r}: {label} "
             raise FormatError(f"{where}{error}.", path=label, line=getattr(error, "line", None)) from error
         boxes = np.array(rows, np.float64).reshape(-1, 5)
-        if self._exif == "shown" or not len(boxes):
+        if self.exif == "shown" or not len(boxes):
             return boxes
         try:
-            return turn_boxes(boxes, label_orientation(read_file_header(self.files, name), None, self._exif))
-        except ImageError:
-            raise
+            return turn_boxes(boxes, label_orientation(read_file_header(self.files, name), None, self.exif))
+        except ImageError:  # decoding has the error
+            return boxes
         except FormatError as error:
             raise FormatError(f"data {self.name!r}: {name}: {error}.", path=name) from error

@@ -154,6 +154,7 @@ def evaluate(
     names = data.images(split)
     data.check_labels(names)
     names = names[: None if limit is None else max(1, limit)]
+    boxes = [data.boxes(name) for name in names]
     matched = match_classes(detector.names, data.classes, class_map or {})
     truths: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
@@ -174,7 +175,7 @@ def evaluate(
         for number, (name, detections) in enumerate(looked, 1):
             height, width = sizes[name]
             images.append({"id": number, "width": width, "height": height})
-            for kind, x, y, w, h in data.boxes(name):
+            for kind, x, y, w, h in boxes[number - 1]:
                 if int(kind) in matched.labelled:
                     box = ((x - w / 2) * width, (y - h / 2) * height, w * width, h * height)
                     truths.append(_entry(number, matched.labelled[int(kind)], box))

@@ -267,9 +267,10 @@ class DetectionTask:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The lists of images."""
+        """The lists of images, and what their labels are drawn on."""
         chosen = self.data.images(self.split)[: self.limit]
-        return {"data": self.data.name, "images": chosen, "names": self.names, "mode": self.mode}
+        facts = {"data": self.data.name, "images": chosen, "names": self.names, "mode": self.mode}
+        return facts if self.data.exif is None else {**facts, "exif": self.data.exif}
 
     def calibration(self, inputs: Sequence[TensorDesc], count: int) -> list[Arrays]:
         """The first images of the list."""

@@ -28,7 +28,7 @@ def test_precision_search(pytrt, asked, monkeypatch, labelled):
     asked(loading, "open_model", "model")
     made = asked(module.precision, "Network", network)
     read, tables = asked(module, "read_samples", "samples"), asked(module, "make_tables", {"entropy": "table"})
-    judge = asked(module, "_judge", "judge")
+    judge, data = asked(module, "_judge", "judge"), asked(module.models, "YoloData", "labelled")
     asked(module, "_train", "train.txt")
     searched = asked(module.precision, "search")
     tolerance = "map50=0.125" if labelled else "cosine=0.5"
@@ -36,7 +36,7 @@ def test_precision_search(pytrt, asked, monkeypatch, labelled):
          "--engine", "reference", "--weights", "w", "--names", "n", "--threads", "3", "--split", "test.txt", "--images", "11",
          "--limit", "6", "--seed", "7", "--mode", "stretch", "--algorithm", "entropy", "--calibration", "13", "--per-tensor",
          "--max-latency-ratio", "1.5", "--max-runs", "17", "--latency", "measured", "--setting", "a=1",
-         "--plugin", "acme::Scale=compute")  # fmt: skip
+         "--plugin", "acme::Scale=compute", "--exif", "stored")  # fmt: skip
     forms = {"acme::Scale": "compute"}
     assert made == [
         (("model", "reference"), {"threads": 3, "settings": {"a": 1}, "plugins": forms, "fast_build": False})
@@ -45,7 +45,8 @@ def test_precision_search(pytrt, asked, monkeypatch, labelled):
     assert read == [(([Path("d")], "inputs"), {"limit": limit, **common}) for limit in (6, 13)]
     order = ["entropy", "minmax", "percentile"]
     assert tables == [(("prepared", "samples", order), {"engine": "reference", "threads": 3, "plugins": forms})]
-    wanted = (network, [Path("d")], "test.txt", parse_tolerance(tolerance), Path("n"), "stretch", 11)
+    assert data == ([(([Path("d")],), {"exif": "stored"})] if labelled else [])
+    wanted = (network, "labelled", "test.txt", parse_tolerance(tolerance), Path("n"), "stretch", 11)
     assert judge == ([(wanted, {})] if labelled else [])
     ((given, options),) = searched
     assert given == (network, "samples", parse_tolerance(tolerance), "int8")
@@ -57,7 +58,14 @@ def test_precision_search(pytrt, asked, monkeypatch, labelled):
         "budget": Budget(17, 1.5),
         "latency": "measured",
         "journal": Path("p.journal"),
-        "identity": {"data": ["d"], "calibration": 13, "settings": {"a": 1}, "seed": 7, "mode": "stretch"},
+        "identity": {
+            "data": ["d"],
+            "calibration": 13,
+            "settings": {"a": 1},
+            "exif": "stored",
+            "seed": 7,
+            "mode": "stretch",
+        },
     }
 
 
@@ -82,14 +90,14 @@ def test_what_a_judge_measures(asked):
         evaluated.append((given, options))
         return SimpleNamespace(map50=next(figures))
 
-    monkeypatched = {"Yolov2": Detector, "YoloData": lambda data: ("labelled", data), "evaluate": evaluate}
+    monkeypatched = {"Yolov2": Detector, "evaluate": evaluate}
     with pytest.MonkeyPatch.context() as patch:
         for name, stub in monkeypatched.items():
             patch.setattr(module.models, name, stub)
         reference = SimpleNamespace(reference=lambda: "float32")
         tolerance = parse_tolerance("map50=0.125")
-        judge = module._judge(reference, ["d"], "test.txt", tolerance, Path("n"), "stretch", 11)
+        judge = module._judge(reference, "labelled", "test.txt", tolerance, Path("n"), "stretch", 11)
         assert [judge("worse"), judge("better")] == [2, 0]
     assert detectors == [((engine, Path("n")), {"mode": "stretch"}) for engine in ("float32", "worse", "better")]
-    wanted = ((detector, ("labelled", ["d"]), "test.txt"), {"limit": 11, "progress": False})
+    wanted = ((detector, "labelled", "test.txt"), {"limit": 11, "progress": False})
     assert evaluated == [wanted] * 3

@@ -12,6 +12,7 @@ from pycocotools.cocoeval import COCOeval
 from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
 from pytrtplugins.models import ClassResult, Evaluation, YoloData, Yolov2, evaluate
 from pytrtplugins.vision import Detection, save_image
+from tests.shards.turned import turned, white
 
 from .darknet_engine import FunctionEngine
 
@@ -59,6 +60,32 @@ def test_a_perfect_detector_has_1(data):
     result = evaluate(Scripted(perfect()), data)
     assert (result.map50, result.map, result.images) == (pytest.approx(1), pytest.approx(1), 3)
     assert [(row.name, row.objects, row.detections) for row in result.classes] == [("cat", 2, 2), ("dog", 1, 1)]
+
+
+@pytest.mark.parametrize("drawn", ["shown", "stored"])
+def test_images_that_exif_turns_are_measured_upright(tmp_path, drawn):
+    """By a detector that says where it sees white, on all orientations; labels do not say what they are drawn on."""
+
+    class White:
+        names, seen = ("box",), 0
+
+        def __call__(self, image, **options):
+            White.seen += 1
+            rows, columns = (np.flatnonzero((image[:, :, 0] > 127).any(axis)) for axis in (1, 0))
+            return [Detection("box", 0, 0.9, (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1))]
+
+    (tmp_path / "classes.txt").write_text("box\n")
+    (tmp_path / "val.txt").write_text("".join(f"{orientation}.png\n" for orientation in range(1, 9)))
+    for orientation in range(1, 9):
+        (tmp_path / f"{orientation}.png").write_bytes(turned(orientation))
+        (tmp_path / f"{orientation}.txt").write_text(" ".join(map(str, white(turned(orientation), drawn))))
+    result = evaluate(White(), YoloData(tmp_path, exif=drawn))
+    assert (result.map50, result.map, White.seen) == (pytest.approx(1), pytest.approx(1), 8)
+    with pytest.raises(
+        FormatError, match=r"2\.png: EXIF \(orientation 2\) turns it.*give --exif shown or --exif stored"
+    ):
+        evaluate(White(), tmp_path)
+    assert White.seen == 8  # it says so before an image is looked at
 
 
 def test_a_detector_that_finds_nothing_has_0(data):

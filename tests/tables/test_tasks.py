@@ -7,6 +7,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import NoDataError, UsageError
+from pytrtplugins.models import YoloData
 from pytrtplugins.tables import ClassificationTask, DetectionTask, LabelledImages, VerificationTask, verify
 from pytrtplugins.tables.tasks import DetectionTask as _Detection
 
@@ -126,6 +127,14 @@ def test_figures_depend_on_images_and_pixels(faces, tmp_path):
     assert first == VerificationTask(LabelledImages(faces.source)).identity
     assert first != VerificationTask(faces, pixels="imagenet").identity
     assert first != VerificationTask(faces.split(0.5)[0]).identity
+
+
+def test_figures_of_detection_are_not_those_of_labels_drawn_on_another_form(tmp_path):
+    (tmp_path / "classes.txt").write_text("cat\n")
+    (tmp_path / "val.txt").write_text("a.jpg\n")
+    (tmp_path / "a.jpg").write_bytes(b"")
+    tasks = [DetectionTask(YoloData(tmp_path, exif=exif)) for exif in (None, "shown", "stored")]
+    assert [task.identity.get("exif") for task in tasks] == [None, "shown", "stored"]
 
 
 def test_detection_gives_the_figures_of_evaluate(monkeypatch):
