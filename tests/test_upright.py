@@ -44,7 +44,7 @@ def served(folder: Path):
 
 
 def in_drift(photos):
-    images = []
+    images = list[np.ndarray]()
     measure_photos(photos, 1, 0, lambda given: images.extend(given) or np.zeros((1, 1)), lambda: None)
     return images[0]
 
