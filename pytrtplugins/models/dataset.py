@@ -102,7 +102,7 @@ class YoloData:
         if self.exif == "shown" or not len(boxes):
             return boxes
         try:
-            return turn_boxes(boxes, label_orientation(read_file_header(self.files, name), None, self.exif))
+            return turn_boxes(boxes, label_orientation(read_file_header(self.files, name), None, self.exif, boxes))
         except ImageError:  # decoding has the error
             return boxes
         except FormatError as error:

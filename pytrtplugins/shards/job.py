@@ -92,5 +92,5 @@ def _read_photo(job: ShardJob, planned: PlannedPhoto) -> tuple[Photo, bytes, Pho
     if photo.format not in SUFFIXES:
         raise ImageError(f"a {photo.format} file; shards hold {', '.join(SUFFIXES)}: --longest-side makes JPEG of it")
     decode_image(image, planned.file)
-    orientation = label_orientation(source, planned.size, job.exif, boxes=len(planned.boxes) > 0)
+    orientation = label_orientation(source, planned.size, job.exif, planned.boxes)
     return source, image, photo, turn_boxes(planned.boxes, orientation)

@@ -7,11 +7,14 @@ import io
 import warnings
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import FormatError, ImageError, UsageError
 from ..utils.file_set import FileSet
 from ..utils.optional import require
 from ..utils.text_formats import shorten
-from ..vision.image import MAX_FILE_BYTES, decode_image
+from ..vision.image import MAX_FILE_BYTES, Number, decode_image, turn_boxes
 from ..vision.jpeg import SIDEWAYS
 
 __all__ = [
@@ -118,7 +121,9 @@ def check_exif(exif: str | None) -> str | None:
     return exif
 
 
-def label_orientation(photo: Photo, stated: tuple[int, int] | None, exif: str | None, *, boxes: bool = True) -> int:
+def label_orientation(
+    photo: Photo, stated: tuple[int, int] | None, exif: str | None, boxes: npt.NDArray[Number]
+) -> int:
     """The orientation by which a photo's boxes have to be turned to lie on the upright photo; 1: they lie there already.
 
     Args:
@@ -126,7 +131,8 @@ def label_orientation(photo: Photo, stated: tuple[int, int] | None, exif: str | 
         stated: Width and height that the labels state, which say what they are drawn on where only one form of the photo has that
             size, or else those proportions. None: they state none.
         exif: A word of `EXIF` for labels whose size does not say it; None: such labels are refused.
-        boxes: Whether the photo has boxes. Without one nothing has to be known.
+        boxes: Of the photo, as the labels have them. Where turning does not change them, as there are none or each is around the whole
+            photo, nothing has to be known.
 
     Raises:
         FormatError: the labels are for another size, or do not say what they are drawn on.
@@ -135,7 +141,8 @@ def label_orientation(photo: Photo, stated: tuple[int, int] | None, exif: str | 
     fitting = same or [word for word in EXIF if stated is None or _is_alike(photo.size(word), stated)]
     if stated is not None and (not fitting or exif not in (None, *fitting)):
         raise FormatError(_other_size(photo, stated, exif or "shown", fitting))
-    if photo.turned and boxes and exif is None and len(fitting) > 1:
+    changes = not np.array_equal(turn_boxes(boxes, photo.orientation), boxes)
+    if changes and exif is None and len(fitting) > 1:
         raise FormatError(unknown_form(photo))
     return photo.orientation if (exif or fitting[0]) == "stored" else 1
 

@@ -163,7 +163,7 @@ class PhotoSet:
         except ImageError:  # decoding has the error
             return 1
         try:
-            return label_orientation(header, photo.size, self._exif, boxes=len(photo.boxes) > 0)
+            return label_orientation(header, photo.size, self._exif, photo.boxes)
         except FormatError as error:
             raise FormatError(f"photo {photo.file}: {error}", path=photo.file) from error
 

@@ -147,6 +147,15 @@ def test_darknets_labels_do_not_say_it(tmp_path):
     assert PhotoSet.open(data).check() == []
 
 
+def test_boxes_around_whole_photos_are_the_same_in_both_forms(tmp_path):
+    (tmp_path / "data/cat").mkdir(parents=True)
+    (tmp_path / "data/cat/a.png").write_bytes(turned(6))
+    photos = PhotoSet.open(tmp_path / "data", labels="folders")
+    assert (photos.check(), photos.boxes(0).tolist()) == ([], [[0, 0.5, 0.5, 1, 1]])
+    make_shards(tmp_path / "data", tmp_path / "shards", labels="folders", progress=False)
+    assert Shards.open(tmp_path / "shards").boxes(0).tolist() == [[0, 0.5, 0.5, 1, 1]]
+
+
 def test_a_size_of_neither_form_is_refused(tmp_path):
     data = write_voc(tmp_path / "data", turned(6, kind="JPEG"), "shown", (100, 10))
     for exif in (None, "shown"):
