@@ -138,7 +138,7 @@ def label_orientation(
         FormatError: the labels are for another size, or do not say what they are drawn on.
     """
     same = [word for word in EXIF if stated == photo.size(word)]
-    fitting = same or [word for word in EXIF if stated is None or _is_alike(photo.size(word), stated)]
+    fitting: list[str] = same or [word for word in EXIF if stated is None or _is_alike(photo.size(word), stated)]
     if stated is not None and (not fitting or exif not in (None, *fitting)):
         raise FormatError(_other_size(photo, stated, exif or "shown", fitting))
     changes = not np.array_equal(turn_boxes(boxes, photo.orientation), boxes)
