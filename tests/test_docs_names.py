@@ -62,9 +62,10 @@ OF_USERS = {
     "docs/testing.md": {"pytrt.toml"},
     "docs/tensorrt11.md": {"mylayers.py"},
     "docs/training.md": {
-        *("classes.txt", "train.txt", "yolov2-voc.cfg", "curve.png", "stages.png", "trace.json"),
-        *("model.cfg", "model.names", "model.weights", "val.txt"),
+        *("train.txt", "val.txt", "yolov2-voc.cfg", "curve.png", "model.cfg", "model.names", "model.weights"),
+        *("photos/labels/0001.txt", "photos/train.txt", "photos/val.txt"),
     },
+    "docs/training_engine.md": {"stages.png", "trace.json"},
     "samples/models/README.md": {"voc12_trainval.txt"},
     "samples/pipeline/README.md": {"classes.txt", "train.txt", "val.txt"},
 }

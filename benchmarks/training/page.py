@@ -1,4 +1,4 @@
-"""What the programs of this folder share: their common options, their record, and its section of docs/training.md."""
+"""What the programs of this folder share: their common options, their record, and its section of docs/training_benchmarks.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .. import report
 from ..serving import page as serving
 
 ROOT = Path(__file__).parents[2]
-PAGE = "training.md"
+PAGE = "training_benchmarks.md"
 _PACKAGES = (
     "pytrtplugins",
     "torch",

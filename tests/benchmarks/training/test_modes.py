@@ -127,7 +127,7 @@ def test_the_page_shows_the_record(tmp_path, monkeypatch):
     record = tmp_path / "record.json"
     assert modes.main([*TINY, "--docs", str(tmp_path), "--json", str(record)]) == 0
     assert [row["name"] for row in json.loads(record.read_text())["rows"]] == [modes.ONE, *NAMES]
-    page = (tmp_path / "training.md").read_text()
+    page = (tmp_path / "training_benchmarks.md").read_text()
     assert "| compact | replicated | 2 | 200 | 2.000 | 1.00 | 0.0 | 0.0e+00 | equal |" in page
     assert "| compact | independent | 2 | 200 | 2.000 | 1.00 | 0.0 | 0.0e+00 | 3.0e-01 apart |" in page
     assert "- compact, parameter_server: no such mode here" in page
@@ -164,7 +164,7 @@ def test_a_time_limit_ends_it_with_what_was_measured(tmp_path, monkeypatch):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert [row["rate"] for row in json.loads(record.read_text())["rows"]] == [5.0]
-    assert "| compact | one rank | 1 | 5 |" in (tmp_path / "training.md").read_text()
+    assert "| compact | one rank | 1 | 5 |" in (tmp_path / "training_benchmarks.md").read_text()
 
 
 def test_a_chosen_row_is_measured_with_what_it_is_compared_with(monkeypatch):

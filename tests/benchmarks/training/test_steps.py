@@ -62,7 +62,7 @@ def test_rows_whose_losses_differ_are_not_timed(tmp_path, monkeypatch):
     assert (first["rate"], first["step_ms"], first["reason"]) == (10.0, 200.0, "")
     assert other["rate"] == 0
     assert "differ from those of FP32 by 1" in other["reason"]
-    page = (tmp_path / "training.md").read_text()
+    page = (tmp_path / "training_benchmarks.md").read_text()
     assert f"| compact | {FIRST} | 2 | 10 | 200.00 | augment 1.25, forward 2.50 |" in page
     assert "| `all` | 3.500 | 7 |" in page
     assert "- compact, other: ValueError: its first losses differ" in page
