@@ -35,7 +35,16 @@ EXTRAS = set(
 TARGETS = set(re.findall(r"^([a-z-]+|\$\(READY\)):", MAKEFILE, re.MULTILINE)) | {".venv/.ready"}
 VARIABLES = set(re.findall(r"\$[({](\w+)|^(\w+) \?=|\$\(or \$\((\w+)", MAKEFILE, re.MULTILINE))
 KINDS = (*SHELL, "", "text", "console")
-OTHER_OPTIONS = {"--backend-config", "--staticPlugins", "--boxes", "--imitation", "--sizes", "--stronglyTyped"}
+OTHER_OPTIONS = {
+    "--backend-config",
+    "--staticPlugins",
+    "--boxes",
+    "--imitation",
+    "--mixup",
+    "--sizes",
+    "--smoothing",
+    "--stronglyTyped",
+}
 """Of Triton and trtexec; and of the training sample, whose options are the fields of its recipe."""
 FOREIGN_MODULES = ("pytest", "pip", "venv")
 

@@ -65,6 +65,7 @@ OF_USERS = {
         *("train.txt", "val.txt", "yolov2-voc.cfg", "curve.png", "model.cfg", "model.names", "model.weights"),
         *("photos/labels/0001.txt", "photos/train.txt", "photos/val.txt"),
     },
+    "docs/training_classifier.md": {"classes.md"},
     "docs/training_engine.md": {"stages.png", "trace.json"},
     "samples/models/README.md": {"voc12_trainval.txt"},
     "samples/pipeline/README.md": {"classes.txt", "train.txt", "val.txt"},

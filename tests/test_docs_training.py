@@ -1,13 +1,16 @@
-"""docs/training.md can be followed as it stands, on drawn photos and with a small network."""
+"""docs/training.md and docs/training_classifier.md can be followed as they stand, on drawn photos and with small networks."""
 
 from __future__ import annotations
 
 import pytest
+from PIL import Image
 
 pytest.importorskip("openvino")
 pytest.importorskip("pycocotools")
 pytest.importorskip("typer")
 
+from pytrtplugins import load_engine
+from pytrtplugins.models import read_description
 from tests.pages import ROOT, Reader, read, texts
 from tests.samples.rectangles import TINY, draw_set
 
@@ -49,3 +52,42 @@ def test_the_page_can_be_followed(folder):
 
 def test_the_page_fits_on_two_screens():
     assert read("docs/training.md").count("\n") < 100
+
+
+NETWORK = """
+from torch import nn
+
+def small(classes):
+    return nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, classes))
+"""
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+def test_the_page_on_classifiers_can_be_followed(tmp_path):
+    for number in range(12):
+        place = tmp_path / "photos" / ("val" if number > 9 else "train") / ("cat", "dog")[number % 2] / f"{number}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (64, 48), ("white", "black")[number % 2]).save(place)
+    (tmp_path / "networks.py").write_text(NETWORK)
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    reader, printed = Reader(tmp_path), {}
+    tiny = "--steps 2 --batch 4 --device cpu"
+    for line in "".join(texts("docs/training_classifier.md", "sh")).splitlines():
+        if line.startswith(("pip ", "pytrt serve")):
+            continue
+        line = line.replace("--hold-back 0.1 --steps 20000", f"--hold-back 0.2 {tiny}").replace(
+            "--samples 100", "--samples 10"
+        )
+        printed[line] = reader.shell(line.replace("--model resnet50", "--model networks.py:small"))
+    out = tmp_path / "runs/classes"
+    assert {file.name for file in out.iterdir()} >= {"model.onnx", "model.names", "model.pt", "curve.png", "log.csv"}
+    assert any("held back: top-1" in text for text in printed.values())
+    table = (tmp_path / "classes.md").read_text()
+    assert "top-1" in table
+    assert "cpu int8, minmax on 10" in table
+    assert read_description(load_engine(tmp_path / "classes.engine").model_without_weights).names == ("cat", "dog")
+    for option in ("--data photos/val --evaluate all --start runs/classes/model.pt",):
+        assert f"`{option}`" in read("docs/training_classifier.md")
+        assert "2 photos of 2 classes: top-1" in reader.shell(
+            f"python samples/train_classifier.py {option} --device cpu"
+        )

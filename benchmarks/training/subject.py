@@ -105,9 +105,9 @@ def make_loop(
 def _classifier_loop(network: str, batch: int, size: int, ranks: Any, how: Any) -> Any:
     """The engine's loop over a classifier."""
     import torch
-
     from classifier_training.recipe import Recipe
     from classifier_training.task import Classification
+
     from training.loop import Loop
     from training.schedule import Schedule
 

@@ -51,7 +51,9 @@ def add_options(parser: argparse.ArgumentParser, recipe: type[Recipe], *, out: s
     add("--seconds", type=Real(0, LONGEST), default=float("inf"), help="stop after this time and write a checkpoint")
     add("--save-every", type=Real(1, LONGEST), default=120.0, help="seconds between checkpoints (%(default)s)")
     add("--resume", action="store_true", help="continue from the last checkpoint in OUT, if there is one")
-    _add_engine(parser.add_argument_group("engine", "how it computes, and how ranks share variables: docs/training.md"))
+    _add_engine(
+        parser.add_argument_group("engine", "how it computes, and how ranks share variables: docs/training_engine.md")
+    )
     group = parser.add_argument_group("recipe", "the numbers that determine the result")
     add_recipe(group, recipe)
     return group
