@@ -56,7 +56,7 @@ def _draw_losses(axes: Any, runs: Mapping[str, Sequence[Mapping[str, float]]], l
             if points:
                 label = f"{part}, {title}" if len(runs) > 1 else part
                 axes.plot(*zip(*points, strict=True), style, color=f"C{i}", label=label, linewidth=1)
-    axes.set(xlabel="epochs", ylabel="loss (running mean)", title="Training losses", yscale="log")
+    axes.set(xlabel="epochs", ylabel="running mean", title="Training", yscale="log")
     _put_legend(axes)
 
 
