@@ -24,6 +24,7 @@ from .sampler import StepSampler
 
 __all__ = [
     "ALL",
+    "SIDE",
     "TRAINING",
     "Labelled",
     "Part",
@@ -37,6 +38,8 @@ __all__ = [
 
 ALL = "all"
 """The list that names every photo."""
+SIDE = 352
+"""Longer side of a stored photo, in pixels, unless another is asked for."""
 TRAINING = "train.txt"
 """The list of the photos to train on."""
 
@@ -199,7 +202,7 @@ def split(data: Records, share: float) -> tuple[Records, Records | None]:
     return Part(data, kept), part
 
 
-def load_photos(data: Records, device: torch.device, *, side: int, skip_bad: bool = False) -> Pool:
+def load_photos(data: Records, device: torch.device, *, side: int = SIDE, skip_bad: bool = False) -> Pool:
     """Decode all photos once, shrink what is larger than ``side``, and put them on the device with all their boxes.
 
     ``skip_bad`` leaves out bad ones.

@@ -13,11 +13,10 @@ from pytrtplugins.shards.photo import read_header
 from pytrtplugins.utils.prefetch import map_ahead, threads_for_files
 from pytrtplugins.vision.image import decode_image
 from training.batch import Pool
-from training.data import Records
+from training.data import SIDE, Records, load_photos, open_data
 
-__all__ = ["SIDE", "box_shapes", "kmeans_anchors", "letterbox_images"]
+__all__ = ["SIDE", "box_shapes", "kmeans_anchors", "letterbox_images", "load_photos", "open_data"]
 
-SIDE = 352  # longer side of a stored photo, in pixels
 _MOST_SHAPES = 4096  # photos whose boxes the anchors are of
 
 
