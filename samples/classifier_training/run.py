@@ -63,8 +63,9 @@ class Run(run.Run):
 
     @override
     def optimizer(self) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
-        momentum = self.recipe.momentum
-        return torch.optim.SGD, {"momentum": momentum, "nesterov": momentum > 0, "fused": True}
+        momentum, whole = self.recipe.momentum, self.settings.variable_update != "parameter_server"
+        # PyTorch's fused kernel takes no parameters of which each rank has a part
+        return torch.optim.SGD, {"momentum": momentum, "nesterov": momentum > 0, "fused": whole}
 
     @override
     def identity(self) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 # ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -132,6 +134,16 @@ def test_a_run_that_stops_and_continues_gives_the_bits_of_one_that_does_not(colo
         assert train_classifier.main(line(colours, tmp_path / "parts", *options, "--seconds", "0", "--resume")) == 0
     for file in ("model.pt", "model.onnx"):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
+
+
+def test_ranks_with_parts_of_the_weights_train_the_same_network(colours: Path, tmp_path: Path) -> None:
+    """One rank, which shards its weights nevertheless."""
+    options, program = ["--steps", "2", "--gpus", "1"], [sys.executable, train_classifier.__file__]
+    parts = [*program, *line(colours, tmp_path / "parts", *options, "--variable_update", "parameter_server")]
+    subprocess.run(parts, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert train_classifier.main(line(colours, tmp_path / "whole", *options[:2])) == 0
+    models = [load_model(tmp_path / name / "model.pt").network.state_dict() for name in ("parts", "whole")]
+    torch.testing.assert_close(*models, rtol=1e-5, atol=1e-6)
 
 
 def test_another_run_begins_with_a_model(trained: Path, colours: Path, tmp_path: Path, capsys) -> None:
