@@ -106,7 +106,8 @@ class BatchQueue:
         self._waiting = self._arrivals = self._running = self._takers = 0
         self._closed = False
         self._watch = watch or _nobody
-        self._changed = threading.Condition(threading.Lock())
+        lock = threading.Lock()
+        self._changed, self._idle = threading.Condition(lock), threading.Condition(lock)
 
     def __len__(self) -> int:
         return self._waiting
@@ -186,11 +187,12 @@ class BatchQueue:
         with self._changed:
             self._running -= 1
             self._changed.notify()
+            self._check_idle()
 
     def wait_until_idle(self, timeout_s: float | None = None) -> bool:
         """Wait until nothing waits and nothing is computed; whether that is so."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not (self._waiting or self._running), timeout_s)
+        with self._idle:
+            return self._idle.wait_for(lambda: not (self._waiting or self._running), timeout_s)
 
     def close(self) -> None:
         """Take no more requests; what waits is still given out."""
@@ -229,15 +231,19 @@ class BatchQueue:
             item.queued_s = now - item.arrived
             rows += item.rows
         self._waiting -= len(batch) + len(late)
-        if late:
-            self._changed.notify_all()  # who waits until nothing waits
         self._watch(self._waiting)
         if group:
             self._rows[key] = waiting - rows
         else:
             del self._groups[key], self._rows[key]
         self._running += bool(batch)
+        self._check_idle()  # all requests may be late, and `done` does not follow then
         return batch, late
+
+    def _check_idle(self) -> None:
+        """Wake those that wait until the queue is idle; they have a condition of their own, since `notify` wakes one thread of its."""
+        if not (self._waiting or self._running):
+            self._idle.notify_all()
 
 
 def _nobody(waiting: int) -> None:

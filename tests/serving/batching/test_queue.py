@@ -8,7 +8,9 @@ import time
 import pytest
 
 from pytrtplugins.errors import RequestError
+from pytrtplugins.serving.batching import queue as module
 from pytrtplugins.serving.batching.queue import BatchQueue, Item
+from tests.serving.clock import Clock
 
 
 def queue_of(*items, **options):
@@ -61,10 +63,33 @@ def test_a_batch_has_a_size_of_the_engine_and_the_rest_waits():
     assert names(queue.take()) == [["e"], []]
 
 
-def test_a_request_past_its_deadline_is_given_back_and_not_in_a_batch():
-    past = time.monotonic() - 1
-    queue = queue_of(item("a", deadline=past), item("b", deadline=past + 100))
-    assert names(queue.take()) == [["b"], ["a"]]
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def test_a_request_past_its_deadline_is_given_back_and_not_in_a_batch(clock):
+    names_at = {
+        0.0: [["a", "b"], []],
+        1.0: [["a", "b"], []],
+        1.5: [["b"], ["a"]],
+        2.0: [["b"], ["a"]],
+        2.5: [[], ["a", "b"]],
+    }
+    for passed, expected in names_at.items():
+        queue = queue_of(item("a", deadline=clock.now + 1), item("b", deadline=clock.now + 2))
+        clock.now += passed
+        assert names(queue.take()) == expected
+
+
+def test_late_requests_are_no_rows_of_the_next_batch(clock):
+    queue = queue_of(item("a", 3, deadline=clock.now), item("b", 1), item("c", 3), sizes=(2, 4))
+    clock.now += 1
+    assert names(queue.take()) == [["b", "c"], ["a"]]
+    queue.put(item("d", 1))  # beside a batch that is computed, 1 row is not a full batch
+    assert queue._rows == {None: 1}
 
 
 def test_a_full_queue_refuses_and_says_when_to_come_back():
@@ -75,6 +100,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_back():
 
 
 def test_a_request_larger_than_a_batch_is_refused():
+    assert names(queue_of(item("a", 4)).take()) == [["a"], []]
     with pytest.raises(RequestError, match="must be <= 4 for '': the request has 5 rows") as caught:
         queue_of(item("a", 5))
     assert caught.value.status == 400
@@ -135,3 +161,90 @@ def test_threads_may_be_woken_once_for_several_requests():
         each.join(20)
     assert sorted(token for each in taken for token in names(each)[0]) == ["a", "b"]
     assert len(queue) == 1
+
+
+def wait_by_the_clock(queue, clock, *arrivals):
+    """Let the clock of a test go on where the queue waits, up to the next arrival; gives the waits that the queue asked for."""
+    waits, coming = [], list(arrivals)
+
+    def wait(seconds=None):
+        waits.append(seconds)
+        at, arrival = coming.pop(0) if coming else (float("inf"), None)
+        clock.now = min(at, clock.now + seconds)
+        if arrival is not None:
+            queue._changed.release()
+            queue.put(arrival())
+            queue._changed.acquire()
+
+    queue._wait = wait
+    return waits
+
+
+@pytest.mark.parametrize("priorities", [(1, 2, 3), (3, 2, 1), (2, 1, 3)])
+def test_the_delay_counts_from_the_oldest_request(clock, priorities):
+    """Three requests, 4 s and 3 s apart, of which the oldest is first, last, or in the middle by its priority."""
+    queue = queue_of(item("a"), max_delay_s=10.0, max_batch=8)
+    queue.take()
+    for name, priority, passed in zip("bcd", priorities, (4, 3, 0), strict=True):
+        queue.put(item(name, priority=priority))
+        clock.now += passed
+    waits = wait_by_the_clock(queue, clock)
+    batch, late = queue.take()
+    assert waits == [3.0]
+    assert {each.token: each.queued_s for each in batch} == {"b": 10.0, "c": 6.0, "d": 3.0}
+    assert late == []
+
+
+def test_an_arrival_does_not_begin_the_delay_anew_and_one_that_fills_the_batch_ends_it(clock):
+    begin = clock.now
+    for rows, waits, passed in ((1, [10.0, 6.0], 10.0), (2, [10.0], 4.0)):
+        queue = queue_of(item("a"), max_delay_s=10.0, max_batch=3)
+        queue.take()
+        clock.now = begin
+        queue.put(item("b"))
+        asked = wait_by_the_clock(queue, clock, (begin + 4, lambda rows=rows: item("c", rows)))
+        assert names(queue.take()) == [["b", "c"], []]
+        assert asked == waits
+        assert clock.now == begin + passed
+
+
+def waiting_thread(queue, target, condition):
+    """A thread that waits on a condition of a queue: whoever has the condition's lock next comes after it waits."""
+    waits = threading.Event()
+    name = "wait_for" if condition is queue._idle else "wait"
+    real = getattr(condition, name)
+    setattr(condition, name, lambda *given: (waits.set(), real(*given))[1])
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    assert waits.wait(20)
+    return thread
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_waits_until_the_queue_is_idle_is_woken_by_the_last_batch_and_by_late_requests(late):
+    queue = queue_of(item("a", deadline=-1.0 if late else None))
+    idle = waiting_thread(queue, queue.wait_until_idle, queue._idle)
+    assert names(queue.take()) == ([[], ["a"]] if late else [["a"], []])
+    if not late:
+        assert idle.is_alive()
+        queue.done()
+    idle.join(5)
+    assert not idle.is_alive()
+
+
+def test_who_waits_for_requests_and_who_waits_until_the_queue_is_idle_do_not_take_each_others_wake_ups():
+    queue, taken = queue_of(item("a")), []
+    queue.take()
+    idle = waiting_thread(queue, queue.wait_until_idle, queue._idle)
+    taker = waiting_thread(queue, lambda: taken.append(queue.take()), queue._changed)
+    queue.put(item("b"))
+    taker.join(5)
+    assert [names(each) for each in taken] == [[["b"], []]]
+    second = waiting_thread(queue, lambda: taken.append(queue.take()), queue._changed)
+    queue.done()
+    queue.done()
+    idle.join(5)
+    assert not idle.is_alive()
+    queue.close()
+    second.join(5)
+    assert taken[1:] == [None]
