@@ -21,6 +21,34 @@ class Clock:
         return self.now
 
 
+class Pausing(Clock):
+    """A clock that waits, where it is read, until somebody closes the other end of a pipe; it says when that is."""
+
+    def __init__(self, reached, go):
+        super().__init__()
+        self.reached, self.go = reached, go
+
+    def monotonic_ns(self):
+        os.write(self.reached, b".")
+        os.read(self.go, 1)
+        return self.now
+
+
+def fork(work):
+    """A child that does some work, which gives its exit code."""
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(work())
+        except BaseException:
+            os._exit(255)
+    return child
+
+
+def exit_code(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
@@ -107,3 +135,56 @@ def test_processes_count_together_and_one_that_died_is_forgotten(clock):
     replaced.name(["a"])
     assert allowed(second, 20, concurrent=8) == 8
     os.close(descriptor)
+
+
+@needs_memfd
+def test_a_change_of_a_key_is_locked_against_other_processes_and_other_keys_are_not(monkeypatch):
+    """A child stands still within `take`; this process tries to lock its key, and others."""
+    fcntl = pytest.importorskip("fcntl")
+    descriptor = Meter.create(2)
+    (reached, says), (go, goes) = os.pipe(), os.pipe()
+
+    def take():
+        monkeypatch.setattr(module, "time", Pausing(says, go))
+        os.close(goes)
+        meter = Meter(descriptor, 2, 1)
+        meter.name(["a", "b", "c"])
+        meter.take("b", 1.0, 1, None)
+        return 0
+
+    child, locked = fork(take), []
+    try:
+        assert os.read(reached, 1) == b"."
+        for place in range(3):
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 8, 8 * place)
+                fcntl.lockf(descriptor, fcntl.LOCK_UN, 8, 8 * place)
+            except OSError:
+                locked.append(place)
+    finally:
+        os.close(goes)
+        assert exit_code(child) == 0
+        for each in (descriptor, reached, says, go):
+            os.close(each)
+    assert locked == [1]
+
+
+@needs_memfd
+@pytest.mark.parametrize("processes", [2, 8])
+def test_processes_at_a_time_allow_no_more_than_one_would(processes):
+    descriptor = Meter.create(processes)
+    (go, goes), each_asks = os.pipe(), 100
+
+    def asks(number):
+        os.close(goes)
+        meter = Meter(descriptor, processes, number)
+        meter.name(["a"])
+        os.read(go, 1)  # they begin together
+        return allowed(meter, each_asks, rate=0.001, burst=processes * each_asks // 8)
+
+    children = [fork(lambda number=number: asks(number)) for number in range(processes)]
+    os.close(goes)
+    counts = [exit_code(child) for child in children]
+    os.close(go)
+    os.close(descriptor)
+    assert sum(counts) == processes * each_asks // 8
