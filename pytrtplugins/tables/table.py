@@ -211,7 +211,10 @@ class _Maker:
         )
 
     def _path(self, variant: Variant) -> Path:
-        return self.work / f"{_plain(self._named(variant))}.engine"
+        """Where its engine lies: an engine with other settings, such as for other batches, does not take its place."""
+        settings = self._settings(variant)
+        suffix = f"-{sha256_hex(json.dumps(settings).encode())[:8]}" if settings else ""
+        return self.work / f"{_plain(self._named(variant))}{suffix}.engine"
 
     def _built(self, variant: Variant) -> TableRow:
         """Build and save a variant, unless that was done before."""
@@ -278,7 +281,8 @@ class _Maker:
             beside = f"accuracy {key} beside {self._key(first)}"
             figures = self.journal.get(beside, lambda: self._accuracy(row.variant, first))
             self.bar.update(1, f"memory of {name}")
-            used = Memory(**self.journal.get(f"memory {key}", lambda: asdict(self._memory(row.variant))))
+            memory = f"memory {key}, batch {self.batches[0]}"
+            used = Memory(**self.journal.get(memory, lambda: asdict(self._memory(row.variant))))
             self.bar.update()
         except UsageError:
             raise

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections import Counter
+from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -180,6 +182,132 @@ def test_an_interrupted_table_goes_on_where_it_was(task, tmp_path, measured, mon
     assert again.rows == found.rows
     make_table(network(seed=3), task, plan, work=tmp_path)  # another network: nothing is taken over
     assert built == ["fp32", "int8"] * 2
+
+
+@pytest.fixture(scope="module")
+def engine_of_people():
+    return ptp.build(network(), engine="reference", progress=False)
+
+
+@pytest.fixture
+def work_done(engine_of_people, monkeypatch, tmp_path):
+    """Makes a table in one folder, again and again; gives what was done for it, each kind as often as it was done."""
+    done = []
+
+    def note(kind, real):
+        return lambda *given, **more: (done.append(kind), real(*given, **more))[1]
+
+    class Calibrator:
+        def __init__(self, batches, cache):
+            self.cache = cache
+
+        def store_table(self, scales, network):
+            self.cache.write_text(scales)
+
+    row = {"name": "", "reason": "", "p50_ms": 2.0, "p99_ms": 3.0, "rate": 500.0, "speed": 1.0}
+
+    def bench(engines, *given, **more):
+        return SimpleNamespace(rows=[SimpleNamespace(**{**row, "name": name}) for name in engines])
+
+    replaced = {
+        "build": lambda *given, **more: engine_of_people,
+        "calibrate": lambda *given, **more: "scales",
+        "bench": bench,
+        "measure_memory": lambda path, batch, modules: Memory(float(batch), 0.0),
+    }
+    for name, function in replaced.items():
+        monkeypatch.setattr(table, name, note(name, function))
+    monkeypatch.setattr(table, "network_digest", lambda model: "digest")
+    monkeypatch.setattr(table, "CALIBRATORS", dict.fromkeys(table.CALIBRATORS, Calibrator))
+    monkeypatch.setattr(VerificationTask, "measure", note("measure", lambda *given: ({"cosine_mean": 1.0}, [])))
+
+    def make(task, plan, model=None):
+        done.clear()
+        make.table = make_table(model or network(), task, plan, work=tmp_path / "work", progress=False)
+        return Counter(done)
+
+    make.folder = tmp_path / "work"
+    return make
+
+
+BASE = Plan(engines=("onnxruntime",), samples=(3,), batches=(1, 2), seconds=0.01)
+AGAIN = Counter(build=2, calibrate=1, measure=2, measure_memory=2, bench=2)
+"""What the first table of `BASE` takes: two engines, of which one is calibrated, at two batches."""
+ONE_MORE = Counter(build=1, calibrate=1, measure=2, measure_memory=1)
+"""What one more row takes: the first one is measured again, since the others are compared with it."""
+PLANS = {  # of each field of a plan: another value, and what is done again for it
+    "engines": (("onnxruntime", "reference"), Counter(build=2, measure=3, measure_memory=2, bench=2)),
+    "precisions": (("fp32",), Counter(bench=2)),
+    "algorithms": (("minmax", "percentile"), ONE_MORE),
+    "samples": ((3, 6), ONE_MORE),
+    "batches": ((1, 4), Counter(bench=1)),
+    "rounds": (6, AGAIN),
+    "seconds": (0.02, AGAIN),
+    "threads": (1, AGAIN),
+    "settings": ({"batch": 4}, AGAIN),
+    "plugins": ({"Reorg": "cuda"}, AGAIN),
+    "modules": (("json",), Counter()),
+}
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Plan)])
+def test_a_changed_field_of_the_plan_is_measured_anew_and_nothing_else(task, work_done, name):
+    value, expected = PLANS[name]
+    assert work_done(task, BASE) == AGAIN
+    assert work_done(task, BASE) == Counter()
+    assert work_done(task, replace(BASE, **{name: value})) == expected
+
+
+@pytest.mark.parametrize("changed", ["model", "version", "machine", "data", "calibrated_on", "pixels", "name"])
+def test_another_network_machine_version_or_task_begins_anew(task, work_done, changed, faces, monkeypatch):
+    assert work_done(task, BASE) == AGAIN
+    other, model = replace(task), None
+    if changed == "model":
+        model = network(seed=3)
+    elif changed == "version":
+        monkeypatch.setattr(table, "__version__", "0.0.0")
+    elif changed == "machine":
+        monkeypatch.setattr(table, "machine", lambda: {"processor": "another"})
+    elif changed == "name":
+        object.__setattr__(other, "name", "another")
+    else:
+        values = {"data": faces, "calibrated_on": faces, "pixels": "0..1"}
+        object.__setattr__(other, changed, values[changed])
+    assert work_done(other, BASE, model) == AGAIN
+
+
+def test_memory_is_that_of_the_first_batch_also_where_it_was_another_before(task, work_done):
+    for batches in ((1, 2), (2, 1), (1, 2)):
+        work_done(task, replace(BASE, batches=batches))
+        assert [row.host_mib for row in work_done.table.rows] == [batches[0]] * 2
+
+
+def test_rates_are_images_and_sizes_are_mib(task, work_done):
+    work_done(task, BASE)
+    row = work_done.table.rows[0]
+    assert {batch: (each.p50_ms, each.p99_ms, each.rate) for batch, each in row.latency.items()} == {
+        1: (2.0, 3.0, 500.0),
+        2: (2.0, 3.0, 1000.0),
+    }
+    size = (work_done.folder / "onnxruntime-fp32.engine").stat().st_size
+    assert row.file_mib == size / 2**20
+
+
+def test_engines_for_other_batches_lie_beside_each_other(task, work_done, monkeypatch):
+    """As of engine ``cuda``, whose kernels are chosen for the table's batches."""
+    real = table.available_class
+
+    def with_batches(*given):
+        return SimpleNamespace(settings=("batch",), always=real(*given).always)
+
+    monkeypatch.setattr(table, "available_class", with_batches)
+    built = Counter(build=2, measure=2, measure_memory=2)
+    assert work_done(task, BASE) - Counter(bench=2, calibrate=1) == built
+    engines = {path.name: path.stat().st_mtime_ns for path in work_done.folder.glob("*.engine")}
+    assert work_done(task, replace(BASE, batches=(1, 4))) - Counter(bench=2) == built
+    assert work_done(task, BASE) == Counter()
+    after = {path.name: path.stat().st_mtime_ns for path in work_done.folder.glob("*.engine")}
+    assert (len(after), {name: after[name] for name in engines}) == (4, engines)
 
 
 def test_engines_that_cannot_build_are_rows_with_the_reason(task, tmp_path, measured):
