@@ -13,8 +13,14 @@ from pytrtplugins.shards import Example
 
 def grey(level: int, size: tuple[int, int] = (32, 24)) -> bytes:
     """A photo whose left half is black, and the right half as bright as is said."""
-    pixels = np.zeros((size[1], size[0], 3), np.uint8)
-    pixels[:, size[0] // 2 :] = level
+    return halves((0, 0, 0), (level, level, level), size)
+
+
+def halves(left: tuple[int, int, int], right: tuple[int, int, int], size: tuple[int, int] = (32, 24)) -> bytes:
+    """A photo of two colours, red, green and blue."""
+    pixels = np.empty((size[1], size[0], 3), np.uint8)
+    pixels[:, : size[0] // 2] = left
+    pixels[:, size[0] // 2 :] = right
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, format="PNG")
     return file.getvalue()

@@ -40,16 +40,16 @@ def test_a_turned_and_scaled_face_comes_back():
     assert np.isclose(np.hypot(*matrix[:, 0]), 1 / 1.7)
 
 
-def test_marks_at_the_points_of_an_image_end_where_they_belong():
-    points = FACE_POINTS * 2 + (40, 25)
-    image = np.zeros((300, 320, 3), np.uint8)
+@pytest.mark.parametrize("size", [56, 112, 160, 224])
+def test_marks_at_the_points_of_an_image_end_where_they_belong_at_every_size(size):
+    points = FACE_POINTS * 4 + (40, 25)
+    image = np.zeros((500, 520, 3), np.uint8)
     for x, y in points.round().astype(int):
-        image[y - 2 : y + 3, x - 2 : x + 3] = 255
-    found = align_face(image, points)
-    assert found.shape == (112, 112, 3)
-    for x, y in FACE_POINTS.round().astype(int):
-        assert found[y, x].min() > 200
-    assert align_face(image, points, 56).shape == (56, 56, 3)
+        image[y - 4 : y + 5, x - 4 : x + 5] = 255
+    aligned = align_face(image, points, size)
+    assert aligned.shape == (size, size, 3)
+    for x, y in (FACE_POINTS * size / 112).round().astype(int):
+        assert aligned[y, x].min() > 200
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,49 @@
+"""Comparisons in exported C++ hold where Python's do."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+import shutil
+import subprocess
+
+import pytest
+
+from pytrtplugins.export._expressions import Scope, float_literal, int_literal
+from pytrtplugins.export._values import Expr, TracedFloat, TracedInt
+
+K = TracedInt(Expr("field", ("k",), "i"))
+X = TracedFloat(Expr("field", ("x",), "f"))
+OPERATORS = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
+WHOLE = (0, -1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63))
+REAL = (0.0, -0.5, 2.0**53, -(2.0**53), 2.0**63, -(2.0**63), math.inf, -math.inf, math.nan)
+
+
+def truth(compare, left, right):
+    return Scope("inputs[{}].dims").truth(compare(left, right).expr)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_whole_numbers_and_floats_are_compared_exactly_as_python_does(tmp_path):
+    """As doubles, 2**53 + 1 would be equal to 2.0**53: an exported plugin would take another branch than the Python class."""
+    cases = list(itertools.product(OPERATORS, WHOLE, REAL))
+    lines = ["#include <cstdint>", "#include <cstdio>", "#include <limits>", "int main() {"]
+    for compare, whole, real in cases:
+        fields = f"const int64_t k_ = {int_literal(whole)}; const double x_ = {float_literal(real)};"
+        lines += [
+            f'{{ {fields} std::putchar("01"[{truth(compare, side, other)}]); }}' for side, other in ((K, X), (X, K))
+        ]
+    (tmp_path / "compare.cpp").write_text("\n".join([*lines, "}"]))
+    subprocess.run(["g++", "-w", "-o", tmp_path / "compare", tmp_path / "compare.cpp"], check=True)
+    told = subprocess.run([tmp_path / "compare"], check=True, capture_output=True, text=True).stdout
+    expected = [compare(*sides) for compare, whole, real in cases for sides in ((whole, real), (real, whole))]
+    assert [each == "1" for each in told] == expected
+
+
+def test_literals_at_the_ends_of_64_bits_are_exact():
+    ends = {2**63 - 1: "9223372036854775807", -(2**63) + 1: "-9223372036854775807", -(2**62): "-4611686018427387904"}
+    assert {value: int_literal(value) for value in ends} == ends
+    assert float_literal(0.1) == "0.1"
+    assert float_literal(16777217.0) == "16777217.0"
+    assert float_literal(16777217.0, "f") == "1.6777216e+07f"  # what a float holds
