@@ -37,5 +37,5 @@ def test_numbers_are_taken_as_they_are():
 @pytest.mark.parametrize("read", [read_bytes, read_seconds, read_cores, read_count])
 @pytest.mark.parametrize("value", ["", "x", "1 parsec", "-1", "1e3", True, None, float("nan"), float("inf"), [1]])
 def test_what_is_no_amount_is_refused(read, value):
-    with pytest.raises(ValueError, match="expected .*found"):
+    with pytest.raises(ValueError, match=r"expected .*found"):
         read(value)

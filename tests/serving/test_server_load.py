@@ -70,6 +70,23 @@ def test_quantiles_lie_within_their_bucket_as_prometheus_says():
     assert later.p99_ms == pytest.approx(20)  # all that is known is that it is longer
 
 
+@pytest.mark.parametrize(
+    ("fast", "medium", "p50", "p99"),
+    [
+        (100, 100, 10, 20),  # exactly half took at most 10 ms, none 10 to 20, and the others longer than is known
+        (99, 199, 10 + 10 * 1 / 100, 10 + 10 * 99 / 100),
+        (101, 199, 10 * 100 / 101, 10 + 10 * 97 / 98),
+        (0, 200, 15, 19.9),
+        (200, 200, 5, 9.9),
+        (0, 0, 20, 20),
+    ],
+)
+def test_a_quantile_is_that_of_prometheus_also_where_its_rank_is_the_count_of_a_bucket(fast, medium, p50, p99):
+    changed = {"fast": FIRST["fast"] + fast, "medium": FIRST["medium"] + medium}
+    model = load(FIRST, {**SECOND, **changed}).models[0]
+    assert (model.p50_ms, model.p99_ms) == pytest.approx((p50, p99))
+
+
 def test_a_server_that_was_started_again_counts_from_0():
     assert load(SECOND, FIRST).models[0].succeeded == 50
 

@@ -11,6 +11,7 @@ import pytest
 
 from pytrtplugins.errors import FormatError, RequestError, UsageError
 from pytrtplugins.serving.access.keys import Key, Keyring, add_key, read_keys
+from pytrtplugins.serving.shared.meter import MOST_KEYS
 
 DIGEST = hashlib.sha256(b"secret").hexdigest()
 
@@ -135,3 +136,18 @@ def test_keys_are_read_anew_and_a_wrong_file_leaves_those_that_were_read(path):
     assert keys.find({"x-api-key": second}).name == "b"
     with pytest.raises(RequestError):
         keys.find({"x-api-key": first})
+
+
+def test_a_file_has_as_many_keys_as_the_memory_of_all_processes_and_no_more(path):
+    tables = [f'[keys.k{number}]\nsha256 = "{number:064x}"\n' for number in range(MOST_KEYS + 1)]
+    assert len(read_keys(written(path, "".join(tables[:-1])))) == MOST_KEYS == 1024
+    with pytest.raises(FormatError, match="expected at most 1,024 keys, found 1,025"):
+        read_keys(written(path, "".join(tables)))
+
+
+BURSTS = {(None, None): 1, (0.5, None): 1, (1.0, None): 1, (2.5, None): 3, (50.0, None): 50, (50.0, 2): 2, (1.0, 9): 9}
+
+
+def test_what_a_key_allows_at_once_is_a_burst_of_its_own_or_a_second_of_its_rate():
+    found = {given: Key("a", 64 * "0", rate=given[0], burst=given[1]).most_at_once for given in BURSTS}
+    assert found == BURSTS

@@ -14,7 +14,7 @@ from tests.serving.running import running
 
 pytest.importorskip("httptools")
 
-LIMITS = Limits(body_bytes=1 << 20, head_bytes=4096, pipelined=16)
+LIMITS = Limits(body_bytes=1 << 20, head_bytes=4096, pipelined=16, headers=16)
 LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
@@ -122,6 +122,12 @@ def test_heads_are_taken_as_the_standard_says(server, head, status, words):
 def test_a_head_may_have_exactly_as_many_bytes_as_the_limit_says(server, size, status):
     begin, end = LAST[:-2] + b"X: ", b"\r\n\r\n"
     assert statuses(server.sent(begin + b"a" * (size - len(begin) - len(end)) + end)) == [status]
+
+
+@pytest.mark.parametrize(("count", "status"), [(16, 200), (17, 400)])
+def test_a_request_may_have_exactly_as_many_headers_as_the_limit_says(server, count, status):
+    headers = b"".join(b"X-%d: 1\r\n" % number for number in range(count - 2))  # beside Host and Connection
+    assert statuses(server.sent(LAST[:-2] + headers + b"\r\n")) == [status]
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\n"])

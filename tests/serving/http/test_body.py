@@ -149,9 +149,9 @@ def test_decompressed_bytes_count_among_those_that_are_on_their_way():
 SMALL = Limits(body_bytes=1000, bodies_bytes=1500, body_seconds=20)
 
 
-def body(size, event=None, disconnects=False):
-    """A body in two parts; the second comes once the event is set."""
-    parts = [bytes(size - 1), b"1"]
+def body(size, event=None, disconnects=False, whole=False):
+    """A body in two parts, or whole; the last part, of one byte, comes once the event is set."""
+    parts = [bytes(size)] if whole else [bytes(size - 1), b"1"]
 
     async def receive():
         part = parts.pop(0)
@@ -194,6 +194,39 @@ def test_bodies_that_end_early_give_back_what_they_took():
         return len(await read_body(body(1000), {}, SMALL))
 
     assert asyncio.run(run()) == 1000
+
+
+@pytest.mark.parametrize("form", ["one part", "parts", "with its length", "there already"])
+def test_a_body_of_exactly_the_largest_size_is_taken_and_a_byte_more_is_not(form):
+    def read(size):
+        headers = {b"content-length": b"%d" % size} if form == "with its length" else {}
+        receive = body(size, whole=form != "parts")
+        there = bytes(size) if form == "there already" else None
+        return len(asyncio.run(read_body(receive, headers, SMALL, there)))
+
+    assert read(1000) == 1000
+    with pytest.raises(RequestError, match="exceeds the maximum allowed value of 1000 bytes") as caught:
+        read(1001)
+    assert caught.value.status == 413
+
+
+@pytest.mark.parametrize(("size", "fits"), [(601, True), (602, False)])
+def test_bodies_under_way_may_fill_their_limit_exactly(size, fits):
+    """899 bytes are there, and 1,500 may be."""
+
+    async def run():
+        event = asyncio.Event()
+        first = asyncio.create_task(read_body(body(900, event), {}, SMALL))
+        await asyncio.sleep(0)
+        try:
+            return len(await read_body(body(size), {}, SMALL)) == size
+        except RequestError:
+            return False
+        finally:
+            event.set()
+            await first
+
+    assert asyncio.run(run()) is fits
 
 
 def test_one_body_of_the_largest_size_always_fits():

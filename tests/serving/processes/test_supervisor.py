@@ -13,14 +13,17 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Limits
+from pytrtplugins.serving.processes import supervisor
 from pytrtplugins.serving.processes.placement import Place
 from pytrtplugins.serving.processes.server import bind
 from pytrtplugins.serving.processes.supervisor import Supervisor
+from tests.serving.clock import Clock
 from tests.serving.conftest import spec
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
@@ -54,6 +57,29 @@ def counted(address):
     with urllib.request.urlopen(f"{address}/metrics", timeout=60) as answer:
         lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
     return {series: float(value) for series, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_a_process_that_ends_again_and_again_is_started_later_each_time(monkeypatch):
+    """Twice as late up to 10 s, and at once where it ran for 5 s; each process and each role for itself."""
+    clock, restarted = Clock(), []
+    monkeypatch.setattr(supervisor, "time", clock)
+    host = SimpleNamespace(_again={}, _waits={}, _draining=False, _forget=id, _count=lambda: None)
+    host._counts = SimpleNamespace(processes=SimpleNamespace(restarted=restarted.append))
+    gone = SimpleNamespace(receive=lambda: None)
+
+    def ended(lived, role="engine", index=0):
+        """Seconds until a process is started again that lived so long."""
+        process = SimpleNamespace(wait=lambda: -9)
+        child = supervisor._Child(role, index, process, gone, clock.now)
+        clock.now += lived
+        Supervisor._hear(host, child, False)
+        return host._again[role, index] - clock.now
+
+    assert [ended(lived) for lived in (0.5, 0.5, 4.5, 0, 0, 0, 0)] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4])
+    assert [ended(0.5) for _ in range(3)] == pytest.approx([10, 10, 10])
+    assert (ended(0.5, index=1), ended(0.5, "cpu")) == pytest.approx((0.1, 0.1))
+    assert [ended(5.0), ended(0.5)] == pytest.approx([0, 0.1])
+    assert restarted == ["engine"] * 11 + ["cpu"] + ["engine"] * 2
 
 
 def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_order():

@@ -61,3 +61,20 @@ def test_bytes_outside_of_the_memory_are_refused(slots, first, start, size):
 def test_units_outside_of_the_memory_have_no_generation(slots, first):
     with pytest.raises(FormatError):
         slots.block.generation(first)
+
+
+def test_a_model_gets_its_own_part_and_what_is_left_of_that_of_all_to_the_last_unit():
+    """Of 8 units 2 are each model's own, and 4 are for both."""
+    descriptor = Block.create(8)
+    try:
+        for held in range(7):  # units of the other model: from 3 on they are of those for both
+            slots = Slots(Block(descriptor), models=2)
+            if held:
+                slots.take(held * UNIT, 1)
+            most = 2 + 4 - max(0, held - 2)
+            with pytest.raises(RequestError) as refused:
+                slots.take((most + 1) * UNIT, 0)
+            assert refused.value.status == (413 if most == 6 else 503)
+            assert slots.take(most * UNIT, 0)[1] == most
+    finally:
+        os.close(descriptor)
