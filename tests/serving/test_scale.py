@@ -29,3 +29,8 @@ def test_other_texts_are_refused(text):
 def test_values_out_of_range_are_refused_with_their_name(wrong):
     with pytest.raises(UsageError, match=f"Scale.({'|'.join(wrong)})"):
         Scale(**wrong)
+
+
+def test_as_many_replicas_at_most_as_at_least_is_a_fixed_number():
+    assert not Scale(min_replicas=3, max_replicas=3).autoscaled
+    assert Scale(min_replicas=3, max_replicas=4).autoscaled

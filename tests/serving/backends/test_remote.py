@@ -16,8 +16,9 @@ from pytrtplugins.serving.processes.engine_process import EngineProcess
 from pytrtplugins.serving.shared.control import Control
 from pytrtplugins.serving.shared.packing import pack
 from pytrtplugins.serving.shared.records import Kind, Reader, Record, write_record
-from pytrtplugins.serving.shared.slots import Block
+from pytrtplugins.serving.shared.slots import UNIT, Block
 from pytrtplugins.serving.shared.statistics import Counts
+from tests.serving.conftest import spec
 from tests.serving.rig import SPECS, UNITS, Rig, infer, x
 from tests.serving.served import Double
 
@@ -266,3 +267,19 @@ def test_a_request_that_meets_a_queue_closed_by_a_reload_goes_to_the_new_one(sha
     slots.give_back(first, count)
     for each in (ours, theirs):
         each.close()
+
+
+def test_copies_get_memory_while_half_of_it_is_free():
+    rig = Rig([spec("double", "Double"), spec("double", "Triple", version="2", shadow=True)])
+    try:
+        end = rig.played(1)
+        rig.backend._slots.take((UNITS // 2 - 1) * UNIT)
+        for free in (9, 8):
+            assert rig.backend._slots.free == free
+            rig.backend._submit(1, Item(x(1), 1, token=id))
+        with pytest.raises(RequestError, match="half of the memory") as caught:
+            rig.backend._submit(1, Item(x(1), 1, token=id))
+        assert caught.value.status == 503
+        rig.drop(end)
+    finally:
+        rig.close()

@@ -7,6 +7,7 @@ import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Limits, ModelSpec
+from pytrtplugins.serving.backends.versions import check_versions
 from tests.serving.conftest import Client, spec
 from tests.serving.running import running
 
@@ -85,3 +86,13 @@ def test_all_versions_are_unloaded_and_loaded_together(client):
 def test_a_version_that_is_no_whole_number_is_refused(version):
     with pytest.raises(UsageError, match="version: expected a whole number"):
         ModelSpec("a", "x.engine", version=version)
+
+
+@pytest.mark.parametrize("shares", [(1.0,), (0.25, 0.75), (0.1, 0.2, 0.3, 0.4)])
+def test_shares_may_be_all_requests_and_no_more(shares):
+    def versions(*shares):
+        return [spec("m", "Double", version=str(number), share=share) for number, share in enumerate((0.0, *shares), 1)]
+
+    check_versions(versions(*shares))
+    with pytest.raises(UsageError, match="more than 1"):
+        check_versions(versions(*shares, 0.01))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor, TimeoutError
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from pytrtplugins.errors import ImageError, RequestError
+from pytrtplugins.serving.batching import batcher as module
 from pytrtplugins.serving.batching.batcher import Batcher, failure
 from pytrtplugins.serving.batching.queue import BatchQueue, Item
+from tests.serving.clock import Clock
 from tests.serving.served import Double, Later, Lists, Lost, Wrong
 
 
@@ -174,3 +177,21 @@ def test_who_waits_for_the_end_without_a_thread_is_told_once_all_is_computed():
                 waits.result(0.05)
             batcher.compute()
             assert waits.result(20)
+
+
+def test_a_run_is_known_by_the_oldest_that_is_not_done(monkeypatch):
+    """A process whose second run begins all the time would never count as one that hangs."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+
+    class Never(Double):
+        def predict(self, batch):
+            return Future()
+
+    worker, begun, began = Batcher(Never(), BatchQueue(8), list, threaded=False), deque(), []
+    for _ in range(3):
+        worker._begin([Item({"x": rows(1)}, 1)], begun)
+        began.append(worker.began)
+        clock.now += 5
+    assert began == [1024.0] * 3
+    assert [each[2] for each in begun] == [1024.0, 1029.0, 1034.0]

@@ -15,6 +15,7 @@ from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Limits, ModelSpec
 from pytrtplugins.serving.config import read_limits, read_models
 from pytrtplugins.serving.export import KINDS, Deployment, export
+from pytrtplugins.serving.export.content import image_files
 from pytrtplugins.serving.scale import Scale
 from pytrtplugins.utils.toml_file import TomlFile
 from tests.serving.export.strict import unknown_keys
@@ -308,3 +309,17 @@ def test_triton_gets_the_batch_and_the_delay_of_each_model(tmp_path):
     text = made[1].read_text()
     assert "max_batch_size: 4" in text
     assert "max_queue_delay_microseconds: 1500" in text
+
+
+@pytest.mark.parametrize(
+    ("cpus", "request_cpu", "workers"),
+    [(0.1, "100m", 0), (2, "2000m", 0), (2.5, "2500m", 1), (3, "3000m", 1), (4, "4000m", 2), (9, "9000m", 4)],
+)
+def test_cores_are_asked_for_in_thousandths_and_half_of_them_are_cpu_processes(
+    model, tmp_path, cpus, request_cpu, workers
+):
+    made = deployment(model, scale=Scale(cpus=cpus, memory_mib=6000))
+    export("k8s", made, tmp_path / "out")
+    [container] = pod(tmp_path / "out")["containers"]
+    assert container["resources"]["requests"] == {"cpu": request_cpu, "memory": "6000Mi"}
+    assert f"\nworkers = {workers}\n" in image_files(made)["serving.toml"]
