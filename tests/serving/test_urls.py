@@ -48,6 +48,7 @@ class Site(http.server.ThreadingHTTPServer):
         self.origin = f"{scheme}://127.0.0.1:{self.server_port}"
         self.answers = {
             "/photo": (200, {"Content-Length": 3}, [b"1 2"]),
+            "/parts": (200, {}, [b"1", b" 2"]),
             "/query?a=1&b": (200, {}, [b"3 ", b"4"]),
             "/moved": (302, {"Location": "/photo"}, []),
             "/circle": (301, {"Location": "/circle"}, []),
@@ -57,6 +58,7 @@ class Site(http.server.ThreadingHTTPServer):
             "/large": (200, {"Content-Length": 1 << 40}, []),
             "/grows": (200, {}, [b"1" * 60_000] * 20),
             "/cut": (200, {"Content-Length": 100}, [b"1 2"]),
+            "/short": (200, {"Content-Length": 4}, [b"1 2"]),
             "/slow": (200, {"Content-Length": 100}, [b"1", None]),
             "/broken": (500, {}, [b"secret"]),
         }
@@ -105,6 +107,7 @@ def test_what_a_url_names_is_fetched_without_credentials(site):
         ("/large", 413, "may have 100,000 bytes"),
         ("/grows", 413, "may have 100,000 bytes"),
         ("/cut", 502, "IncompleteRead"),
+        ("/short", 502, "IncompleteRead"),
         ("/broken", 502, "answers with status 500"),
         ("/none", 502, "answers with status 404"),
         ("/circle", 502, "more than 3 redirects"),
@@ -117,6 +120,12 @@ def test_bodies_that_are_too_large_or_fail_and_redirects_to_other_places_are_ref
     said = refused(UrlFetcher([site.origin, "https"]), site.origin + path, status, 100_000)
     assert text in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize("path", ["/photo", "/parts"])
+def test_a_body_of_exactly_the_most_bytes_is_fetched(site, path):
+    assert fetched(UrlFetcher([site.origin]), site.origin + path, 3) == b"1 2"
+    assert "may have 2 bytes" in refused(UrlFetcher([site.origin]), site.origin + path, 413, 2)
 
 
 def test_a_server_that_does_not_go_on_is_cut_off(site):
