@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 __all__ = ["KeyPresses"]
+
+_MOST_BYTES = 1024
 
 
 class KeyPresses:
@@ -36,12 +40,24 @@ class KeyPresses:
         if self._before is not None:
             import termios
 
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
+            with suppress(OSError, termios.error):  # the terminal is gone
+                termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
 
     def wait(self, seconds: float) -> str:
-        """The next key; empty where none came in this time."""
+        """Wait for keys; gives those that were pressed until then, none where none came in this time.
+
+        Raises:
+            EOFError: the terminal is gone.
+        """
         if self._before is None:
             time.sleep(seconds)
             return ""
         ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return sys.stdin.read(1) if ready else ""
+        if not ready:
+            return ""
+        keys = b""
+        with suppress(OSError):  # as Linux says where the terminal is gone
+            keys = os.read(sys.stdin.fileno(), _MOST_BYTES)  # `sys.stdin` would keep keys that `select` does not see
+        if not keys:
+            raise EOFError
+        return keys.decode("utf-8", "replace")

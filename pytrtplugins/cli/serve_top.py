@@ -128,13 +128,27 @@ def _headers() -> dict[str, str]:
 
 
 def _show_live(address: str, before: Reading, interval: float) -> None:
-    """Renew a table until q or Ctrl-C; a server that is gone for a while is waited for."""
+    """Renew a table until q or Ctrl-C; a server that is gone for a while is waited for.
+
+    Raises:
+        BrokenPipeError: the terminal is gone.
+    """
+    try:
+        _renew(address, before, interval)
+    except OSError:
+        if sys.stdout.isatty():
+            raise
+    if not sys.stdout.isatty():  # closed, or its connection was cut
+        raise BrokenPipeError
+
+
+def _renew(address: str, before: Reading, interval: float) -> None:
     live = require("rich.live", extra="cli")
     shown = f"{address}: the first table comes in {interval:g} s; q ends"
     with live.Live(shown, console=console(), screen=True, auto_refresh=False) as display, KeyPresses() as keys:
         display.refresh()
         try:
-            while keys.wait(interval) not in ("q", "Q"):
+            while "q" not in keys.wait(interval).lower() and sys.stdout.isatty():
                 try:
                     after = _read(address)
                 except (UnavailableError, UsageError) as error:
@@ -142,7 +156,7 @@ def _show_live(address: str, before: Reading, interval: float) -> None:
                     continue
                 display.update(_table(load_between(before, after, address)), refresh=True)
                 before = after
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, EOFError):
             return
 
 

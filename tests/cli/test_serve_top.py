@@ -113,8 +113,8 @@ def test_through_a_pipe_tables_follow_each_other_until_the_reader_is_gone(server
         assert (process.wait(20), process.stderr.read()) == (0, b"")
 
 
-@pytest.mark.parametrize("end", ["q", pytest.param("Ctrl-C", marks=pytest.mark.slow)])
-def test_in_a_terminal_it_is_renewed_until_a_key_ends_it(server, end):
+@pytest.mark.parametrize("end", ["xQ", "hang-up", pytest.param("Ctrl-C", marks=pytest.mark.slow)])
+def test_in_a_terminal_it_is_renewed_until_a_key_ends_it_or_the_terminal_is_gone(server, end):
     ours, theirs = pty.openpty()
     words = [*PYTRT, server.url, "--interval", "0.1"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "40"}
@@ -127,8 +127,14 @@ def test_in_a_terminal_it_is_renewed_until_a_key_ends_it(server, end):
         while b"these are no metrics" not in seen:
             seen += os.read(ours, 1 << 16)
         server.files["/metrics"] = METRICS
-        if end == "q":
-            os.write(ours, b"q")
+        if end == "hang-up":
+            asked = len(server.seen)
+            os.close(ours)
+            assert process.wait(20) == 0
+            assert len(server.seen) <= asked + 1
+            return
+        if end == "xQ":
+            os.write(ours, b"xQ")  # two keys at once
         else:
             process.send_signal(signal.SIGINT)
         until = time.monotonic() + 20
