@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from pytrtplugins.engines.base.engine_file import write_engine_file
 from pytrtplugins.errors import FormatError
@@ -48,8 +49,13 @@ def _make_set(place: Path) -> None:
         (place / name).write_bytes(data)
 
 
+# to look at the machine takes long
+_KNOWN_MACHINE = ({"processor": "a CPU"}, {"numpy": "2.0"})
+_with_a_known_machine = mock.patch.object(facts, "environment", new=mock.Mock(return_value=_KNOWN_MACHINE))
+
+
+@_with_a_known_machine
 def _make_registry(place: Path) -> None:
-    facts.environment = lambda: ({"processor": "a CPU"}, {"numpy": "2.0"})  # to look at the machine takes long
     path = folder() / "net.engine"
     write_engine_file(path, {"engine": "reference", "built_with": "NumPy"}, b"model")
     registry = ModelRegistry(place)
@@ -83,6 +89,7 @@ def _use_set(place: Path) -> object:
     return photos
 
 
+@_with_a_known_machine
 def _use_registry(place: Path) -> object:
     registry = ModelRegistry(place)
     names = [[str(version) for version in registry.versions(name)] for name in registry.names()]

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytrtplugins.errors import CfgError
+from pytrtplugins.model_registry import facts
+from tests.fuzz import folder_targets
 from tests.fuzz.limits import LimitError, Spent, checked
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.worker import CORPUS, CRASHED, LARGEST_INPUT, Task, begin, mutated, seeds
@@ -118,3 +120,9 @@ def test_a_campaign_prints_its_figures(tmp_path):
     rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()[2:]}
     assert rows["names"][1:3] == ["50", "0"]
     assert rows["all"][1:3] == ["100", "0"]
+
+
+def test_a_registry_that_is_made_for_the_targets_leaves_the_package_as_it_was(tmp_path):
+    before = facts.environment
+    folder_targets._make_registry(tmp_path / "registry")
+    assert facts.environment is before
