@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytrtplugins.errors import MissingExtraError
 from pytrtplugins.pipeline import Pipeline, Step
+from pytrtplugins.pipeline.dvc_store import DvcStore
 from pytrtplugins.pipeline.run import run_pipeline
 from pytrtplugins.pipeline.states import step_states
 
@@ -50,6 +52,25 @@ def test_a_missing_dvc_is_named_with_the_command_that_installs_it(tmp_path, monk
     with pytest.raises(MissingExtraError, match=r'Do: pip install "pytrtplugins\[pipeline\]"'):
         run_pipeline(pipeline(tmp_path))
     assert not (tmp_path / "build").exists()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "digest"),
+    [
+        ({}, ""),
+        ({"a": "11"}, "11"),
+        ({"a": "11", "b": "22"}, "0c9a"),
+        ({"b": "22", "a": "11"}, "0c9a"),
+        ({"a": "22", "b": "11"}, "453d"),
+        ({"a": "11", "c": "22"}, "0c4e"),
+        ({"a": "11", "b": "33"}, "7ff1"),
+    ],
+)
+def test_the_digest_of_outputs_is_of_their_names_and_contents_in_any_order(outputs, digest):
+    """Registries keep it as what a model was made from: another value would mean other data."""
+    outs = [SimpleNamespace(def_path=name, hash_info=SimpleNamespace(value=value)) for name, value in outputs.items()]
+    store = SimpleNamespace(_stage=lambda step: SimpleNamespace(outs=outs))
+    assert DvcStore.digest(store, None)[:4] == digest
 
 
 def test_dvc_remembers_restores_and_tells(tmp_path):

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pytrtplugins.errors import PipelineError
+from pytrtplugins.pipeline import gate
 from pytrtplugins.pipeline.gate import Gate
 from pytrtplugins.pipeline.run_gate import main
 
@@ -45,6 +46,44 @@ FIGURES = {
 )
 def test_a_gate_means_what_python_computes(text, expected):
     assert Gate.parse(text).check(FIGURES).passes is expected
+
+
+@pytest.mark.parametrize(("unit", "kind", "size"), [(unit, *values) for unit, values in gate._UNITS.items()])
+def test_every_unit_of_figures_and_of_numbers_is_worth_what_it_says(unit, kind, size):
+    assert size == WORTH[unit]
+    base = {"time": "s", "size": "bytes"}[kind]
+    figures = {"f": {f"a_{unit.lower()}": 3.0, f"b_{base}": 3 * WORTH[unit]}}
+    for text in (
+        f"a above {2.999 * size!r} {base} and a below {3.001 * size!r} {base}",
+        f"b above 2.999 {unit} and b below 3.001 {unit}",
+        "a / b within 0.001 of 1",
+    ):
+        assert Gate.parse(text).check(figures).passes, text
+
+
+WORTH = {
+    **{"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1},
+    **{"bytes": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("a within 0.25 of b", True),
+        ("b within 0.25 of a", True),
+        ("a within 0.2499 of b", False),
+        ("a within 25% of b", True),
+        ("a at most 1", True),
+        ("a below 1", False),
+        ("a at least 1", True),
+        ("a above 1", False),
+        ("a is 1", True),
+        ("a != 1", False),
+    ],
+)
+def test_a_figure_that_is_equal_to_its_limit(text, passes):
+    assert Gate.parse(text).check({"m": {"a": 1.0, "b": 1.25}}).passes is passes
 
 
 def test_all_comparisons_are_reported_with_their_figures():

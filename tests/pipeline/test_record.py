@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import datetime
 
 import pytest
 
 from pytrtplugins.errors import FormatError
+from pytrtplugins.pipeline import record
 from pytrtplugins.pipeline.record import RunRecord, StepRecord, new_run_id, run_ids
 
 BUILD = StepRecord(
@@ -97,3 +99,14 @@ def test_another_file_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(FormatError):
         RunRecord.load(path)
+
+
+def test_the_id_of_a_run_has_the_time_to_the_millisecond(monkeypatch):
+    class Now(datetime):
+        @classmethod
+        def now(cls, zone=None):
+            return datetime(2026, 11, 23, 15, 36, 5, 7_999, zone)
+
+    monkeypatch.setattr(record, "datetime", Now)
+    monkeypatch.setattr(record.secrets, "token_hex", lambda count: "0" * 2 * count)
+    assert new_run_id() == "20261123T153605.007Z-000000"

@@ -26,6 +26,11 @@ def test_what_was_written_is_read(tmp_path):
     assert (len(found.boxes_of(0)), len(found.boxes_of(1))) == (1, 0)
 
 
+def test_a_photo_may_end_where_the_tar_does(tmp_path):
+    make_index(4096, [(512, 3584)], [1], ["a"], [np.zeros((0, 5), np.float32)]).write(tmp_path / "x.npz")
+    assert Index.read(tmp_path / "x.npz", classes=1, tar_bytes=4096).photos.tolist() == [[512, 3584]]
+
+
 def test_the_same_index_gives_the_same_bytes(tmp_path):
     for name in "ab":
         index().write(tmp_path / f"{name}.npz")
