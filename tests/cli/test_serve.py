@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrtplugins.cli import main
+from pytrtplugins.cli import main, serve
 
 
 @pytest.fixture
@@ -61,7 +61,20 @@ def test_one_process_and_several_contradict_each_other(served, capsys):
     assert "leave one of them out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("delay", ["2", "11s", "-1ms", "ms", "2 ms"])
+DELAYS = {"1us": 0.001, "250us": 0.25, "2.5ms": 2.5, "10000ms": 10_000, "0.5s": 500, "10s": 10_000}
+
+
+@pytest.mark.parametrize(("delay", "expected"), DELAYS.items())
+def test_a_delay_is_handed_on_in_milliseconds(served, delay, expected):
+    _, [(specs, _)] = served("x.engine", "--max-delay", delay)
+    assert specs[0].max_delay_ms == pytest.approx(expected)
+
+
+def test_delays_of_all_units_are_tested():
+    assert {re.sub(r"[0-9.]", "", delay) for delay in DELAYS} == set(serve._MILLISECONDS)
+
+
+@pytest.mark.parametrize("delay", ["2", "11s", "10.000001s", "10000.001ms", "-1ms", "ms", "2 ms"])
 def test_a_delay_without_a_unit_or_beyond_reason_is_refused(served, delay, capsys):
     code, calls = served("x.engine", f"--max-delay={delay}")
     assert (code, calls) == (2, [])

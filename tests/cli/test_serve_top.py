@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from pytrtplugins.cli import serve_top
+from pytrtplugins.serving.server_load import ModelLoad
 from tests.loopback import Server
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +65,19 @@ def test_one_table_has_a_row_for_each_model(pytrt, server):
     assert server.seen == ["/metrics", "/metrics"]
 
 
+def test_each_column_has_its_own_figure():
+    load = ModelLoad(
+        "animals", "1", True, 1234.5, 2.25, 4.0, queue=5, in_flight=6, p50_ms=7.5, p99_ms=9.125, waiting=0.25,
+        computing=0.625, preprocess_ms=2.5, postprocess_ms=3.75,
+    )  # fmt: skip
+    expected = {
+        "model": "animals", "requests/s": "1,234.5", "errors/s": "2.2", "batch": "4.0", "queue": "5", "in flight": "6",
+        "p50 ms": "7.50", "p99 ms": "9.12", "waiting": "25%", "computing": "62%", "preprocess ms": "2.50",
+        "postprocess ms": "3.75",
+    }  # fmt: skip
+    assert dict(zip(serve_top._COLUMNS, serve_top._cells("animals", load), strict=True)) == expected
+
+
 def test_as_json_it_has_the_same_figures(pytrt, server):
     code, out, _ = pytrt("serve-top", server.url.removeprefix("http://"), "--interval", "0.1", "--json")
     found = json.loads(out)["result"]
@@ -94,8 +109,6 @@ def test_what_is_no_server_is_one_line_and_the_next_command(pytrt, server, url, 
 
 
 def test_a_key_goes_with_the_request(pytrt, server, monkeypatch):
-    from pytrtplugins.cli import serve_top
-
     monkeypatch.setenv("PYTRT_API_KEY", "pytrt_secret")
     assert serve_top._headers() == {"Authorization": "Bearer pytrt_secret"}
     monkeypatch.setenv("PYTRT_API_KEY", "a\nb")

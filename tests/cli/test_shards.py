@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,10 @@ pytest.importorskip("typer")
 pytest.importorskip("PIL")
 
 from pytrtplugins import cli
+from pytrtplugins.cli import shards
+from pytrtplugins.errors import UsageError
 from pytrtplugins.shards import Shards
+from pytrtplugins.shards.make import Made, MadeSet
 from tests.shards.photos import make_set, photo
 
 
@@ -71,6 +75,31 @@ def test_bad_photos_are_listed(data, capsys):
     assert "Do: correct them" in said
     run("shards", "make", "data", "-o", "shards", "--skip-bad")
     assert "1 photos or labels skipped:\n  images/p3.jpg: " in capsys.readouterr().out
+
+
+def test_a_size_of_every_unit_is_worth_what_it_says():
+    worth = {"": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+    assert set(worth) == set(shards._UNITS)
+    for unit, size in worth.items():
+        count = -(-(3 << 20) // size)
+        assert shards._bytes(f"{count}{unit}") == shards._bytes(f"{count} {unit.lower()}") == count * size
+
+
+def test_the_smallest_and_the_largest_size_of_a_shard_are_taken():
+    assert (shards._bytes("1MiB"), shards._bytes("64GiB")) == (1_048_576, 68_719_476_736)
+    for size in ("1048575", "68719476737"):
+        with pytest.raises(UsageError, match="from 1MiB to 64GiB"):
+            shards._bytes(size)
+
+
+def test_sizes_of_sets_are_printed_in_millions_of_bytes(capsys):
+    made = MadeSet("set", 1234, 5678, 2, 0, 12_345_678, "ab" * 32)
+    shards._print_made(Made("voc", ("cat",), (made,), {}, ()), upright=True, exif="as-is")
+    assert "set: 1,234 photos, 5,678 boxes, 2 shards, 12.3 MB, digest abababab" in capsys.readouterr().out
+    checked = {"folder": "set", "photos": 1, "boxes": 2, "shards": 3, "bytes": 1_950_000, "digest": "cd" * 32}
+    nothing = dict.fromkeys(("unlabelled", "identical", "turned"), 0) | {"classes": (), "problems": (), "repaired": ()}
+    shards._print_checked(SimpleNamespace(**checked, **nothing))
+    assert "set: 1 photos, 2 boxes, 3 shards, 1.9 MB, digest cdcdcdcd" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("size", ["0", "12", "256TB", "lots", "-5MB", "1e9", "100KB"])

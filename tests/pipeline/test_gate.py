@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytrtplugins.errors import PipelineError
-from pytrtplugins.pipeline import gate
+from pytrtplugins.pipeline import gate as module
 from pytrtplugins.pipeline.gate import Gate
 from pytrtplugins.pipeline.run_gate import main
 
@@ -48,7 +48,7 @@ def test_a_gate_means_what_python_computes(text, expected):
     assert Gate.parse(text).check(FIGURES).passes is expected
 
 
-@pytest.mark.parametrize(("unit", "kind", "size"), [(unit, *values) for unit, values in gate._UNITS.items()])
+@pytest.mark.parametrize(("unit", "kind", "size"), [(unit, *values) for unit, values in module._UNITS.items()])
 def test_every_unit_of_figures_and_of_numbers_is_worth_what_it_says(unit, kind, size):
     assert size == WORTH[unit]
     base = {"time": "s", "size": "bytes"}[kind]
