@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.drift import Limit, compare_photos, read_limit, to_markdown, write_html
+from pytrtplugins.drift.compare import Drift, EmbeddingDrift, _exceeded, _histogram, _spread
 from pytrtplugins.errors import NoDataError, UsageError
 from tests.drift.sets import Photos, drawn, grey
 
@@ -134,3 +135,29 @@ def test_pages_and_charts_show_the_figures(tmp_path):
     for text in (page, to_markdown(found)):
         assert f"{row.psi:.3f}" in text
         assert f"Beyond the limit: drift is {found.drift:.4g}, the limit is 0.1." in text
+
+
+@pytest.mark.parametrize(("found", "drift"), [(0.5, 0.0), (0.25, 0.0), (0.500001, 0.500001)])
+def test_what_is_exactly_as_large_as_chance_is_no_drift(found, drift):
+    row = Drift("boxes", "", None, None, psi=found, chance=0.5, jensen_shannon=0.0)
+    assert (row.drift, EmbeddingDrift("out", 3, found, 0.5).drift) == (drift, drift)
+
+
+def test_a_limit_that_is_met_exactly_is_not_exceeded():
+    figures = {"drift": 0.25, "boxes": 0.5}
+    limits = [Limit("drift", 0.25), Limit("boxes", 0.4999)]
+    assert [(each.figure, each.found, each.most) for each in _exceeded(figures, limits)] == [("boxes", 0.5, 0.4999)]
+
+
+def test_spreads_and_bars_are_those_of_known_values():
+    values = np.arange(101.0)
+    spread = _spread(values)
+    assert (spread.mean, spread.p5, spread.median, spread.p95) == (50, 5, 50, 95)
+    edges, (a, b) = _histogram(values, np.array([0.0, 100.0, 50.5, 50.5]))
+    assert (len(edges), edges[0], edges[-1]) == (
+        25,
+        pytest.approx(0.04),
+        pytest.approx(99.96),
+    )  # 1 % and 99 % of all 105
+    assert (sum(a), sum(b)) == pytest.approx((1, 1))
+    assert (b[0], b[-1]) == (0.25, 0.25)  # what lies beyond is in the outer bars

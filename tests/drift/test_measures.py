@@ -53,6 +53,19 @@ def test_deciles_of_the_reference_have_a_tenth_each():
     assert shares(a, edges) == pytest.approx(0.1, abs=0.001)
 
 
+@pytest.mark.parametrize(("count", "alone"), [(9, False), (10, True), (11, True)])
+def test_a_value_that_a_tenth_of_the_reference_has_is_a_bin_of_its_own(count, alone):
+    a = np.concatenate([np.full(count, 35.5), np.linspace(0, 100, 100 - count)])
+    edges = bin_edges(a, a).tolist()
+    assert (35.5 in edges and np.nextafter(35.5, np.inf) in edges) is alone
+
+
+@pytest.mark.parametrize(("values", "bins"), [(20, 20), (21, 10)])
+def test_up_to_twenty_values_have_a_bin_each_and_more_have_ten(values, bins):
+    a = np.repeat(np.arange(float(values)), 5)
+    assert len(bin_edges(a, a[:7])) + 1 == bins
+
+
 def test_few_values_have_a_bin_each():
     edges = bin_edges(np.array([1.0, 1, 2, 5]), np.array([2.0, 3]))
     assert np.searchsorted(edges, [1, 2, 3, 5], side="right").tolist() == [0, 1, 2, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -31,6 +32,31 @@ def manifest(**changes):
 
 def test_what_was_written_is_read():
     assert version_from_json(read(write(VERSION), "x"), "x") == VERSION
+
+
+def test_a_manifest_has_the_bytes_that_it_had():
+    """Registries of earlier versions have such files: where this value changes, they are called damaged."""
+    assert json.loads(write(VERSION))["sha256"] == "2bf1fe09457112ea5a0baa8ba5b374647053f3aecaa8e0a974a2377601a716d0"
+    assert (
+        hashlib.sha256(write(VERSION)).hexdigest() == "07d1c019a2afc8413238b7ba12b5651f52ca90345ac69b09ed5d8ba27dcde849"
+    )
+
+
+LONGEST = {  # a value that just fits each field, and one that does not
+    "note": ("x" * 4000, "x" * 4001),
+    "licence": ("x" * 4000, "x" * 4001),
+    "version": (10**9 - 1, 10**9),
+    "parent": (10**9 - 1, 10**9),
+    "figures": ({"a": 9.99e299}, {"a": 1e300}),
+}
+
+
+@pytest.mark.parametrize("field", LONGEST)
+def test_the_largest_value_of_each_field_is_read_again(field):
+    fits, too_large = LONGEST[field]
+    assert getattr(version_from_json(read(manifest(**{field: fits}), "x"), "x"), field) == fits
+    with pytest.raises(ModelRegistryError, match=field):
+        version_from_json(read(manifest(**{field: too_large}), "x"), "x")
 
 
 FILE = {"name": "scale.engine", "sha256": "0" * 64, "bytes": 3}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from pytrtplugins.calibration.sidecar import Sidecar
 from pytrtplugins.engines.base.engine_file import read_engine_file
 from pytrtplugins.errors import EngineFileError, FormatError, ModelRegistryError, UsageError
 from pytrtplugins.model_registry import ModelRegistry, default_folder, facts
-from pytrtplugins.model_registry.facts import environment  # before other tests put a stand-in there
+from pytrtplugins.model_registry.card import size_text
 from pytrtplugins.shards.manifest import Manifest
 from pytrtplugins.utils.files import sha256_hex
 
@@ -66,7 +67,7 @@ def test_a_version_has_what_it_was_made_of(registry, engine_file, tmp_path):
 
 
 def test_the_machine_that_adds_is_written_down():
-    hardware, packages = environment()
+    hardware, packages = facts.environment()
     assert hardware.keys() == {"processor", "GPU", "system"}
     assert {"pytrtplugins", "Python", "numpy"} <= packages.keys()
 
@@ -250,10 +251,11 @@ def test_versions_that_are_added_at_a_time_get_numbers_of_their_own(registry, en
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_processes_that_change_a_registry_at_a_time_lose_nothing(registry, engine_file):
-    paths = [engine_file(f"scale{number}", b"model %d" % number) for number in range(6)]
+@pytest.mark.parametrize("processes", [2, 8])
+def test_processes_that_change_a_registry_at_a_time_lose_nothing(registry, engine_file, processes):
+    paths = [engine_file(f"scale{number}", b"model %d" % number) for number in range(8)]
     children = []
-    for part in (paths[::2], paths[1::2]):
+    for part in (paths[start::processes] for start in range(processes)):
         child = os.fork()
         if not child:
             try:
@@ -263,9 +265,9 @@ def test_processes_that_change_a_registry_at_a_time_lose_nothing(registry, engin
             except BaseException:
                 os._exit(1)
         children.append(child)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
-    assert len(registry.versions("scale")) == 6
-    assert {each.version for each in registry.history("scale").changes} == {1, 2, 3, 4, 5, 6}
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * processes
+    assert [each.version for each in registry.versions("scale")] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert sorted(each.version for each in registry.history("scale").changes) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert not registry.check().problems
 
 
@@ -308,3 +310,34 @@ def test_a_file_without_figures_is_refused(tmp_path, text):
     with pytest.raises(ModelRegistryError) as caught:
         facts.read_figures(path, "cpu", "int8")
     assert str(path) in str(caught.value)
+
+
+def test_files_lie_where_they_lay(registry, engine_file):
+    """Registries stay on disks and are shared between versions of this package: none finds files that lie elsewhere."""
+    path = engine_file()
+    version = registry.add(path, name="scale")
+    registry.promote("scale", 1)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    found = {str(each.relative_to(registry.folder.path)) for each in registry.folder.files()}
+    expected = {
+        "registry.json",
+        ".lock",
+        f"objects/{digest[:2]}/{digest}",
+        "models/scale/1.json",
+        "models/scale/history.json",
+    }
+    assert (found, version.digest) == (expected, digest)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (1_048_575, "1,048,575 bytes"),
+        (1_048_576, "1.0 MiB"),
+        (1_572_864, "1.5 MiB"),
+        (1 << 30, "1024.0 MiB"),
+    ],
+)
+def test_sizes_are_told_in_bytes_up_to_a_mebibyte(size, text):
+    assert size_text(size) == text
