@@ -6,15 +6,20 @@ import importlib.metadata
 import json
 import re
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import onnx
 import pytest
 
+import pytrtplugins
 from pytrtplugins import doctor
 from pytrtplugins.doctor import PURPOSES, EngineReport, examine, extras, try_engine, try_engine_alone
 from pytrtplugins.engines.base.types import Availability
 from pytrtplugins.engines.reference.engine import ReferenceContext
+from tests.clock import Clock
 
 ENGINE = EngineReport("reference", "", "NumPy")
 
@@ -59,6 +64,40 @@ def test_an_engine_that_is_right_says_how_long_it_took():
     assert failure == ""
     assert build_s > 0
     assert run_us > 0
+
+
+@pytest.mark.parametrize(
+    ("factor", "failure"), [(1.0, ""), (1.0009, ""), (1.01, "a convolution is 1.0e-02 of its norm off")]
+)
+def test_times_of_an_engine_are_seconds_of_the_build_and_the_median_of_runs_in_microseconds(
+    monkeypatch, factor, failure
+):
+    """A build of 1/4 s, a first run that counts nowhere, and runs of 1/64, 2/64, ... 20/64 s."""
+    clock, runs = Clock(), iter([64, *range(1, 21)])
+    monkeypatch.setattr(doctor, "time", clock)
+
+    class Engine:
+        def availability(self):
+            return SimpleNamespace(available=True)
+
+        @contextmanager
+        def create_context(self):
+            yield self
+
+        def run(self, arrays):
+            clock.now += next(runs) / 64
+            weights = onnx.numpy_helper.to_array(self.model.graph.initializer[0])
+            y = np.einsum("kc,nchw->nkhw", weights[:, :, 0, 0], arrays["x"])
+            return {"y": factor * np.maximum(y, 0)}
+
+    def build(model, *, engine, progress):
+        clock.now += 1 / 4
+        made = Engine()
+        made.model = model
+        return made
+
+    monkeypatch.setattr(pytrtplugins, "build", build)
+    assert doctor.try_engine("any") == (failure, 0.25, pytest.approx(1e6 * 10.5 / 64))
 
 
 def test_an_engine_that_is_wrong_or_refuses_fails(monkeypatch):

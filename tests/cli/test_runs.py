@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytrtplugins.cli import runs
-from tests.serving.clock import Clock
+from tests.clock import Clock
 
 
 def test_the_median_of_runs_is_in_milliseconds_and_the_first_run_is_left_out(monkeypatch):

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from pytrtplugins.engines.base.detection import Timings
 from pytrtplugins.errors import BindingError, ImageError, ModelError, UsageError
 from pytrtplugins.models import Yolov2, read_heads
+from pytrtplugins.models import yolov2 as module
 from pytrtplugins.vision import load_image, save_image
+from tests.clock import Clock
 
 from .darknet_engine import FunctionEngine, darknet_engine, region_model
 
@@ -244,3 +248,20 @@ def test_a_stream_does_not_keep_arrays_that_it_made():
     detector = detector_of(head_with((0, 0, 0, 0.8, (1, 0))))
     assert [found.source for _, found in detector.stream([0, 1], image=lambda item: IMAGE)] == [None, None]
     assert [found.source is IMAGE for _, found in detector.stream([IMAGE])] == [True]
+
+
+def test_times_are_in_milliseconds_and_those_of_all_runs_are_added(monkeypatch):
+    """Two runs: each reads for 1/16 s and names its boxes for 1/32 s; the engine tells 1, 2 and 4 ms."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    context = SimpleNamespace(detect=lambda images, **options: [[]] * len(images), timings=Timings(1.0, 2.0, 4.0))
+    model = SimpleNamespace(batch=2, context=context)
+
+    def takes(seconds):
+        return lambda *given: setattr(clock, "now", clock.now + seconds) or []
+
+    monkeypatch.setattr(module, "_read", takes(1 / 32))
+    model._detections = takes(1 / 64)
+    model._named = lambda *given: Yolov2._named(model, *given)
+    assert len(Yolov2._detect(model, ["a", "b", "c", "d"], 0.5, 0.5)) == 4
+    assert model.timings == Timings(2 * (62.5 + 1), 4.0, 2 * (31.25 + 4))

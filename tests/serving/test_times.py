@@ -16,7 +16,7 @@ from pytrtplugins.serving.backends import service
 from pytrtplugins.serving.batching import batcher, queue
 from pytrtplugins.serving.protocol import plain
 from pytrtplugins.serving.server_load import Reading, load_between
-from tests.serving.clock import Clock
+from tests.clock import Clock
 from tests.serving.conftest import Client, spec
 from tests.serving.rig import Rig, infer, x
 from tests.serving.served import Timed

@@ -17,6 +17,7 @@ import pytest
 
 from pytrtplugins.errors import ImageError
 from pytrtplugins.vision import Frame, Source, Sources, load_image, save_image
+from pytrtplugins.vision import sources as module
 from pytrtplugins.vision.finding import find_sources
 
 ORANGE = (240, 120, 20)
@@ -282,3 +283,19 @@ def test_a_video_that_ends_too_early_is_named(caplog, video, monkeypatch):
     monkeypatch.setattr(cv2, "VideoCapture", promising)
     assert len(list(Sources([video]))) == 3
     assert "3 of 9 frames could be read" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("told", "rate"), [(0, 25), (-1, 25), (0.5, 0.5), (120, 120), (999, 999), (1000, 25), (90_000, 25)]
+)
+def test_a_rate_that_no_camera_has_is_the_usual_one(told, rate):
+    assert module._rate(SimpleNamespace(get=lambda which: told)) == rate
+
+
+@pytest.mark.parametrize(("readable", "named"), [(10, False), (9, False), (8, True)])
+def test_a_video_may_lack_a_tenth_of_the_frames_that_its_header_promises(readable, named, caplog):
+    frames = iter([(True, np.zeros((2, 2, 3), np.uint8))] * readable + [(False, None)])
+    capture = SimpleNamespace(get=lambda which: 10, read=lambda: next(frames))
+    source = SimpleNamespace(kind="video", name="a.mp4", address="a.mp4")
+    assert len(list(module._decoded(capture, source))) == readable
+    assert ("8 of 10 frames could be read" in caplog.text) is named

@@ -14,7 +14,7 @@ from pytrtplugins.errors import ImageError, RequestError
 from pytrtplugins.serving.batching import batcher as module
 from pytrtplugins.serving.batching.batcher import Batcher, failure
 from pytrtplugins.serving.batching.queue import BatchQueue, Item
-from tests.serving.clock import Clock
+from tests.clock import Clock
 from tests.serving.served import Double, Later, Lists, Lost, Wrong
 
 

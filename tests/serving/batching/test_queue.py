@@ -10,7 +10,7 @@ import pytest
 from pytrtplugins.errors import RequestError
 from pytrtplugins.serving.batching import queue as module
 from pytrtplugins.serving.batching.queue import BatchQueue, Item
-from tests.serving.clock import Clock
+from tests.clock import Clock
 
 
 def queue_of(*items, **options):

@@ -23,7 +23,7 @@ from pytrtplugins.serving.processes import supervisor
 from pytrtplugins.serving.processes.placement import Place
 from pytrtplugins.serving.processes.server import bind
 from pytrtplugins.serving.processes.supervisor import Supervisor
-from tests.serving.clock import Clock
+from tests.clock import Clock
 from tests.serving.conftest import spec
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
