@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -159,3 +160,22 @@ def test_in_a_terminal_it_is_renewed_until_a_key_ends_it_or_the_terminal_is_gone
         assert process.wait(20) == 0
     os.close(ours)
     assert seen.count(b"\x1b[?1049h") == seen.count(b"\x1b[?1049l") == 1  # the screen is as it was
+
+
+@pytest.mark.parametrize("words", [["--once"], ["--json"], []])
+@pytest.mark.parametrize("reading", [1, 2])
+def test_ctrl_c_ends_it_without_words_at_each_of_its_waits(pytrt, server, monkeypatch, words, reading):
+    """While it waits for the next reading, and while the server does not answer."""
+    waits, read = [], serve_top._read
+
+    def interrupted(*given):
+        waits.append(given)
+        if len(waits) == 2 * reading - 1:
+            raise KeyboardInterrupt
+        return read(*given) if given[0] == server.url else None
+
+    monkeypatch.setattr(serve_top, "_read", interrupted)
+    monkeypatch.setattr(serve_top, "time", SimpleNamespace(sleep=interrupted, monotonic=time.monotonic))
+    code, out, err = pytrt("serve-top", server.url, *words)
+    assert (code, out, err) == (130, "", "")
+    assert [each[0] for each in waits] == [server.url, 2.0, server.url][: 2 * reading - 1]

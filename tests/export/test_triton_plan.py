@@ -111,6 +111,8 @@ def test_batches_are_as_large_as_the_engine_was_built_for(tmp_path, library, set
     assert parse(smaller.config).max_batch_size == 1
     with pytest.raises(UsageError, match=f"the engine was built for {expected} at most"):
         export_triton(path, tmp_path / "c", libraries=[library], max_batch=expected + 1)
+    exact = export_triton(path, tmp_path / "d", libraries=[library], max_batch=expected)
+    assert parse(exact.config).max_batch_size == expected
 
 
 def test_a_fixed_batch_stays_in_the_dims(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -161,3 +163,19 @@ def test_detection_gives_the_figures_of_evaluate(monkeypatch):
     assert seen == {
         "engine": "engine", "names": ["cat"], "mode": "stretch", "data": "data", "split": "val.txt", "limit": 7
     }  # fmt: skip
+
+
+def test_the_best_and_the_best_five_of_seven_classes_are_counted_by_rank(monkeypatch):
+    """Image i has its class at rank i + 1; the first engine told the best class of four images as this one does."""
+    names = tuple("abcdefg")
+    scores = np.zeros((7, 7), np.float32)
+    for image in range(7):
+        order = [(image + 1 + other) % 7 for other in range(6)]
+        order.insert(image, image)
+        scores[image, order] = np.arange(7, 0, -1)
+    monkeypatch.setattr(ClassificationTask, "_outputs", lambda *given: scores)
+    task = ClassificationTask(SimpleNamespace(labels=names, numbers=np.arange(7)))
+    figures, best = task.measure(None, None)
+    assert figures == {"top1": 1 / 7, "top5": 5 / 7, "same": 1.0}
+    other = [place if number < 4 else -1 for number, place in enumerate(best)]
+    assert task.measure(None, other)[0]["same"] == pytest.approx(4 / 7)
