@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 import pytrtplugins as ptp
 from pytrtplugins.cli import main
 from pytrtplugins.errors import ModelError, RegistryError, UsageError
-from pytrtplugins.export._triton_config import Word, config_text
+from pytrtplugins.export._triton_config import _TYPES, Word, config_text
 from pytrtplugins.export.triton import export_triton
 from pytrtplugins.layers import Reorg
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from onnx import helper  # noqa: E402
+from onnx import TensorProto, helper  # noqa: E402
 
 from tests.engines.networks import Affine, Complete, conv_net  # noqa: E402
 from tests.export.triton_server import model_config_proto, parse, serve  # noqa: E402
@@ -314,3 +314,10 @@ def test_the_command_registers_plugins_first(tmp_path, capsys):
         )
     assert end.value.code == 2
     assert "module 'tests.nothing': cannot be imported" in capsys.readouterr().err
+
+
+def test_every_type_of_onnx_has_tritons_name():
+    renamed = {"FLOAT": "FP32", "DOUBLE": "FP64", "FLOAT16": "FP16", "BFLOAT16": "BF16"}
+    names = {number: TensorProto.DataType.Name(number) for number in _TYPES}
+    assert {number: renamed.get(name, name) for number, name in names.items()} == _TYPES
+    assert len(names) == 14

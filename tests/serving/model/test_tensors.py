@@ -179,3 +179,14 @@ def test_what_is_no_string_is_refused_where_a_model_gives_it():
     assert as_strings(np.array(["ä", "bc"])).tolist() == ["ä".encode(), b"bc"]
     with pytest.raises(ValueError, match="expected numbers, bytes or text"):
         as_strings(np.array([None, {}], object))
+
+
+@pytest.mark.parametrize("name", DATATYPES)
+def test_every_type_has_the_name_that_tritons_client_knows(name):
+    utils = pytest.importorskip("tritonclient.utils", reason="pip install tritonclient")
+    dtype = np.dtype(DATATYPES[name].numpy)
+    if name == "BF16":  # which type the client takes for it depends on its version
+        assert dtype.itemsize == 2
+        return
+    assert utils.np_to_triton_dtype(dtype) == name
+    assert np.dtype(utils.triton_to_np_dtype(name)) == dtype
