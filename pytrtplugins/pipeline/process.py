@@ -102,10 +102,12 @@ def run_watched(
             writer.start()
             reason = _watch(process, limits)
         finally:
-            _end_group(process)
-            writer.join(_GRACE_S)
-            if not writer.is_alive():  # else a process that left the group still holds the other end
-                stream.close()
+            try:
+                _end_group(process)
+            finally:
+                writer.join(_GRACE_S)
+                if not writer.is_alive():  # else a process that left the group still holds the other end
+                    stream.close()
     if writer.problem:
         raise writer.problem
     return Ended(process.returncode, reason)
@@ -183,12 +185,14 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGTERM)
-        begin = time.monotonic()
+    begin = time.monotonic()
+    try:
         while (
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
             and time.monotonic() - begin < _GRACE_S
         ):
             time.sleep(0.02)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    finally:  # also after a second Ctrl-C
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
