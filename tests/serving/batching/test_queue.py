@@ -84,14 +84,6 @@ def test_a_request_past_its_deadline_is_given_back_and_not_in_a_batch(clock):
         assert names(queue.take()) == expected
 
 
-def test_late_requests_are_no_rows_of_the_next_batch(clock):
-    queue = queue_of(item("a", 3, deadline=clock.now), item("b", 1), item("c", 3), sizes=(2, 4))
-    clock.now += 1
-    assert names(queue.take()) == [["b", "c"], ["a"]]
-    queue.put(item("d", 1))  # beside a batch that is computed, 1 row is not a full batch
-    assert queue._rows == {None: 1}
-
-
 def test_a_full_queue_refuses_and_says_when_to_come_back():
     queue = queue_of(item("a"), item("b"), capacity=2)
     with pytest.raises(RequestError, match="2 requests wait") as caught:
@@ -208,6 +200,15 @@ def test_an_arrival_does_not_begin_the_delay_anew_and_one_that_fills_the_batch_e
         assert clock.now == begin + passed
 
 
+def test_late_requests_do_not_count_as_rows_that_fill_a_batch(clock):
+    queue = queue_of(item("a", 3, deadline=clock.now), item("b", 3), item("c", 2), max_delay_s=10.0)
+    clock.now += 1
+    assert names(queue.take()) == [["b"], ["a"]]
+    waits = wait_by_the_clock(queue, clock)
+    assert names(queue.take()) == [["c"], []]
+    assert waits == [9.0]  # its two rows are half a batch
+
+
 def waiting_thread(queue, target, condition):
     """A thread that waits on a condition of a queue: whoever has the condition's lock next comes after it waits."""
     waits = threading.Event()
@@ -218,6 +219,16 @@ def waiting_thread(queue, target, condition):
     thread.start()
     assert waits.wait(20)
     return thread
+
+
+def test_a_request_that_waits_for_others_is_woken_when_the_batch_before_it_is_done():
+    queue, taken = queue_of(item("a"), max_delay_s=3600.0), []
+    queue.take()
+    queue.put(item("b"))
+    taker = waiting_thread(queue, lambda: taken.append(queue.take()), queue._changed)
+    queue.done()
+    taker.join(5)
+    assert [names(each) for each in taken] == [[["b"], []]]
 
 
 @pytest.mark.parametrize("late", [False, True])
