@@ -10,8 +10,10 @@ import subprocess
 
 import pytest
 
+from pytrtplugins.errors import ExportError
 from pytrtplugins.export._expressions import Scope, float_literal, int_literal
-from pytrtplugins.export._values import Expr, TracedFloat, TracedInt
+from pytrtplugins.export._layer import _rank_condition
+from pytrtplugins.export._values import Expr, TracedFloat, TracedInt, as_expr
 
 K = TracedInt(Expr("field", ("k",), "i"))
 X = TracedFloat(Expr("field", ("x",), "f"))
@@ -47,3 +49,24 @@ def test_literals_at_the_ends_of_64_bits_are_exact():
     assert float_literal(0.1) == "0.1"
     assert float_literal(16777217.0) == "16777217.0"
     assert float_literal(16777217.0, "f") == "1.6777216e+07f"  # what a float holds
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63)])
+def test_the_largest_and_the_smallest_number_of_64_bits_are_exported_and_the_next_is_not(value):
+    assert as_expr(value).args == (value,)
+    with pytest.raises(ExportError, match="64 bits"):
+        as_expr(value + (1 if value > 0 else -1))
+
+
+@pytest.mark.parametrize("ranks", [{0, 1, 2}, {1, 2, 3, 4}, {4}, {0}, {1, 4}, {2, 4, 5}])
+def test_numbers_of_axes_are_taken_exactly_where_the_python_class_takes_them(ranks):
+    for pairs in (
+        [(one,) for one in ranks],
+        [(one, two) for one in ranks for two in ranks],
+        [(one, one) for one in ranks],
+    ):
+        condition = _rank_condition(pairs, "r{}")
+        python = condition.replace("&&", "and").replace("||", "or")
+        for sizes in itertools.product(range(7), repeat=len(pairs[0])):
+            values = {f"r{index}": size for index, size in enumerate(sizes)}
+            assert eval(python, values) is (sizes in pairs), (condition, sizes)

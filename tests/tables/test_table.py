@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import fields, replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -209,7 +210,7 @@ def work_done(engine_of_people, monkeypatch, tmp_path):
     def bench(engines, *given, **more):
         return SimpleNamespace(rows=[SimpleNamespace(**{**row, "name": name}) for name in engines])
 
-    replaced = {
+    replaced: dict[str, Any] = {
         "build": lambda *given, **more: engine_of_people,
         "calibrate": lambda *given, **more: "scales",
         "bench": bench,

@@ -188,7 +188,8 @@ def test_a_run_is_known_by_the_oldest_that_is_not_done(monkeypatch):
         def predict(self, batch):
             return Future()
 
-    worker, begun, began = Batcher(Never(), BatchQueue(8), list, threaded=False), deque(), []
+    worker, began = Batcher(Never(), BatchQueue(8), list, threaded=False), []
+    begun: deque = deque()
     for _ in range(3):
         worker._begin([Item({"x": rows(1)}, 1)], begun)
         began.append(worker.began)

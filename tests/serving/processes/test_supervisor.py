@@ -61,7 +61,7 @@ def counted(address):
 
 def test_a_process_that_ends_again_and_again_is_started_later_each_time(monkeypatch):
     """Twice as late up to 10 s, and at once where it ran for 5 s; each process and each role for itself."""
-    clock, restarted = Clock(), []
+    clock, restarted = Clock(), list[str]()
     monkeypatch.setattr(supervisor, "time", clock)
     host = SimpleNamespace(_again={}, _waits={}, _draining=False, _forget=id, _count=lambda: None)
     host._counts = SimpleNamespace(processes=SimpleNamespace(restarted=restarted.append))
