@@ -99,3 +99,19 @@ def test_random_tensor_has_the_type_and_repeats(dtype):
     x = testing.random_tensor((2, 3), dtype, seed=5)
     assert (x.shape, x.dtype.name) == ((2, 3), dtype)
     assert x.tobytes() == testing.random_tensor((2, 3), dtype, seed=5).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "largest"), [({"rtol": 0.5, "atol": 0.25}, 2.25), ({"rtol": 0.25, "atol": 0.5}, 1.5)]
+)
+def test_tolerances_are_the_relative_one_times_the_expected_value_and_the_absolute_one(options, largest):
+    expected = np.array([4.0])
+    testing.assert_same(expected + largest, expected, **options)
+    with pytest.raises(AssertionError, match="1 of 1 elements differ"):
+        testing.assert_same(expected + largest + 0.01, expected, **options)
+
+
+def test_another_seed_gives_other_numbers():
+    first, second, again = (testing.random_tensor((100,), seed=seed) for seed in (0, 1, 0))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, second)

@@ -24,10 +24,10 @@ def test_a_benchmark_has_its_percentiles_and_rates_in_the_order_of_its_columns(c
 
 
 def test_sizes_of_models_that_can_be_fetched_are_in_millions_of_bytes(capsys):
-    files = [SimpleNamespace(bytes=1_500_000), SimpleNamespace(bytes=48_576)]
+    files = [SimpleNamespace(bytes=1_500_000), SimpleNamespace(bytes=100_000)]
     model = SimpleNamespace(name="animals", about="finds", licence="MIT", files=files)
     print_offers(SimpleNamespace(models=[SimpleNamespace(model=model, file=None)]))
-    assert cells(capsys, "animals") == "animals finds MIT 1.5 MB –"
+    assert cells(capsys, "animals") == "animals finds MIT 1.6 MB –"
 
 
 @pytest.mark.parametrize(

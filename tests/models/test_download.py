@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import socket
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from pytrtplugins.errors import CfgError, FormatError, UsageError, WeightsError
 from pytrtplugins.models import DownloadError, download
+from pytrtplugins.models.download import _check
 from tests.loopback import serving
 
 CFG = b"""[net]
@@ -117,3 +119,14 @@ def test_a_folder_that_cannot_be_made_is_an_error_of_ours(server, monkeypatch):
         fetch(server, None)
     assert str(caught.value.folder).startswith("/proc/nowhere")
     assert not server.seen
+
+
+@pytest.mark.parametrize(("size", "taken"), [(0, False), (1, True), ((1 << 20) - 1, True), (1 << 20, False)])
+def test_a_list_of_names_has_less_than_a_mebibyte(tmp_path, size, taken):
+    part, files = tmp_path / "part", SimpleNamespace(names=tmp_path / "voc.names")
+    part.write_bytes(b"a" * size)
+    if taken:
+        _check(part, files.names, "http://x", files)
+        return
+    with pytest.raises(FormatError, match=f"gave no list of names \\({size:,} bytes\\)"):
+        _check(part, files.names, "http://x", files)
