@@ -7,6 +7,7 @@ import pytest
 
 from pytrtplugins.drift import Limit, compare_photos, read_limit, to_markdown, write_html
 from pytrtplugins.drift.compare import Drift, EmbeddingDrift, _exceeded, _histogram, _spread
+from pytrtplugins.drift.measures import chance_of
 from pytrtplugins.errors import NoDataError, UsageError
 from tests.drift.sets import Photos, drawn, grey
 
@@ -161,3 +162,15 @@ def test_spreads_and_bars_are_those_of_known_values():
     )  # 1 % and 99 % of all 105
     assert (sum(a), sum(b)) == pytest.approx((1, 1))
     assert (b[0], b[-1]) == (0.25, 0.25)  # what lies beyond is in the outer bars
+
+
+def test_chance_counts_photos_with_boxes_where_boxes_are_compared():
+    """Boxes of one photo are alike: ten photos of 40 have boxes, each many."""
+    sets = []
+    for seed in (0, 1):
+        photos = drawn(40, seed)
+        photos.boxes = [rows * 8 if number < 10 else [] for number, rows in enumerate(photos.boxes)]
+        sets.append(photos)
+    chances = {row.name: row.chance for row in compare(*sets).rows}
+    assert chances["box-size"] == pytest.approx(chance_of(10, 10, 10), rel=0.5)
+    assert chances["brightness"] < 0.5 * chances["box-size"]

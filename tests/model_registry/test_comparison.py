@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytrtplugins.calibration import CalibrationTable
@@ -75,3 +77,11 @@ def test_the_page_has_the_facts_and_no_markup_of_a_note(registry, engine_file, t
     assert made.digest in text
     assert "first &amp; best" in text
     assert "<script" not in text
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("parent", [2, 3])
+def test_a_version_that_says_it_followed_itself_or_a_later_one_has_no_ancestors(filled, parent):
+    filled.folder.write_manifest(replace(filled.get("scale", 2), parent=parent))
+    (found,) = trace(filled, "scale:2")
+    assert found.ancestors == ()

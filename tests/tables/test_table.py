@@ -16,6 +16,7 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
 from pytrtplugins.tables import Plan, VerificationTask, make_table, page, table, to_markdown, write_html
 from pytrtplugins.tables.memory import Memory
+from tests.clock import Clock
 
 from .people import network
 
@@ -205,19 +206,26 @@ def work_done(engine_of_people, monkeypatch, tmp_path):
         def store_table(self, scales, network):
             self.cache.write_text(scales)
 
+    clock = Clock()
+
+    def build(*given, **more):
+        clock.now += 1 / 4
+        return engine_of_people
+
     row = {"name": "", "reason": "", "p50_ms": 2.0, "p99_ms": 3.0, "rate": 500.0, "speed": 1.0}
 
     def bench(engines, *given, **more):
         return SimpleNamespace(rows=[SimpleNamespace(**{**row, "name": name}) for name in engines])
 
     replaced: dict[str, Any] = {
-        "build": lambda *given, **more: engine_of_people,
+        "build": build,
         "calibrate": lambda *given, **more: "scales",
         "bench": bench,
         "measure_memory": lambda path, batch, modules: Memory(float(batch), 0.0),
     }
     for name, function in replaced.items():
         monkeypatch.setattr(table, name, note(name, function))
+    monkeypatch.setattr(table, "time", clock)
     monkeypatch.setattr(table, "network_digest", lambda model: "digest")
     monkeypatch.setattr(table, "CALIBRATORS", dict.fromkeys(table.CALIBRATORS, Calibrator))
     monkeypatch.setattr(VerificationTask, "measure", note("measure", lambda *given: ({"cosine_mean": 1.0}, [])))
@@ -283,7 +291,7 @@ def test_memory_is_that_of_the_first_batch_also_where_it_was_another_before(task
         assert [row.host_mib for row in work_done.table.rows] == [batches[0]] * 2
 
 
-def test_rates_are_images_and_sizes_are_mib(task, work_done):
+def test_rates_are_images_sizes_are_mib_and_builds_are_seconds(task, work_done):
     work_done(task, BASE)
     row = work_done.table.rows[0]
     assert {batch: (each.p50_ms, each.p99_ms, each.rate) for batch, each in row.latency.items()} == {
@@ -291,7 +299,7 @@ def test_rates_are_images_and_sizes_are_mib(task, work_done):
         2: (2.0, 3.0, 1000.0),
     }
     size = (work_done.folder / "onnxruntime-fp32.engine").stat().st_size
-    assert row.file_mib == size / 2**20
+    assert (row.file_mib, row.build_s) == (size / 2**20, 0.25)
 
 
 def test_engines_for_other_batches_lie_beside_each_other(task, work_done, monkeypatch):

@@ -200,6 +200,12 @@ def test_an_arrival_does_not_begin_the_delay_anew_and_one_that_fills_the_batch_e
         assert clock.now == begin + passed
 
 
+@pytest.mark.parametrize(("waiting", "taken"), [(1, 1), (3, 1), (4, 4), (7, 4), (8, 8), (9, 8)])
+def test_a_batch_has_the_largest_size_that_is_filled_also_exactly(waiting, taken):
+    queue = queue_of(*map(item, "abcdefghi"[:waiting]), max_batch=8, sizes=(1, 4, 8))
+    assert len(queue.take()[0]) == taken
+
+
 def test_late_requests_do_not_count_as_rows_that_fill_a_batch(clock):
     queue = queue_of(item("a", 3, deadline=clock.now), item("b", 3), item("c", 2), max_delay_s=10.0)
     clock.now += 1
