@@ -12,15 +12,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ..errors import ModelRegistryError
+from ..utils.file_lock import take_lock
 from ..utils.files import atomic_file, check_path, open_regular, read_regular, sha256_hex, write_atomic
 from ..utils.inside import holder, list_inside, open_inside
 from ..utils.text_formats import read_json
 from .history import History
 from .manifest import FORMAT, MAX_BYTES, ModelVersion, StoredFile, newer, read, version_from_json, write
 from .reference import check_name
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = ["Folder"]
 
@@ -133,8 +131,7 @@ class Folder:
             with suppress(FileNotFoundError, PermissionError):
                 handle = open_inside(self.path / _LOCK, os.O_RDONLY, within=self.path, error=ModelRegistryError)
                 stack.callback(os.close, handle)
-                if sys.platform != "win32":
-                    fcntl.flock(handle, fcntl.LOCK_SH)
+                take_lock(handle, shared=True)
             yield
 
     def _listed(self, folder: Path) -> dict[str, bool]:
@@ -162,8 +159,7 @@ class Folder:
             flags = os.O_WRONLY | os.O_CREAT
             handle = open_inside(self.path / _LOCK, flags, within=self.path, error=ModelRegistryError)
             try:
-                if sys.platform != "win32":
-                    fcntl.flock(handle, fcntl.LOCK_EX)
+                take_lock(handle)
                 if not os.path.lexists(self.path / _MARK):
                     self._begin()
                 self.check()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -13,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FormatError, PipelineError, StepError
+from ..utils.file_lock import take_lock
 from ..utils.files import read_regular, write_atomic
 from ..utils.inside import check_inside, holder, open_inside
 from ..utils.text_formats import MAX_BYTES, read_json
 from ..version import __version__
 from .pipeline import Pipeline
 from .step import Resources, Retry, Step
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = ["Attempt", "PipelineFolder", "changed_keys", "step_key"]
 
@@ -113,16 +110,13 @@ class PipelineFolder:
         """
         handle = open_inside(self.path / _LOCK, os.O_RDWR | os.O_CREAT, within=self.root, error=StepError)
         try:
-            if sys.platform != "win32":
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    holder = os.read(handle, 32).decode("ascii", "replace").strip() or "another"
-                    raise StepError(
-                        f"pipeline {self.path.name}: process {holder} runs it already.\n"
-                        "Do: wait until it has ended; pytrt pipeline show says how far it is",
-                        path=self.path,
-                    ) from None
+            if not take_lock(handle, wait=False):
+                holder = os.read(handle, 32).decode("ascii", "replace").strip() or "another"
+                raise StepError(
+                    f"pipeline {self.path.name}: process {holder} runs it already.\n"
+                    "Do: wait until it has ended; pytrt pipeline show says how far it is",
+                    path=self.path,
+                )
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
             yield

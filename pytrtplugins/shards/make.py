@@ -7,7 +7,6 @@ import errno
 import os
 import re
 import shutil
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FormatError, NoDataError, UsageError
+from ..utils.file_lock import take_lock
 from ..utils.file_set import FileSet
 from ..utils.files import regular_size, remove_abandoned
 from ..utils.inside import holder
@@ -32,9 +32,6 @@ from .labels.annotations import PHOTO_SUFFIXES
 from .manifest import NAME, Manifest, ShardFacts
 from .photo import check_exif
 from .plan import PlannedShard, held_back, plan_photos, plan_shards
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = ["MAX_WORKERS", "SHARD_BYTES", "SIDES", "TURNED", "Made", "MadeSet", "make_shards"]
 
@@ -335,14 +332,11 @@ def _alone(folder: Path) -> Iterator[None]:
     """Refuse a second process that writes the same set."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UsageError(
-                    f"{folder}: another process writes this set.\nDo: wait for it, or give another folder with -o",
-                    path=folder,
-                ) from None
+        if not take_lock(handle, wait=False):
+            raise UsageError(
+                f"{folder}: another process writes this set.\nDo: wait for it, or give another folder with -o",
+                path=folder,
+            )
         yield
     finally:
         os.close(handle)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import FormatError, PytrtpluginsError, UsageError
 from ..version import __version__
+from .file_lock import take_lock
 from .files import sha256_hex
 from .inside import open_inside
 from .progress import ProgressBar, progress_bar
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = ["DownloadError", "fetch"]
 
@@ -66,8 +63,7 @@ def fetch(
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
     handle = open_inside(part, flags, within=path.parent, error=UsageError)
     with os.fdopen(handle, "ab") as file, progress_bar(path.name, None, progress, in_bytes=True) as bar:
-        if sys.platform != "win32":
-            fcntl.flock(file, fcntl.LOCK_EX)  # another process may be fetching the same file
+        take_lock(file.fileno())  # another process may be fetching the same file
         if path.exists():
             part.unlink(missing_ok=True)
             return

@@ -19,10 +19,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import FormatError, PytrtpluginsError, UsageError
+from .file_lock import take_lock
 from .inside import Failure, holder, kind, open_inside
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = [
     "atomic_file",
@@ -268,7 +266,7 @@ def locked_folder(folder: str | Path) -> Iterator[None]:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        take_lock(handle)
         yield
     finally:
         os.close(handle)
@@ -298,8 +296,7 @@ def _temporary(path: str | Path, durable: bool, within: str | Path | None) -> It
         try:
             handle = os.open(place(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o666, dir_fd=folder)
             try:
-                if sys.platform != "win32":
-                    fcntl.flock(handle, fcntl.LOCK_EX)
+                take_lock(handle)
                 mode = os.fstat(handle).st_mode
                 yield target.with_name(name), handle
                 _adopt(place(name), folder, mode, old, durable)
@@ -398,11 +395,8 @@ def _is_abandoned(path: str, pid: int, folder: int | None) -> bool:
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     with os.fdopen(os.open(path, flags, dir_fd=folder), "rb") as file:
-        if sys.platform != "win32":
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                return False
+        if not take_lock(file.fileno(), wait=False):
+            return False
         old = time.time() - os.fstat(file.fileno()).st_mtime > _ABANDONED_AFTER_S
     return old or pid == os.getpid() or not _is_alive(pid)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +14,9 @@ import torch
 from torch import distributed
 
 from pytrtplugins.errors import UsageError
+from pytrtplugins.utils.file_lock import take_lock
 
 from .ranks import Ranks, is_restarted
-
-if sys.platform != "win32":
-    import fcntl
 
 __all__ = ["check_unlocked", "locked_run"]
 
@@ -75,7 +72,7 @@ def _lock(out: Path, patience: float) -> int:
     except OSError as error:
         raise UsageError(f"--out {out}: cannot be written: {error.strerror}.\nDo: give another --out") from error
     end = time.monotonic() + patience
-    while not _try_lock(handle):
+    while not take_lock(handle, wait=False):
         if time.monotonic() > end:
             with contextlib.suppress(OSError):
                 holder = os.pread(handle, 300, 0).decode("ascii", "replace").strip()
@@ -89,15 +86,3 @@ def _lock(out: Path, patience: float) -> int:
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} of {socket.gethostname()}\n".encode(), 0)
     return handle
-
-
-def _try_lock(handle: int) -> bool:
-    """Lock a file; False: another process holds its lock."""
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            return True
-    return True

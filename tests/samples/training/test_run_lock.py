@@ -61,7 +61,7 @@ def test_the_system_frees_the_lock_of_a_process_that_is_killed(tmp_path):
 def test_ranks_that_start_again_wait_for_the_lock_of_a_machine_that_died(tmp_path, monkeypatch):
     """A file server frees it later; ranks of Ray and of torchrun's second attempt have time."""
     tries = iter([False, False, True])
-    monkeypatch.setattr(run_lock, "_try_lock", lambda handle: next(tries))
+    monkeypatch.setattr(run_lock, "take_lock", lambda handle, wait: next(tries))
     monkeypatch.setattr(run_lock.time, "sleep", lambda seconds: None)
     os.close(run_lock._lock(tmp_path, patience=60))
     assert next(tries, None) is None
