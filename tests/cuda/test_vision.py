@@ -24,6 +24,17 @@ from pytrtplugins.vision.kernels import (
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
 
+
+@pytest.fixture(params=["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
+def xp(request):
+    """Where arrays live: kernels compiled for the CPU, and for a GPU."""
+    return np if request.param == "numpy" else request.getfixturevalue("cupy")
+
+
+def on_host(array):
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
 image_side, input_side = st.integers(1, 70), st.integers(1, 50)
 
 
@@ -189,6 +200,63 @@ def test_layers_share_their_arrays_each_from_its_first_box():
     for first in (-1, 9):
         with pytest.raises(errors.UsageError, match=f"with B at least {first + 18}, found"):
             decode_into(outputs[1], boxes, scores, head_priors(anchors[:4], (64, 64)), first=first)
+
+
+@pytest.mark.parametrize("limit", [0.3, np.float32(0.7), np.float64(0.3), "array"])
+def test_a_score_that_equals_the_threshold_is_none(xp, limit):
+    """In float32: a threshold of float64 is rounded like the scores."""
+    threshold = np.float32(0.3 if isinstance(limit, str) else limit)
+    output = np.zeros((2, 2 * 7, 1, 3), np.float32)
+    output[:, 4::7] = 1  # objectness
+    scores = np.array([np.nextafter(threshold, np.float32(0)), threshold, np.nextafter(threshold, np.float32(1))])
+    output[:, 5::7], output[:, 6::7] = scores, scores[::-1]
+    boxes, written = xp.empty((2, 6, 4), np.float32), xp.empty((2, 2, 6), np.float32)
+    given_limit = xp.asarray([threshold]) if isinstance(limit, str) else limit
+    decode_into(xp.asarray(output), boxes, written, head_priors((1, 1, 2, 2), (3, 1)), score_threshold=given_limit)
+    above = float(scores[2])
+    assert on_host(written).tolist() == [[[0, 0, above] * 2, [above, 0, 0] * 2]] * 2
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_boxes_whose_overlap_equals_the_threshold_stay(xp, place):
+    """Two boxes in one of three images, which share exactly half of what both cover."""
+    boxes = np.zeros((3, 2, 4), np.float32)
+    boxes[:] = [[0.25, 0.25, 0.5, 0.25], [0.75, 0.25, 0.5, 0.25]]  # beside each other
+    boxes[place] = [[0.375, 0.25, 0.75, 0.5], [0.625, 0.25, 0.75, 0.5]]
+    scores = np.full((3, 1, 2), [0.9, 0.8], np.float32)
+    for threshold, stays in ((0.5, True), (np.nextafter(np.float32(0.5), np.float32(0)), False)):
+        expected = [[[np.float32(0.9), np.float32(0.8) if stays or image != place else 0]] for image in range(3)]
+        written = xp.asarray(scores)
+        nms_into(xp.asarray(boxes), written, threshold)
+        np.testing.assert_array_equal(np.maximum(on_host(written), 0), expected)
+        np.testing.assert_array_equal(nms(boxes[place], scores[place].T, threshold).T, expected[place])
+
+
+@pytest.mark.parametrize("count", [2047, 2048, 2049])
+def test_as_many_candidates_as_shared_memory_holds_and_one_more_give_the_same(xp, count):
+    """Boxes in a row, a fifth of each two is shared: every second one stays."""
+    boxes, scores = np.zeros((1, count, 4), np.float32), np.zeros((1, 1, count), np.float32)
+    boxes[0, :, 0], boxes[0, :, 1:] = np.arange(count), (0, 1.5, 1)
+    scores[0, 0] = np.linspace(1, 0.5, count)
+    written, listed, counts = xp.asarray(scores), xp.zeros((1, count), np.uint64), xp.zeros(1, np.int32)
+    nms_into(xp.asarray(boxes), written, 0.1, found=listed, counts=counts)
+    assert np.flatnonzero(on_host(written)[0, 0] > 0).tolist() == list(range(0, count, 2))
+    assert int(counts[0]) == (count + 1) // 2
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 4])
+def test_the_best_rows_are_filled_to_the_last_one(xp, room):
+    """Three boxes are there: of them as many as there is room for, in each image."""
+    boxes = np.arange(24, dtype=np.float32).reshape(2, 3, 4) + 100 * np.arange(3, dtype=np.float32)[:, None]
+    scores = np.array([[[0.25, 0.75, 0.5]], [[0.5, 0.25, 0.75]]], np.float32)
+    listed, counts = xp.zeros((2, 3), np.uint64), xp.zeros(2, np.int32)
+    nms_into(xp.asarray(boxes), xp.asarray(scores), 1.0, found=listed, counts=counts)
+    rows, totals = xp.full((2, room, 6), -1, np.float32), xp.zeros(2, np.int32)
+    top_k_into(listed, counts, xp.asarray(boxes), rows, totals, 1)
+    assert on_host(totals).tolist() == [min(room, 3)] * 2
+    for image, order in enumerate(([1, 2, 0], [2, 0, 1])):
+        wanted = [[0, scores[image, 0, box], *boxes[image, box]] for box in order][:room]
+        np.testing.assert_array_equal(on_host(rows)[image, : len(wanted)], wanted)
 
 
 def test_thresholds_are_0_and_0_45_unless_given():

@@ -56,7 +56,7 @@ class HostDetection(DetectionContext):
         parts = [head.decode(outputs[head.output], self.size) for head in self.heads]
         boxes = np.concatenate([part[0] for part in parts], axis=1)
         scores = np.concatenate([part[1] for part in parts], axis=1)
-        scores = np.where(scores > score_threshold, scores, np.float32(0))
+        scores = np.where(scores > np.float32(score_threshold), scores, np.float32(0))
         return [self._select(boxes[i], scores[i], image, iou_threshold) for i, image in enumerate(boxed)]
 
     def _select(self, boxes: Floats, scores: Floats, image: Letterboxed, iou_threshold: float) -> Boxes:

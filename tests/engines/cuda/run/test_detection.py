@@ -11,7 +11,9 @@ import pytest
 
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.cuda.device.device import HostDevice
+from pytrtplugins.engines.cuda.run import detection as module
 from pytrtplugins.engines.cuda.run.detection import CudaDetection
+from pytrtplugins.engines.cuda.run.image_run import ImageRun
 from pytrtplugins.errors import EngineError, UnavailableError, UsageError
 from pytrtplugins.models import read_heads
 from pytrtplugins.tensor import SymbolicDim, TensorDesc
@@ -92,6 +94,28 @@ def test_images_of_all_sizes_go_through_one_graph_until_the_memory_grows(model):
     context.detect([random_image((700, 600))])
     context.detect([random_image((700, 600))])
     assert [graph.launches for graph in context._stream.graphs] == [3, 1]
+
+
+def test_times_are_milliseconds_of_each_part(model, monkeypatch):
+    """20 ms until images are queued, 50 ms until the stream is done, 7 ms until boxes are read."""
+    now, context = [100.0], detection(Engine(model))
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+
+    def taking(seconds, owner, name):
+        function = getattr(owner, name)
+
+        def run(*arguments):
+            now[0] += seconds
+            return function(*arguments)
+
+        monkeypatch.setattr(owner, name, run)
+
+    context.detect([random_image((40, 30))])  # captures
+    for seconds, owner, name in ((0.020, ImageRun, "send"), (0.050, Stream, "synchronize"), (0.007, ImageRun, "boxes")):
+        taking(seconds, owner, name)
+    context.detect([random_image((40, 30))])
+    spent = context.timings
+    assert (spent.preprocess_ms, spent.network_ms, spent.postprocess_ms) == pytest.approx((20, 50, 7))
 
 
 def test_images_take_the_smallest_batch_that_holds_them(model):

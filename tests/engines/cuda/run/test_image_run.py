@@ -118,6 +118,35 @@ def test_every_byte_arrives(sizes):
     assert not staging.counts.any()
 
 
+SENT = {"sizes": ((40, 30), (8, 9)), "mode": "letterbox", "score_threshold": 0.25, "iou_threshold": 0.5}
+OTHER = {
+    "sizes": [
+        ((41, 30), (8, 9)),
+        ((40, 31), (8, 9)),
+        ((40, 30), (9, 9)),
+        ((30, 40), (8, 9)),
+        ((8, 9), (40, 30)),
+        ((40, 30),),
+    ],
+    "mode": ["stretch", "darknet"],
+    "score_threshold": [0.75],
+    "iou_threshold": [0.75],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key in SENT for value in OTHER[key]])
+def test_what_changes_between_two_runs_arrives_with_the_second(key, value):
+    """The header is written again where one fact is another one, and the memory is that of a first run."""
+
+    def header(*runs):
+        staging = Staging(HostDevice(), 2)
+        for sizes, mode, score_threshold, iou_threshold in map(dict.values, runs):
+            staging.send([random_image(size) for size in sizes], (32, 16), mode, score_threshold, iou_threshold, None)
+        return staging.bytes[: len(staging._header)].tolist()
+
+    assert header(SENT, SENT | {key: value}) == header(SENT | {key: value}) != header(SENT)
+
+
 def test_a_graph_serves_all_images_until_the_memory_grows():
     staging = Staging(HostDevice(), 2)
     sides = [(100, 100), (3, 5), (500, 600), (1, 1), (768, 400)]
