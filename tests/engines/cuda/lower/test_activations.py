@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins.engines.cuda.conv.problem import ACTIVATIONS as CONV_ACTIVATIONS
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.operators import ACTIVATIONS
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.host import run_on_host
+from tests.engines.cuda.activations import FILTERS, IDS, WRITTEN, write
+from tests.engines.cuda.host import activated, run_on_host
+from tests.engines.operators import literal
 from tests.passes.nets import Net
 
 KERNELS = pytest.mark.parametrize(("step", "disable"), [("pointwise", ()), ("activation", ("pointwise",))])
@@ -47,6 +50,40 @@ def test_what_is_written_with_several_operators_is_one(write, kind, swapped):
     x = net.add("Neg", [net.conv("data", "a", 16, leaky=False)], "negated")  # nothing is fused into a Neg
     model = net.model(net.conv(write(net, x, swapped), "last", 8))
     assert operators(model) == ["Conv", "Neg", kind, "Conv"]
+
+
+def test_every_activation_of_a_convolution_is_written():
+    assert {kind for kind, *_ in WRITTEN} == set(CONV_ACTIVATIONS)
+
+
+def acting(op, constants, attributes, pool=False):
+    """A convolution, an activation, a pool behind it perhaps, and a convolution."""
+    net = Net(opset=20)
+    x = write(net, net.conv("data", "a", FILTERS, leaky=False), "acted", op, constants, attributes)
+    x = net.add("MaxPool", [x], "pool", kernel_shape=[2, 2], strides=[2, 2]) if pool else x
+    return net.model(net.conv(x, "last", 8, leaky=False))
+
+
+@pytest.mark.parametrize("pool", [False, True])
+@pytest.mark.parametrize(("kind", "op", "constants", "attributes"), WRITTEN, ids=IDS)
+def test_a_convolution_acts_as_onnxruntime_does(kind, op, constants, attributes, pool):
+    """A pool goes into the convolution too, unless its activation falls somewhere."""
+    model = acting(op, constants, attributes, pool)
+    conv, *others = lower(prepare(model), disable=("patches",)).graph
+    values, (low, high) = np.linspace(-5, 5, 4001), conv.attributes.get_floats("bounds")
+    each_slope = [0.0] if kind != "prelu" else np.ravel(constants[0])
+    rises = all(
+        (np.diff(activated(values[:, None, None], kind, (low, high), np.array([slope]))[:, 0, 0]) >= 0).all()
+        for slope in each_slope
+    )
+    assert conv.attributes.get_string("activation") == kind
+    assert [node.op_type for node in others] == ["MaxPool", "Conv"][rises or not pool :]
+    x = {"data": 2 * np.random.default_rng(0).standard_normal((2, 3, 8, 8), dtype=np.float32)}
+    (wanted,) = literal(model, x)
+    for direct in (False, True):
+        np.testing.assert_allclose(
+            run_on_host(prepare(model), x, direct=direct)[0]["last"], wanted, rtol=1e-5, atol=1e-5
+        )
 
 
 def hard_swish(net, x):

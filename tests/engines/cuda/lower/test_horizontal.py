@@ -15,8 +15,9 @@ from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
+from tests.engines.cuda.activations import SLOPES, WRITTEN, write
 from tests.engines.cuda.branches import dense, inception, joined, networks, partial, stacked
-from tests.engines.cuda.host import run_on_host, run_shuffled
+from tests.engines.cuda.host import activated, run_on_host, run_shuffled
 from tests.passes.nets import Net, Swap
 
 X = {"data": np.random.default_rng(2).standard_normal((2, 8, 8, 8), dtype=np.float32)}
@@ -248,15 +249,14 @@ def test_any_network_of_splits_and_concats_is_right_in_int8(model):
     assert_codes(quantized(model))
 
 
-def siblings(act=None, **attributes):
-    """Two 1x1 convolutions of one tensor, each before a convolution of its own."""
-    net = Net(channels=16)
+def siblings(op="LeakyRelu", constants=(), attributes=None):
+    """Two 1x1 convolutions of one tensor with an activation, each before a convolution of its own."""
+    net = Net(channels=16, opset=20)
     net.conv("data", "first", 16)
     parts = []
     for name in "ab":
-        part = net.conv("first_leaky", name, 16, kernel=1, leaky=act is None)
-        part = net.add(act, [part], f"{name}_act", **attributes) if act else part
-        parts.append(net.conv(part, f"{name}_next", 16))
+        part = net.conv("first_leaky", name, 16, kernel=1, leaky=False)
+        parts.append(net.conv(write(net, part, f"{name}_act", op, constants, attributes or {}), f"{name}_next", 16))
     return net.model(net.conv(net.add("Concat", parts, "joined", 32, axis=1), "last", 8))
 
 
@@ -270,15 +270,23 @@ def in_int8(model, scales):
     return prepare(quantize(prepared, CalibrationTable({name: table[name] * scales.get(name, 1) for name in table})))
 
 
-@pytest.mark.parametrize("times", [1, 0.3, 4])
-def test_parts_that_write_codes_of_scales_of_their_own_are_one_convolution(times):
-    model = in_int8(siblings(), {"a_leaky": 1.0, "b_leaky": times})
-    assert len([node for node in lower(model).graph if node.op_type == "Conv"]) == 5
+def assert_same_apart(model, convolutions):
+    """So many convolutions, and the numbers of a network whose siblings stay apart."""
+    assert len([node for node in lower(model).graph if node.op_type == "Conv"]) == convolutions
     found, wanted = (run_on_host(model, WIDE, disable=disable)[0] for disable in ((), ("horizontal-fusion",)))
     for name, array in wanted.items():
         assert np.abs(found[name] - array).max() <= 1e-5 * np.abs(array).max()
 
 
-def test_parts_whose_activation_has_a_bend_elsewhere_need_one_scale():
-    model = in_int8(siblings("HardSwish"), {"b_act": 1.5})
-    assert len([node for node in lower(model).graph if node.op_type == "Conv"]) == 6
+@pytest.mark.parametrize("times", [1, 0.3, 4])
+def test_parts_that_write_codes_of_scales_of_their_own_are_one_convolution(times):
+    assert_same_apart(in_int8(siblings(), {"b_act": times}), 5)
+
+
+@pytest.mark.parametrize(("kind", "op", "constants", "attributes"), {row[0]: row for row in WRITTEN}.values())
+def test_parts_whose_activation_has_a_bend_elsewhere_than_at_0_need_one_scale(kind, op, constants, attributes):
+    model, names = siblings(op, constants, attributes), "ab" if op == "Identity" else ("a_act", "b_act")
+    (conv,) = (node for node in lower(prepare(model)).graph if node.outputs[0].name == f"{names[0]}.fused")
+    values, bounds = np.linspace(-4, 4, 33)[:, None, None], conv.attributes.get_floats("bounds")
+    once, thrice = (activated(factor * values, kind, bounds, SLOPES[:1]) for factor in (1, 3))
+    assert_same_apart(in_int8(model, {names[1]: 1.5}), 5 if np.allclose(3 * once, thrice) else 6)
