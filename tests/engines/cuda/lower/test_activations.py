@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -80,9 +81,10 @@ def test_a_convolution_acts_as_onnxruntime_does(kind, op, constants, attributes,
     assert [node.op_type for node in others] == ["MaxPool", "Conv"][rises or not pool :]
     x = {"data": 2 * np.random.default_rng(0).standard_normal((2, 3, 8, 8), dtype=np.float32)}
     (wanted,) = literal(model, x)
-    for direct in (False, True):
-        np.testing.assert_allclose(
-            run_on_host(prepare(model), x, direct=direct)[0]["last"], wanted, rtol=1e-5, atol=1e-5
+    for float_type, direct in itertools.product((DType.FLOAT32, DType.FLOAT16), (False, True)):
+        result = run_on_host(prepare(model), x, float_type, direct=direct)[0]["last"]
+        assert np.linalg.norm(result - wanted) < (2e-6 if float_type is DType.FLOAT32 else 2e-3) * np.linalg.norm(
+            wanted
         )
 
 
@@ -90,27 +92,10 @@ def hard_swish(net, x):
     return net.add("HardSwish", [x], "acted")
 
 
-def hard_sigmoid(net, x):
-    return net.add("HardSigmoid", [x], "acted", alpha=0.3, beta=0.4)
-
-
-@pytest.mark.parametrize(("write", "left"), [(swish, []), (hard_swish, []), (hard_sigmoid, []), (mish, ["Mish"])])
-def test_a_convolution_computes_swish_itself(write, left):
+def test_a_convolution_leaves_mish_to_its_kernel():
     net = Net()
-    model = net.model(net.conv(write(net, net.conv("data", "a", 16, leaky=False)), "last", 8))
-    assert operators(model) == ["Conv", *left, "Conv"]
-
-
-@TYPES
-@pytest.mark.parametrize("write", [swish, hard_swish, hard_sigmoid])
-def test_a_convolution_that_acts_gives_the_reference_engines_numbers(write, float_type):
-    net = Net()
-    model = net.model(net.conv(write(net, net.conv("data", "a", 13, leaky=False)), "last", 8))
-    room = 2e-6 if float_type is DType.FLOAT32 else 2e-3
-    for direct in (False, True):
-        found, wanted, _ = found_and_wanted(model, float_type, direct=direct)
-        for name, values in wanted.items():
-            assert np.linalg.norm(found[name] - values) < room * np.linalg.norm(values)
+    model = net.model(net.conv(mish(net, net.conv("data", "a", 16, leaky=False)), "last", 8))
+    assert operators(model) == ["Conv", "Mish", "Conv"]
 
 
 @pytest.mark.parametrize(("write", "kind"), [(swish, "Swish"), (hard_swish, "HardSwish")])
@@ -119,18 +104,6 @@ def test_swish_stays_behind_a_residual(write, kind):
     a = net.conv("data", "a", 16)
     model = net.model(write(net, net.add("Add", [net.conv(a, "b", 16, leaky=False), a], "added")))
     assert operators(model) == ["Conv", "Conv", kind]
-
-
-def falling_sigmoid(net, x):
-    return net.add("HardSigmoid", [x], "acted", alpha=-0.3)
-
-
-@pytest.mark.parametrize("write", [swish, hard_swish, falling_sigmoid])
-def test_a_pool_stays_behind_swish_which_falls(write):
-    net = Net()
-    acted = write(net, net.conv("data", "a", 16, leaky=False))
-    model = net.model(net.add("MaxPool", [acted], "pool", kernel_shape=[2, 2], strides=[2, 2]))
-    assert operators(model) == ["Conv", "MaxPool"]
 
 
 def test_a_gate_that_something_else_reads_stays():
