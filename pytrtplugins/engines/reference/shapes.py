@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor import Array
+from ..base.slices import bounded_slice
 
 __all__ = ["SHAPE_OPS"]
 
@@ -35,16 +36,8 @@ def _slice(
     by = [1] * len(starts) if steps is None else steps
     index = [slice(None)] * x.ndim
     for axis, *bounds in zip(where, starts, ends, by, strict=True):
-        index[axis] = _clamped(x.shape[axis], *(int(bound) for bound in bounds))
+        index[axis] = bounded_slice(x.shape[axis], *(int(bound) for bound in bounds))
     return x[tuple(index)]
-
-
-def _clamped(size: int, start: int, end: int, step: int) -> slice:
-    """ONNX moves a start that lies outside to the nearest element; NumPy finds nothing from there downwards."""
-    low, high = (0, size) if step > 0 else (-1, size - 1)
-    first = min(max(start + size * (start < 0), 0), high)
-    last = min(max(end + size * (end < 0), low), high)
-    return slice(first, None if last < 0 else last, step)
 
 
 def _split(a: Attributes, x: Array, sizes: Array | None = None) -> list[Array]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....model.ir import array_of, is_op, operand
+from ...base.slices import bounded_slice
 from ..device.moves import Expanded, Move, Transposed, Wrapped, blocks_of, joined, padded, reshaped, sliced
 from .resampling import is_nearest, nearest
 
@@ -84,9 +85,8 @@ def _slice(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move | None:
     first, strides = [0] * len(dims), [1] * len(dims)
     numbers = range(len(starts)) if axes is None else axes
     for index, axis in enumerate(int(number) % len(dims) for number in numbers):
-        step, end = 1 if steps is None else int(steps[index]), int(ends[index])
-        past = step < 0 and end < -x.dims[axis]
-        first[axis] = range(x.dims[axis])[int(starts[index]) : None if past else end : step].start
+        step = 1 if steps is None else int(steps[index])
+        first[axis] = bounded_slice(x.dims[axis], int(starts[index]), int(ends[index]), step).start
         strides[axis] = step
     return sliced(x, first, dims, strides)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.slices import bounded_slice
 from .table import Attributes, op
 
 
@@ -49,9 +50,7 @@ def _slice(
     places = range(len(starts)) if axes is None else axes
     for index, axis in enumerate(places):
         step = 1 if steps is None else int(steps[index])
-        begin, end = int(starts[index]), int(ends[index])
-        past = step < 0 and end < -x.shape[axis]
-        chosen[int(axis)] = slice(begin, None if past else end, step)
+        chosen[int(axis)] = bounded_slice(x.shape[axis], int(starts[index]), int(ends[index]), step)
     return x[tuple(chosen)]
 
 

@@ -12,6 +12,7 @@ from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host
 from tests.engines.cuda.lower.test_pointwise import Graph, random
+from tests.engines.operators import literal
 
 WHOLE = 2**63 - 1
 
@@ -113,6 +114,22 @@ def test_a_normalization_reads_merged_patches_where_they_lie():
     merged = graph.add("Concat", *parts, axis=-1)
     factors = [graph.constant(random(32, seed=seed)) for seed in (1, 2)]
     assert graph.check(graph.add("LayerNormalization", merged, *factors, axis=-1)) == ["pointwise"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_slices_that_begin_and_end_outside_take_what_onnx_says(late):
+    """A start outside is the nearest element, also where the slice runs backwards; numbers may be computed in the run."""
+    graph, parts = Movements(x=random(3, 4)), []
+    for start, end, step in ((-9, -9, -1), (-5, -6, -2), (-4, -5, -1), (-4, -4, -1), (9, -9, -3), (9, 9, 1), (-9, 9, 3)):
+        numbers = [graph.constant(np.array([number])) for number in (start, end, -1, step)]
+        if late:
+            name = f"start{len(parts)}"
+            graph.inputs[name], numbers[0] = np.array([start]), name
+        parts.append(graph.add("Slice", "x", *numbers))
+    model = graph.model(graph.add("Concat", *parts, axis=-1))
+    (wanted,) = literal(model, graph.inputs)
+    (result,) = run_on_host(model, graph.inputs)[0].values()
+    np.testing.assert_array_equal(result, wanted)
 
 
 def test_what_moves_nothing_costs_nothing():
