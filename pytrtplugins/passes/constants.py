@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import DimsError
 from ..model.ir import add_constant, array_of, constant, is_op, operand, remove_unused
+from ..model.slices import bounded_slice
 from ..tensor import SymbolicDim, evaluate_dims
 from ..utils.optional import require
 from ..validation import infer_node
@@ -304,7 +305,16 @@ def _dequantize(node: ir.Node, x: Any, scale: Any, zero: Any = None) -> Any:
     return np.asarray(values * scale.reshape(()), scale.dtype)
 
 
-_COMPUTED: dict[str, Callable[..., Any]] = {"Clip": _clip, "DequantizeLinear": _dequantize}
+def _slice(node: ir.Node, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+    """What Slice gives; ONNX's reference implementation takes a start outside as Python does."""
+    chosen = [slice(None)] * x.ndim
+    for index, axis in enumerate(range(len(starts)) if axes is None else axes):
+        step = 1 if steps is None else int(steps[index])
+        chosen[int(axis)] = bounded_slice(x.shape[axis], int(starts[index]), int(ends[index]), step)
+    return x[tuple(chosen)]
+
+
+_COMPUTED: dict[str, Callable[..., Any]] = {"Clip": _clip, "DequantizeLinear": _dequantize, "Slice": _slice}
 """Operators that are not computed by ONNX's reference implementation."""
 
 

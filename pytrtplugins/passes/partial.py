@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..model.ir import array_of, constant, dims_of, operand
+from ..model.slices import bounded_slice
 from ..tensor import Dim, SymbolicDim
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ def _sliced(node: ir.Node, given: Sequence[Any]) -> Numbers:
     step = int(given[4].reshape(-1)[0]) if len(given) > 4 and given[4] is not None else 1
     if given[0].ndim != 1 or len(begins) != 1:
         raise ArithmeticError("not of shape arithmetic")
-    return given[0][int(begins[0]) : int(ends[0]) : step]  # type: ignore[no-any-return]
+    return given[0][bounded_slice(len(given[0]), int(begins[0]), int(ends[0]), step)]  # type: ignore[no-any-return]
 
 
 def _shape(node: ir.Node, given: Sequence[Any]) -> Numbers:

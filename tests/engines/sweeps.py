@@ -158,7 +158,7 @@ def _lrn_values(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, bias
     channels = x.shape[1]
     runs = [slice(max(0, c - (size - 1) // 2), min(channels - 1, c + -(-(size - 1) // 2)) + 1) for c in range(channels)]
     sums = np.stack([(x[:, run].astype(np.float64) ** 2).sum(1) for run in runs], 1)
-    return x / (bias + alpha / size * sums) ** beta
+    return (x / (bias + alpha / size * sums) ** beta).astype(x.dtype)
 
 
 def _codes(op: str) -> Iterator[Case]:

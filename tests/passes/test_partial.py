@@ -95,6 +95,7 @@ KNOWN = {
     "t = Slice(s, ones, far, axis, twos)": [8, 4],
     "t = Slice(s, back, low, axis, back)": [4, 6, 8, "N"],
     "t = Slice(s, axis, low, axis)": [],
+    "t = Slice(s, low, low, axis, back)": ["N"],
     "t = Slice(s, twos, far, , twos)": [6],
     "t = Concat <axis = 0> (few, s, m1)": [3, 5, "N", 8, 6, 4, "M"],
     "t = Add(few, n)": ["(3 + N)", "(5 + N)"],

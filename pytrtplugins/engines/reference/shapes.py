@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...model.slices import bounded_slice
 from ...tensor import Array
-from ..base.slices import bounded_slice
 
 __all__ = ["SHAPE_OPS"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....model.ir import array_of, is_op, operand
-from ...base.slices import bounded_slice
+from ....model.slices import bounded_slice
 from ..device.moves import Expanded, Move, Transposed, Wrapped, blocks_of, joined, padded, reshaped, sliced
 from .resampling import is_nearest, nearest
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.slices import bounded_slice
+from ....model.slices import bounded_slice
 from .table import Attributes, op
 
 

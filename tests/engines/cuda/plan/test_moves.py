@@ -120,7 +120,15 @@ def test_a_normalization_reads_merged_patches_where_they_lie():
 def test_slices_that_begin_and_end_outside_take_what_onnx_says(late):
     """A start outside is the nearest element, also where the slice runs backwards; numbers may be computed in the run."""
     graph, parts = Movements(x=random(3, 4)), []
-    for start, end, step in ((-9, -9, -1), (-5, -6, -2), (-4, -5, -1), (-4, -4, -1), (9, -9, -3), (9, 9, 1), (-9, 9, 3)):
+    for start, end, step in (
+        (-9, -9, -1),
+        (-5, -6, -2),
+        (-4, -5, -1),
+        (-4, -4, -1),
+        (9, -9, -3),
+        (9, 9, 1),
+        (-9, 9, 3),
+    ):
         numbers = [graph.constant(np.array([number])) for number in (start, end, -1, step)]
         if late:
             name = f"start{len(parts)}"
