@@ -108,6 +108,82 @@ def test_percentiles_are_of_all_runs_and_the_median_is_of_rounds():
     assert (row.runs, row.rate, row.speed) == (300, 20.0, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("count", "p50", "p90", "p99"), [(1, 1, 1, 1), (9, 5, 9, 9), (10, 5.5, 9, 10), (11, 6, 10, 11), (100, 50.5, 90, 99)]
+)
+def test_a_percentile_is_the_least_time_that_so_many_runs_do_not_exceed(count, p50, p90, p99):
+    """Times are 1, 2, 3, … milliseconds, in no order."""
+    times = np.random.default_rng(0).permutation(np.arange(1, count + 1) / 1000)
+    subject = SimpleNamespace(row=module.Row("a"), rounds=[times.tolist()], rates=[1.0])
+    row = module._timed(subject, subject)
+    assert (row.p50_ms, row.p90_ms, row.p99_ms) == pytest.approx((p50, p90, p99))
+
+
+class ClockedEngine:
+    """An engine whose build, runs and streams take times of a clock's."""
+
+    name, precision, arithmetic = "clocked", "fp32", None
+
+    def __init__(self, clock, run_s, stream_s):
+        self.clock, self.run_s, self.stream_s = clock, run_s, stream_s
+        clock.now += 2
+
+    def availability(self):
+        return SimpleNamespace(details="")
+
+    def create_context(self):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        pass
+
+    def run(self, inputs):
+        self.clock.now += self.run_s
+        return {"y": inputs["x"]}
+
+    def stream(self, inputs, slots):
+        for each in inputs:
+            self.clock.now += self.stream_s
+            yield {"y": each["x"]}
+
+
+def test_every_figure_of_a_row_is_what_the_clock_says(monkeypatch):
+    """Runs of 50 ms and of 20 ms; several at a time 25 and 40 a second: more than one by one, and less."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(module.time, "perf_counter", lambda: clock.now)
+    engines = {
+        "a": functools.partial(ClockedEngine, clock, 0.050, 0.040),
+        "b": functools.partial(ClockedEngine, clock, 0.020, 0.025),
+    }
+    x = {"x": np.ones(1, np.float32)}
+    a, b = bench(engines, lambda engine: x, rounds=4, seconds=2.0, slots=3, progress=False).rows
+    for row, run_ms, speed, runs, rate in ((a, 50, 1, 40, 25), (b, 20, 2.5, 100, 40)):
+        assert row.build_s == pytest.approx(2)
+        assert (row.p50_ms, row.p90_ms, row.p99_ms) == pytest.approx((run_ms,) * 3)
+        assert (row.speed, row.rate) == pytest.approx((speed, rate))
+        assert row.runs == runs
+
+
+def test_a_distance_that_equals_the_limit_is_within_it():
+    first = SimpleNamespace(row=module.Row("a", precision="fp32"), outputs={"y": np.array([1000.0])})
+    for value, ok in ((1001.0, True), (999.0, True), (1001.001, False), (998.999, False)):
+        assert (module._compared(module.Row("b", "e", "fp32"), {"y": np.array([value])}, first).reason == "") == ok
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_worst_of_all_outputs_counts(place):
+    wanted = {name: np.full(4, 2.0) for name in "xyz"}
+    outputs = {name: array + (number == place) for number, (name, array) in enumerate(wanted.items())}
+    row = module._compared(
+        module.Row("b", "e", "fp32"), outputs, SimpleNamespace(row=module.Row("a", precision="fp32"), outputs=wanted)
+    )
+    assert row.error == 0.5
+    assert row.reason == "its outputs are not those of a: 5.0e-01 of their norm off"
+
+
 def test_what_cannot_be_built_is_a_row_with_its_reason():
     found = bench({"a": unavailable, "b": built()}, **FAST)
     assert found.rows[0].reason == "engine 'x' cannot be used here: no driver."

@@ -216,9 +216,9 @@ def test_each_code_with_a_scale_of_its_own_is_within_one_step(output, place):
         for array, scale in zip(float_outputs(codes), scales, strict=True)
     ]
     for steps in (-2, -1, 0, 1, 2):
-        found = [array.copy() for array in right]
-        found[output].flat[place] = other = int(right[output].flat[place]) + steps
+        found, other = [array.copy() for array in right], int(right[output].flat[place]) + steps
         if abs(other) < 128:
+            found[output].flat[place] = other
             wrong = enqueue.unlike_compute(codes, found)
             assert bool(wrong) == (abs(steps) == 2)
             assert not wrong or (
