@@ -50,7 +50,7 @@ from .run.detection import CudaDetection
 from .run.execution import Execution
 from .run.network_timer import NetworkClock, choose_in_network
 from .saved import SavedPlan
-from .settings import batches, check_fp8, cudnn_seconds, device_number, float_type, holds_fp8
+from .settings import CUDNN_SECONDS, batches, check_fp8, cudnn_seconds, device_number, float_type, holds_fp8
 
 if TYPE_CHECKING:
     import onnx
@@ -317,6 +317,9 @@ class CudaEngine(Engine):
         missing = self.disabled & {"handwritten-kernels", "cudnn-kernels", "cublaslt-kernels"}
         if missing:  # a choice among fewer is none among all
             facts["disable"] = ",".join(sorted(missing))
+        seconds = cudnn_seconds(self.options)
+        if seconds != CUDNN_SECONDS and "cudnn-kernels" not in self.disabled:  # nor is one in less time
+            facts["cudnn_seconds"] = seconds
         return TacticCache(facts)
 
     def _attention_maker(self) -> AttentionMaker:

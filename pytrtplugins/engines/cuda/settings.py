@@ -16,9 +16,9 @@ from .device.device import CudaDevice
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["batches", "check_fp8", "cudnn_seconds", "device_number", "float_type", "holds_fp8"]
+__all__ = ["CUDNN_SECONDS", "batches", "check_fp8", "cudnn_seconds", "device_number", "float_type", "holds_fp8"]
 
-_CUDNN_SECONDS, _MAX_CUDNN_SECONDS = 45, 24 * 3600
+CUDNN_SECONDS, _MAX_CUDNN_SECONDS = 45, 24 * 3600
 """The default leaves half of 90 seconds to all other kernels of a network and to their timing."""
 
 
@@ -74,7 +74,7 @@ def cudnn_seconds(options: BuildOptions) -> int:
     Raises:
         UsageError: it is no whole number of seconds.
     """
-    given = options.settings.get("cudnn_seconds", _CUDNN_SECONDS)
+    given = options.settings.get("cudnn_seconds", CUDNN_SECONDS)
     return check_whole("engine 'cuda': cudnn_seconds", given, 1, _MAX_CUDNN_SECONDS)
 
 

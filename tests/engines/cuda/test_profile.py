@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,9 +15,11 @@ from pytrtplugins.engines.cuda.plan.fallbacks import ARRAYS, UNCAPTURED, fallbac
 from pytrtplugins.engines.cuda.plan.plan import Plan, Step
 from pytrtplugins.engines.cuda.plan.schedule import Schedule
 from pytrtplugins.engines.cuda.profile import Profile, StepTime, step_time
+from pytrtplugins.engines.cuda.run.context import CudaContext
 from pytrtplugins.errors import UsageError
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.conftest import darknet_model
+from tests.engines.cuda.gpu_clock import GpuClock
 from tests.engines.cuda.host import run_on_host
 
 FOUND = Profile(
@@ -26,6 +29,14 @@ FOUND = Profile(
     ),
     9.5,
 )
+
+
+@pytest.mark.parametrize(("runs", "microseconds"), [(1, 50_000), (4, 50_000), (20, 50_000)])
+def test_a_wait_of_50_ms_takes_50_000_microseconds_in_each_of_some_runs(runs, microseconds):
+    clock = GpuClock()
+    context = SimpleNamespace(_cupy=SimpleNamespace(cuda=clock), _stream=clock.Stream())
+    assert CudaContext._time(context, clock.work(50), runs) == pytest.approx(microseconds)
+    assert clock.now == pytest.approx(7 + 50 * (runs + 1))  # one before
 
 
 def test_the_table_has_shares_rates_and_both_sums():

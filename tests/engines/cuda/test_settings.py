@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from pytrtplugins.engines.base.types import BuildOptions
+from pytrtplugins.engines.cuda import engine
+from pytrtplugins.engines.cuda.conv import cache
 from pytrtplugins.engines.cuda.settings import batches, check_fp8, cudnn_seconds, device_number, float_type, holds_fp8
 from pytrtplugins.errors import UnavailableError, UsageError
 from pytrtplugins.passes import quantize
@@ -15,7 +17,8 @@ from tests.passes.nets import ones, tiny_yolo
 
 
 def test_a_gpu_without_arithmetic_in_fp8_is_named_with_what_it_has():
-    check_fp8(SimpleNamespace(number=0, model="NVIDIA L4", capability=89))
+    for capability in (89, 90, 120):
+        check_fp8(SimpleNamespace(number=0, model="NVIDIA L4", capability=capability))
     with pytest.raises(UnavailableError, match=r"GPU 1, NVIDIA A100, has compute capability 8.0, and no") as error:
         check_fp8(SimpleNamespace(number=1, model="NVIDIA A100", capability=80))
     assert (error.value.device, error.value.capability) == (1, 80)
@@ -59,3 +62,44 @@ def test_devices_are_cuda_with_a_number():
     for name in ("CPU", "cuda:x", "gpu"):
         with pytest.raises(UnavailableError, match="Do: pytrt devices"):
             device_number(name)
+
+
+FACTS = {
+    "no change": {},
+    "GPU": {"model": "NVIDIA L4"},
+    "driver": {"driver": 12080},
+    "frontend": {"cudnn_versions": {"cudnn-frontend": "1.1", "cudnn": "91900"}},
+    "cuDNN": {"cudnn_versions": {"cudnn-frontend": "1.0", "cudnn": "92000"}},
+    "cuBLASLt": {"cublaslt_version": "2"},
+    "format": {"FORMAT": -1},
+    "kernels": {"kernels_digest": "another"},
+    **{f"without {name}": {"disabled": {f"{name}-kernels"}} for name in ("handwritten", "cudnn", "cublaslt")},
+    "without two": {"disabled": {"cudnn-kernels", "handwritten-kernels"}},
+    "longer search": {"cudnn_seconds": 300},
+    "shorter search": {"cudnn_seconds": 1},
+}
+
+
+def test_each_fact_that_kernels_are_chosen_by_gives_the_cache_another_file(monkeypatch, tmp_path):
+    """GPU, driver, libraries, kernels, what may be chosen among, and how long cuDNN's plans are tried."""
+    monkeypatch.setattr(cache, "cache_folder", lambda kind: tmp_path)
+
+    def path(model="NVIDIA H200", driver=13000, disabled=(), cudnn_seconds=45, **versions):
+        plain = {
+            "cudnn_versions": {"cudnn-frontend": "1.0", "cudnn": "91900"},
+            "cublaslt_version": "1",
+            "kernels_digest": "one",
+        }
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "FORMAT", versions.pop("FORMAT", 1))
+            for name, value in {**plain, **versions}.items():
+                patch.setattr(engine, name, lambda value=value: value)
+            options = BuildOptions(settings={"cudnn_seconds": cudnn_seconds})
+            device = SimpleNamespace(model=model, driver=driver)
+            self = SimpleNamespace(device=device, disabled=frozenset(disabled), options=options)
+            return engine.CudaEngine._cache(self).path
+
+    paths = {name: path(**facts) for name, facts in FACTS.items()}
+    assert len(set(paths.values())) == len(FACTS), paths
+    assert path(disabled={"tactics", "graph"}) == paths["no change"]
+    assert path(disabled={"cudnn-kernels"}, cudnn_seconds=300) == paths["without cudnn"]

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from pytrtplugins.engines.cuda.conv import cache as module
 from pytrtplugins.engines.cuda.conv.cache import Choice, TacticCache, choose, decode, encode
 
 DEVICE = {"gpu": "NVIDIA H200", "driver": 13000}
@@ -71,10 +76,72 @@ def test_a_cache_remembers_across_objects_and_keeps_what_others_wrote(tmp_path):
     assert read.get("p3") is None
 
 
-@pytest.mark.parametrize("other", [{"gpu": "NVIDIA L4", "driver": 13000}, {"gpu": "NVIDIA H200", "driver": 12080}])
-def test_another_device_or_driver_has_a_cache_of_its_own(tmp_path, other):
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**DEVICE, "gpu": "NVIDIA L4"},
+        {**DEVICE, "driver": 12080},
+        {**DEVICE, "kernels": "0"},
+        {"gpu": DEVICE["gpu"]},
+        {},
+    ],
+)
+def test_another_device_driver_or_fact_has_a_cache_of_its_own(tmp_path, other):
     TacticCache(DEVICE, tmp_path).put({"p": Choice("cudnn", "fused:x")})
     assert TacticCache(other, tmp_path).get("p") is None
+    assert TacticCache(dict(reversed(DEVICE.items())), tmp_path).get("p") is not None
+
+
+def test_another_format_version_has_a_file_of_its_own(tmp_path, monkeypatch):
+    """Versions that stand beside each other on one machine do not overwrite each other's choices."""
+    before = TacticCache(DEVICE, tmp_path)
+    before.put({"p": Choice("cudnn", "fused:x")})
+    monkeypatch.setattr(module, "FORMAT", module.FORMAT + 1)
+    after = TacticCache(DEVICE, tmp_path)
+    assert after.get("p") is None
+    after.put({"p": Choice("direct", "direct")})
+    monkeypatch.undo()
+    assert TacticCache(DEVICE, tmp_path).get("p") == Choice("cudnn", "fused:x")
+
+
+@pytest.mark.parametrize(("time", "near"), [(12.99, True), (13.0, False), (13.01, False)])
+def test_a_runner_up_takes_less_than_1_3_times_as_long(time, near):
+    chosen = choose([("own", ["best", "other"])], lambda _, tactic: 10.0 if tactic == "best" else time)
+    assert bool(chosen.runners_up) == near
+
+
+@pytest.mark.parametrize(("time", "asked"), [(12.99, 4), (13.0, 2)])
+def test_a_tactic_that_takes_1_3_times_as_long_is_too_slow(time, asked):
+    built = []
+    choose([("own", ["x"]), ("theirs", map(str, range(4)))],
+           lambda name, tactic: 10.0 if name == "own" else (built.append(tactic), time)[1], patience={"theirs": 2})  # fmt: skip
+    assert len(built) == asked
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from pytrtplugins.engines.cuda.conv.cache import Choice, TacticCache
+cache = TacticCache({"gpu": "test"}, Path(sys.argv[1]))
+for number in range(20):
+    cache.put({f"{sys.argv[2]} {number}": Choice("direct", sys.argv[2], number)})
+"""
+
+
+def test_processes_that_write_at_once_leave_a_whole_file(tmp_path, count=3):
+    """What one of them wrote last is there, and everything that is there is as it was written."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(name)], env=environment)
+        for name in range(count)
+    ]
+    assert [writer.wait() for writer in writers] == [0] * count
+    (path,) = tmp_path.iterdir()
+    choices = decode(path.read_bytes())
+    assert any(all(f"{name} {number}" in choices for number in range(20)) for name in range(count))
+    for key, choice in choices.items():
+        name, number = key.split()
+        assert choice == Choice("direct", name, float(number))
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,21 @@ def test_slow_candidates_share_the_time_and_every_convolution_has_one():
     assert len(limit.cut) == 21
 
 
+def test_a_share_is_over_when_more_than_it_has_passed():
+    """Twice of ten seconds: the candidate that comes after 20 is tried, the one after 25 not."""
+    clock = Clock()
+    limit = SearchTime(10, clock)
+    limit.begin()
+    assert taken(limit, clock, "one", 5.0) == 5
+    assert limit.cut == ["one"]
+    limit.begin()
+    limit.expect(4)
+    assert [taken(limit, clock, name, 2.5) for name in ("two", "three")] == [
+        3,
+        1,
+    ]  # after 5 of 5; of 2.5 left, after 1.25
+
+
 def test_what_one_leaves_the_next_ones_may_take():
     clock = Clock()
     limit = SearchTime(10, clock)

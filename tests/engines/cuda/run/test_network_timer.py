@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +16,13 @@ from pytrtplugins.engines.cuda.conv.selector import ConvSelector
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
+from pytrtplugins.engines.cuda.run import network_timer as module
 from pytrtplugins.engines.cuda.run.execution import Execution
-from pytrtplugins.engines.cuda.run.network_timer import choose_in_network
+from pytrtplugins.engines.cuda.run.network_timer import NetworkClock, choose_in_network
 from pytrtplugins.errors import BuildError
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
+from tests.engines.cuda.gpu_clock import GpuClock
 from tests.engines.cuda.host import NumpyProvider
 from tests.passes.nets import Net
 
@@ -209,6 +214,48 @@ def test_steps_that_win_in_the_network_are_chosen_from_what_is_on_the_disk(plan,
     last = [step for step in plan.steps if step.kind == "conv"][-1]
     whole, alone = (choice for _, choice in selector.chosen(selector.problem(last, plan)))
     assert (whole.title, alone.provider) == ("unfused steps", "family")
+
+
+@pytest.mark.parametrize(
+    ("spans", "median"),
+    [([1 / 16] * 5, 62.5), ([1 / 16, 1 / 8, 1 / 4, 1 / 2, 1 / 16], 125), ([8, 1 / 8, 1 / 4, 1, 2], 1000)],
+)
+def test_a_networks_time_is_the_median_of_five_spans_in_microseconds(spans, median):
+    """Of milliseconds; a span is 2 ms of runs as long as the first one, two runs at least."""
+    clock = GpuClock()
+    count = max(2, math.ceil(2 / spans[0]))
+    left = iter([spans[0]] * 3 + [span for span in spans for _ in range(count)])
+    execution = SimpleNamespace(capture=lambda stream: None, queue=lambda stream: clock.work(next(left))())
+    device = SimpleNamespace(xp=SimpleNamespace(cuda=clock))
+    assert NetworkClock(device)(execution) == pytest.approx(median)
+    assert not list(left)
+
+
+def changed_plans(plan):
+    """The plan with one fact of what runs changed, by the fact's name."""
+    first, *others = plan.steps
+    output = plan.tensors[first.outputs[0]]
+    wider = replace(output, format=replace(output.format, pitch=output.format.pitch + 8))
+    return {
+        "no change": plan,
+        "streams": replace(plan, schedule=replace(plan.schedule, streams=(1, *plan.schedule.streams[1:]))),
+        "order": replace(plan, steps=(*others, first)),
+        "a step": replace(
+            plan, steps=plan.steps[1:], schedule=replace(plan.schedule, streams=plan.schedule.streams[1:])
+        ),
+        "kind": replace(plan, steps=(replace(first, kind="generic", op="Relu"), *others)),
+        "operator": replace(plan, steps=(replace(first, kind="generic", op="Neg"), *others)),
+        "format": replace(plan, tensors={**plan.tensors, first.outputs[0]: wider}),
+    }
+
+
+def test_what_was_found_for_a_network_holds_for_no_other(plan):
+    selector = chosen(plan, Family())
+    plans = changed_plans(plan)
+    digests = {name: module._digest(changed, selector) for name, changed in plans.items()}
+    digests["tf32"] = module._digest(plan, SimpleNamespace(problem=lambda step, of: SimpleNamespace(key="another")))
+    assert len(set(digests.values())) == len(digests), digests
+    assert module._digest(plan, selector) == digests["no change"]
 
 
 def test_a_network_with_steps_outside_of_the_graph_is_left_as_it_is():
