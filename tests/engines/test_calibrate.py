@@ -10,6 +10,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.calibrate import network_runs
 from pytrtplugins.errors import NoDataError, UsageError
 from tests.randomness import generator
 
@@ -54,6 +55,19 @@ def test_scales_are_those_of_the_largest_values_of_all_images(engine, batch):
     assert list(table) == list(wanted)
     for name, value in wanted.items():
         assert table[name] == pytest.approx(value / 127, rel=1e-5), name
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+@pytest.mark.parametrize("batch", [1, 4, "N"])
+def test_runs_have_all_images_once_in_order_and_count_them(batch, count):
+    """A fixed batch is filled with the last image, which does not count."""
+    images = np.arange(count)[:, None]
+    size = 4 if batch == 4 else 1
+    runs = list(network_runs({"x": images, "y": -images}, {"x": (batch, 1), "y": (batch, 1)}))
+    assert [number for _, number in runs] == [min(size, count - begin) for begin in range(0, count, size)]
+    for begin, (run, _) in zip(range(0, count, size), runs, strict=True):
+        wanted = [min(begin + place, count - 1) for place in range(size)]
+        assert (run["x"].ravel().tolist(), (-run["y"]).ravel().tolist()) == (wanted, wanted)
 
 
 def test_each_image_runs_alone():

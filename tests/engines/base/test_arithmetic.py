@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import Arithmetic
+from pytrtplugins.engines.base import arithmetic as module
 from pytrtplugins.engines.base.arithmetic import arithmetic_of
 from pytrtplugins.passes import prepare, quantize, to_half
 from pytrtplugins.passes.prepare import ready_for
@@ -94,6 +95,51 @@ def graph(nodes, constants):
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
     weights = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     return helper.make_model(helper.make_graph(nodes, "net", values[:1], values[1:], weights))
+
+
+PRECISIONS = {"FLOAT": "", "FLOAT16": "fp16", "BFLOAT16": "bf16"}
+PRECISIONS |= {name: name.lower().removeprefix("u") for name in ("INT8", "UINT8", "INT4", "UINT4")}
+PRECISIONS |= {
+    name: "fp8" for name in list(TensorProto.DataType.keys()) if name.startswith("FLOAT8E") and name != "FLOAT8E8M0"
+}
+
+
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_the_type_of_weights_is_the_precision_of_their_layer(name):
+    """Codes behind a DequantizeLinear, or as they are."""
+    number, precision = TensorProto.DataType.Value(name), PRECISIONS[name]
+    assert module._NAMES[number] == precision
+    assert len(module._NAMES) == len(PRECISIONS)
+    weights = helper.make_tensor("w", number, [2, 2], np.ones(4, np.float32))
+    for is_code in {True, precision not in ("fp16", "bf16", "")}:
+        nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"])] if is_code else []
+        nodes.append(helper.make_node("MatMul", ["x", "d" if is_code else "w"], ["y"], name="product"))
+        model = graph(nodes, {"s": np.float32(1)})
+        model.graph.initializer.append(weights)
+        assert module.layer_types(model) == {"product": precision or ("int8" if is_code else "")}
+
+
+INTEGER = (
+    "QLinearConv",
+    "QLinearMatMul",
+    "ConvInteger",
+    "MatMulInteger",
+    "QGemm",
+    "MatMulIntegerToFloat",
+    "DynamicQuantizeMatMul",
+)
+
+
+@pytest.mark.parametrize("op", INTEGER)
+def test_operators_of_codes_are_int8(op):
+    assert set(module._OF_CODES) == set(INTEGER)
+    assert module.layer_types(graph([helper.make_node(op, ["x", "w"], ["y"], name="one")], {})) == {"one": "int8"}
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose", "Gemm", "MatMul"])
+def test_layers_are_told_from_other_operators(op):
+    nodes = [helper.make_node(op, ["x", "w"], ["z"], name="one"), helper.make_node("Relu", ["z"], ["y"], name="two")]
+    assert module.layer_types(graph(nodes, {"w": np.ones((4, 4), np.float16)})) == {"one": "fp16"}
 
 
 def test_codes_of_onnxs_own_integer_operators_are_int8():

@@ -99,7 +99,7 @@ class Staging:
         grows = end > len(self.bytes)
         if grows:
             self._grow(end)
-        facts = ([image.shape for image in images], begins, placements, mode, score_threshold, iou_threshold)
+        facts = ([image.shape for image in images], placements, mode, score_threshold, iou_threshold)
         if facts != self._written:
             self._thresholds[:] = score_threshold, iou_threshold
             self._rows[len(images) :] = 0

@@ -128,17 +128,16 @@ for number in range(20):
 """
 
 
-def test_processes_that_write_at_once_leave_a_whole_file(tmp_path, count=3):
+def test_processes_that_write_at_once_leave_a_whole_file(tmp_path):
     """What one of them wrote last is there, and everything that is there is as it was written."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(name)], env=environment)
-        for name in range(count)
+        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(name)], env=environment) for name in range(3)
     ]
-    assert [writer.wait() for writer in writers] == [0] * count
+    assert [writer.wait() for writer in writers] == [0] * 3
     (path,) = tmp_path.iterdir()
     choices = decode(path.read_bytes())
-    assert any(all(f"{name} {number}" in choices for number in range(20)) for name in range(count))
+    assert any(all(f"{name} {number}" in choices for number in range(20)) for name in range(3))
     for key, choice in choices.items():
         name, number = key.split()
         assert choice == Choice("direct", name, float(number))

@@ -82,6 +82,35 @@ def test_what_is_connected_is_one_kernel():
     assert graph.check(gated) == ["pointwise"]
 
 
+@pytest.mark.parametrize("count", [48, 49])
+def test_a_group_has_48_nodes_at_most(count):
+    graph = Graph(x=random(2, 3))
+    last = "x"
+    for _ in range(count):
+        last = graph.add("Sin", last)
+    assert graph.groups(last) == [("Pointwise", 48, 1), ("Pointwise", 1, 1)][: count - 47]
+
+
+@pytest.mark.parametrize("count", [13, 14])
+def test_a_group_has_14_tensors_at_most(count):
+    """Those that are added, and the sum."""
+    names = [f"x{number}" for number in range(count)]
+    graph = Graph(**{name: random(2, 3) for name in names})
+    last = names[0]
+    for name in names[1:]:
+        last = graph.add("Add", last, name)
+    assert len(graph.groups(last)) == count - 12
+
+
+@pytest.mark.parametrize(("count", "groups"), [(8, 1), (9, 2)])
+def test_what_is_broadcast_is_computed_again_up_to_8_nodes(count, groups):
+    graph = Graph(x=random(1, 5, 4, 4), s=random(1, 5, 1, 1))
+    small = "s"
+    for _ in range(count):
+        small = graph.add("Sin", small)
+    assert len(graph.groups(graph.add("Mul", "x", small))) == groups
+
+
 def test_what_something_else_reads_is_an_output_too():
     graph = Graph(x=random(4, 6))
     total = graph.add("Relu", "x")
