@@ -222,8 +222,10 @@ class CudaKernel:
         for value in flat:
             if type(value) is array:
                 facts.append((value.dtype, value.flags.c_contiguous))
+            elif type(value) is float and not value:
+                facts.append(repr(value))  # 0.0 and -0.0 are equal, and other bits
             elif type(value) in _PLAIN:
-                facts.append(value)
+                facts.append((type(value), value))  # 1, 1.0 and True are equal, and not taken alike
             else:
                 return None
         if type(threads) is list or type(block) is list:

@@ -114,6 +114,39 @@ def test_small_entries_keep_the_limit_too(folder, monkeypatch):
     assert kept("399", 4000)[1] is False
 
 
+@pytest.mark.parametrize(("more", "removed"), [(0, 0), (1, 1)])
+def test_entries_may_fill_the_limit_to_the_last_byte(folder, more, removed):
+    """One byte too many costs the one that was used least recently."""
+    paths = [folder / f"{number:040}.cubin" for number in range(4)]
+    for number, path in enumerate(paths):
+        path.write_bytes(b"." * (MIB // 4 + (more if number == 3 else 0)))
+        used(path, 1000 - number)
+    left = cache._evict(folder, MIB)
+    assert [path.exists() for path in paths] == [number >= removed for number in range(4)]
+    assert left == MIB + more - removed * (MIB // 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [(None, 1 << 30), ("", 1 << 30), ("0", 0), ("1", 1 << 20), ("1048576", 1 << 40)]
+)
+def test_the_limit_is_a_number_of_mib(monkeypatch, text, limit):
+    if text is not None:
+        monkeypatch.setenv(cache.CACHE_MIB, text)
+    assert cache._limit_bytes() == limit
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_each_part_that_a_result_depends_on_makes_it_another_entry(folder, place):
+    parts = ["source", "-O2", "gcc 14"]
+    first = cache.cached_file(parts, ".so", lambda path: path.write_text("first"))
+    other = [f"{part}x" if index == place else part for index, part in enumerate(parts)]
+    assert cache.cached_bytes(other, ".so", lambda: b"other") == b"other"
+    assert cache.cached_bytes(parts, ".so", lambda: b"other") == b"first"
+    assert cache.cached_bytes(["source-O2", "gcc 14"], ".so", lambda: b"joined") == b"joined"
+    assert cache.cached_bytes(parts, ".cubin", lambda: b"cubin") == b"cubin"
+    assert first.exists()
+
+
 def test_a_folder_with_room_is_not_looked_at_for_each_entry(folder, monkeypatch):
     looks, evict = [], cache._evict
     monkeypatch.setattr(cache, "_evict", lambda *arguments: looks.append(arguments) or evict(*arguments))

@@ -91,6 +91,44 @@ def test_a_launch_gets_the_arrays_and_the_stream_of_its_call(device, affine):
     assert len(device.called("cuModuleLoadData")) == len(device.called("cuModuleGetFunction")) == 1
 
 
+ALIKE = {"count": 6, "factor": 2.0, "negate": False, "threads": 6, "block": 32, "shared_bytes": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("count", 4),
+        ("factor", 3.0),
+        ("negate", True),
+        ("threads", 70),
+        ("threads", (6, 2)),
+        ("block", 64),
+        ("shared_bytes", 8),
+    ],
+)
+def test_a_launch_that_differs_in_one_number_from_one_before_has_its_own(device, affine, name, value):
+    """Also where both are alike to Python; a third launch is like the first again."""
+    for count, factor, negate, threads, block, shared_bytes in map(dict.values, (ALIKE, {**ALIKE, name: value}, ALIKE)):
+        x, y = Array(np.arange(1, 7)), Array(np.zeros(6))
+        affine.launch(x, y, count, factor, negate, threads=threads, block=block, shared_bytes=shared_bytes)
+        wanted = np.where(np.arange(6) < count, x.values * factor * (-1 if negate else 1), 0)
+        np.testing.assert_array_equal(y.values, wanted)
+        sizes = threads if isinstance(threads, tuple) else (threads, 1)
+        grid = (-(-sizes[0] // block), sizes[1], 1)
+        assert device.launches.pop() == (grid, (block, 1, 1), shared_bytes, STREAM)
+
+
+def test_numbers_that_are_equal_and_not_the_same_are_told_apart(device, affine):
+    for factor in (0.0, -0.0, 0.0):
+        y = Array(np.ones(2))
+        affine.launch(Array([1, 1]), y, 2, factor, False, threads=2)
+        assert np.signbit(y.values).tolist() == [np.signbit(factor)] * 2
+    with pytest.raises(errors.KernelError, match="expected True or False, found 0"):
+        affine.launch(Array([1, 1]), y, 2, 0.0, 0, threads=2)
+    with pytest.raises(errors.KernelError, match=r"expected a whole number, found 2\.0"):
+        affine.launch(Array([1, 1]), y, 2.0, 0.0, False, threads=2)
+
+
 def test_arrays_of_other_libraries_and_constants_are_taken(device, affine):
     table, y = Constant(np.arange(6, dtype=np.float32)), Array(np.zeros(6))
     for factor in (2, 3):

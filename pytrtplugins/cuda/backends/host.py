@@ -168,7 +168,17 @@ def open_library(path: Path, unit: CompileUnit) -> tuple[ctypes.CDLL, Launch]:
 def _ctype(parameter: Parameter) -> Any:
     if parameter.pointer:
         return ctypes.c_void_p
-    return np.ctypeslib.as_ctypes_type(np.dtype(C_TYPES[parameter.type]))
+    kind = np.dtype(C_TYPES[parameter.type])
+    return _Half if kind == np.float16 else np.ctypeslib.as_ctypes_type(kind)
+
+
+class _Half(ctypes.c_uint16):
+    """A number as the bits of a ``__half``, which ctypes does not know."""
+
+    @classmethod
+    def from_param(cls, value: float) -> ctypes.c_uint16:
+        with np.errstate(over="ignore"):
+            return ctypes.c_uint16(int(np.float16(value).view(np.uint16)))
 
 
 def _value(value: Any) -> Any:
