@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from abc import abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -67,7 +68,8 @@ class ExecutionContext(Exclusive[Arrays]):
             One array for each output, by name: the given one, or a new one.
 
         Raises:
-            BindingError: names, dims or dtypes do not fit; dims of given outputs may be found wrong only after the run.
+            BindingError: names, dims or dtypes do not fit; dims of given outputs may be found wrong only after the run. Or given outputs
+                share memory with each other; with an input they may.
             ExecutionError: the library below the engine failed, such as for want of memory, or gave an output that is not as the
                 model says.
             EngineError: the context is closed, another thread is running it, or it is called from inside a run of it.
@@ -208,7 +210,14 @@ class ExecutionContext(Exclusive[Arrays]):
             raise BindingError(
                 f"{self.engine!r}: no output is named {unknown[0]!r}", expected=sorted(known), found=unknown
             )
-        return {name: self._target(known[name], value) for name, value in outputs.items()}
+        targets = {name: self._target(known[name], value) for name, value in outputs.items()}
+        for (one, a), (other, b) in itertools.combinations(targets.items(), 2):
+            if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and _share_memory(a, b):
+                raise BindingError(
+                    f"outputs {one!r} and {other!r}: their arrays share memory, so that one would overwrite the other.\n"
+                    "Do: give each output an array of its own"
+                )
+        return targets
 
     def _target(self, desc: TensorDesc, value: Array) -> Array:
         """An array to write as this engine takes it, of the output's dtype.
@@ -293,6 +302,14 @@ def check_dtype(what: str, desc: TensorDesc, array: Any) -> None:
             expected=desc.dtype,
             found=array.dtype,
         )
+
+
+def _share_memory(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    """Whether an element of one array is one of the other, as far as that can be told quickly."""
+    try:
+        return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=100_000)
+    except RuntimeError:  # NumPy's TooHardError: strides that hardly anybody has
+        return False
 
 
 class ContextMaker(OwningEngine, Protocol):
