@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import pytrtplugins
+from pytrtplugins.engines.openvino.bounds import Bounds
 from pytrtplugins.errors import BindingError
 from tests.engines.operators import literal
 
@@ -52,6 +53,23 @@ def model(nodes):
         onnx.numpy_helper.from_array(array, name) for name, array in CONSTANTS.items() if name in read
     )
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+RANGES = {"int64": (-(2**31), 2**31 - 1), "int32": (-(2**31), 2**31 - 1), "bool": (0, 1), "int8": (-128, 127)}
+RANGES |= {"uint8": (0, 255), "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**16 - 1)}
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), [(kind, *ends) for kind, ends in RANGES.items()])
+def test_an_input_lies_within_its_type_and_32_bits(kind, low, high):
+    graph = onnx.parser.parse_graph(f"g ({kind}[N] x) => ({kind}[N] y) {{ y = Identity (x) }}")
+    types = {info.name: info.type for info in (*graph.input, *graph.output)}
+    bounds = Bounds(onnx.helper.make_model(graph), types, {}, {})
+    for name in ("x", "y"):
+        assert bounds._range(name) == tuple({(): end} if end else {} for end in (low, high))
+        most = max(-low, high)
+        assert (bounds.is_within(name, most), bounds.is_within(name, most - 1)) == (True, False)
+    if kind.endswith(("32", "64")):
+        assert Bounds(onnx.helper.make_model(graph), types, {}, {"x": 30})._range("y") == ({(): -30}, {(): 29})
 
 
 @pytest.mark.parametrize("name", IN_RANGE)
