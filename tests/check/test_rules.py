@@ -134,7 +134,7 @@ def test_each_image_of_each_output_and_input_is_kept_apart(image, output, source
             array[image] += others
             return array
 
-        return spoiled(*inputs, output, change)
+        return spoiled(inputs[0], inputs[1], output, change)
 
     found = rules.batch(case(broken(compute=compute)))
     assert found.startswith(f"image {image} of 3 changes when only the other images change: output {output}: ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,14 @@ from pytrtplugins.cuda import CudaKernel
 from pytrtplugins.cuda.signature import C_TYPES, ELEMENT_TYPES
 from pytrtplugins.errors import KernelError
 
-C = {"float": "f4", "double": "f8", "__half": "f2", "half": "f2", "bool": ctypes.c_bool, "char": ctypes.c_byte}
+C: dict[str, Any] = {
+    "float": "f4",
+    "double": "f8",
+    "__half": "f2",
+    "half": "f2",
+    "bool": ctypes.c_bool,
+    "char": ctypes.c_byte,
+}
 C |= {
     "signed char": ctypes.c_byte,
     "unsigned char": ctypes.c_ubyte,

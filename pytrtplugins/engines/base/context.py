@@ -307,7 +307,7 @@ def check_dtype(what: str, desc: TensorDesc, array: Any) -> None:
 def _share_memory(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
     """Whether an element of one array is one of the other, as far as that can be told quickly."""
     try:
-        return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=100_000)
+        return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]  # any number, as NumPy's docs say
     except RuntimeError:  # NumPy's TooHardError: strides that hardly anybody has
         return False
 

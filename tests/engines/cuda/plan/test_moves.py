@@ -119,7 +119,7 @@ def test_a_normalization_reads_merged_patches_where_they_lie():
 @pytest.mark.parametrize("late", [False, True])
 def test_slices_that_begin_and_end_outside_take_what_onnx_says(late):
     """A start outside is the nearest element, also where the slice runs backwards; numbers may be computed in the run."""
-    graph, parts = Movements(x=random(3, 4)), []
+    graph, parts = Movements(x=random(3, 4)), list[str]()
     for start, end, step in (
         (-9, -9, -1),
         (-5, -6, -2),
