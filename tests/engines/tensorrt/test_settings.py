@@ -10,8 +10,12 @@ from pytrtplugins.errors import UsageError
 
 @pytest.mark.parametrize(
     ("name", "fits", "others"),
-    [("level", (0, 5), (-1, 6, True, "5")), ("workspace_bytes", (1, 1 << 40), (0, -1, 1.0)), ("batch", ((1, 1, 1), (1, 8, 8)), (0, (2, 1, 8), (1, 8, 4)))],
-)  # fmt: skip
+    [
+        ("level", (0, 5), (-1, 6, True, "5")),
+        ("workspace_bytes", (1, 1 << 40), (0, -1, 1.0)),
+        ("batch", ((1, 1, 1), (1, 8, 8)), (0, (2, 1, 8), (1, 8, 4))),
+    ],
+)
 def test_a_number_at_its_limit_is_taken_and_the_next_one_refused(name, fits, others):
     for value in fits:
         assert getattr(Settings.read({name: value}), name) == value
