@@ -3,7 +3,7 @@
 # make test-slow        what takes long, and the tests of random examples with new ones; the seed is printed
 # make test-isa         the tests of numbers under each instruction set that this processor can pretend to be limited to
 # make test-surroundings    on one core, in other languages and time zones, without a home folder, in a path like "ä b"
-# make mutation    errors put into the code, one at a time, which the tests should find; SAMPLE=40 SEED=1 ONLY="fields passes"
+# make mutation    errors put into the code, one at a time, which the tests should find; SAMPLE=200 SEED=1 ONLY="passes vision"
 # make native  plugins in C++: what joins them and Python, and the package's own layers
 # make wheels  dist/: the source archive, the wheel of pure Python, and the wheel of this Python with the native part
 # make lint    style and types        make bench   the benchmarks, with table and chart in docs/
@@ -102,8 +102,7 @@ constraints: $(READY)
 	$(BIN)/python .ci/constraints.py
 
 mutation: $(READY)
-	@$(BIN)/python -c 'import cosmic_ray' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutation]'
-	$(BIN)/python -m tests.mutation $(ONLY) --sample $(or $(SAMPLE),40) --seed $(or $(SEED),1)
+	$(BIN)/python -m tests.mutation $(ONLY) --sample $(or $(SAMPLE),200) --seed $(or $(SEED),1) $(OPTIONS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,190 @@
+"""Rooms of the package, the errors that are tried in each, and the tests that should notice them."""
+
+from __future__ import annotations
+
+import ast
+import math
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from tests.mutation.covering import Covering, test_files
+from tests.mutation.operators import Mutant, is_different, mutants
+from tests.mutation.trees import ROOT
+
+NEAR_S, ALL_S, MOST_FILES = 15.0, 45.0, 30
+"""Seconds of tests at the place of the code, which run first; of all tests of an error; files that these are from."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """A module or folder of the package with one subject."""
+
+    name: str
+    path: Path
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """Its files."""
+        files = sorted(self.path.rglob("*.py")) if self.path.is_dir() else [self.path]
+        return [path.relative_to(ROOT).as_posix() for path in files]
+
+    @cached_property
+    def tests(self) -> list[str]:
+        """Test files at the same place in tests/; where there is none, those that name it."""
+        return [file for file in test_files() if _nearness(file, self.sources[0]) < 3] or self.users
+
+    @cached_property
+    def users(self) -> list[str]:
+        """Test files at the same place in tests/, and those that name it."""
+        name = ".".join(self.path.relative_to(ROOT).with_suffix("").parts)
+        package, _, last = name.rpartition(".")
+        named = re.compile(rf"\b{name}\b|\bfrom {package} import .*\b{last}\b" if package else rf"\b{name}\b")
+        return [
+            file
+            for file in test_files()
+            if _nearness(file, self.sources[0]) < 3 or named.search((ROOT / file).read_text())
+        ]
+
+
+def rooms() -> dict[str, Room]:
+    """Each folder and module of pytrtplugins that has code, and darknet2caffe."""
+    places = [ROOT / "darknet2caffe", *sorted((ROOT / "pytrtplugins").iterdir())]
+    named = {path.stem: path for path in places if path.suffix == ".py" or any(path.rglob("*.py"))}
+    return {
+        name: Room(name, path) for name, path in named.items() if name not in ("__init__", "__main__", "__pycache__")
+    }
+
+
+def errors(room: Room) -> dict[str, list[Mutant]]:
+    """All errors of a room, by operator."""
+    by_operator: dict[str, list[Mutant]] = defaultdict(list)
+    for path in room.sources:
+        for mutant in mutants(path, (ROOT / path).read_bytes()):
+            by_operator[mutant.operator].append(mutant)
+    return by_operator
+
+
+def shares(counts: Mapping[str, int], sample: int) -> dict[str, int]:
+    """How many errors each room gets: by the square root of what there is, but three if there are."""
+    roots = {name: math.sqrt(count) for name, count in counts.items()}
+    factor = sample / max(sum(roots.values()), 1)
+    least = {name: min(count, 3, sample) for name, count in counts.items()}
+    return {name: min(max(least[name], round(factor * root)), counts[name]) for name, root in roots.items()}
+
+
+def drawn(by_operator: Mapping[str, list[Mutant]], seed: int, room: str) -> Iterator[Mutant]:
+    """Errors of a room in a random order that is a function of the seed, each operator in turn."""
+    chosen = random.Random(f"{seed} {room}")
+    piles = {name: chosen.sample(found, len(found)) for name, found in sorted(by_operator.items())}
+    names = chosen.sample(sorted(piles), len(piles))
+    while any(piles.values()):
+        for name in names:
+            while piles[name]:
+                mutant = piles[name].pop()
+                if is_different(mutant, (ROOT / mutant.path).read_bytes()):
+                    yield mutant
+                    break
+
+
+def chosen_tests(mutant: Mutant, covering: Covering, room: Room) -> list[list[str]]:
+    """Tests that may notice an error, those at its place first, in two parts; what takes too long is left out.
+
+    These are the tests that run its line, then others of the file beside it, which may run it in another process.
+    """
+    tests: list[str] = []
+    for lines in _lines(mutant):
+        run, others = covering.tests(mutant.path, lines)
+        tests = [*_ordered(run, mutant, covering), *_ordered(others, mutant, covering)]
+        if tests:
+            break
+    else:
+        run, _ = covering.tests(mutant.path, covering.lines(mutant.path))
+        known = run or {test for file in room.tests for test in covering.files.get(file, ())}
+        tests = _ordered(known, mutant, covering)
+    beside = {test for file in covering.files if _nearness(file, mutant.path) == 0 for test in covering.files[file]}
+    tests += _ordered(beside - set(tests), mutant, covering)  # which may run it in another process
+    near = [test for test in tests if _nearness(test, mutant.path) < 2]
+    first, used = _within(near, NEAR_S, covering, set())
+    rest, _ = _within([test for test in tests if test not in set(first)], ALL_S, covering, used)
+    return [part for part in (first, rest) if part]
+
+
+def _within(tests: list[str], limit: float, covering: Covering, files: set[str]) -> tuple[list[str], set[str]]:
+    part, seconds, files = [], 0.0, set(files)
+    for test in tests:
+        file = test.partition("::")[0]
+        if file not in files and len(files) >= MOST_FILES:
+            continue
+        cost = covering.seconds[test] + 0.7 * (file not in files)
+        if part and seconds + cost > limit:
+            continue
+        part.append(test)
+        seconds += cost
+        files.add(file)
+    return part, files
+
+
+def _ordered(tests: set[str], mutant: Mutant, covering: Covering) -> list[str]:
+    """The nearest tests first, of these one of each function, of these the shortest."""
+    seen: dict[str, int] = defaultdict(int)
+    places = {}
+    for test in sorted(tests, key=lambda test: (covering.seconds[test], test)):
+        function = test.partition("[")[0]
+        places[test] = (_nearness(test, mutant.path), seen[function], covering.seconds[test], test)
+        seen[function] += 1
+    return sorted(tests, key=places.__getitem__)
+
+
+def _nearness(test: str, path: str) -> int:
+    """0: the tests of the file; 1: of its folder; 2: of its room; 3: others."""
+    source, file = PurePosixPath(path), PurePosixPath(test.partition("::")[0])
+    parts = source.parts[1:] if source.parts[0] == "pytrtplugins" else source.parts
+    folder = PurePosixPath("tests", *parts[:-1])
+    if file.parent == folder and file.stem.startswith(f"test_{source.stem.strip('_')}"):
+        return 0
+    if len(parts) == 1:  # a module beside the rooms
+        return 1 if file.is_relative_to(folder / source.stem) else 3
+    if file.is_relative_to(folder):
+        return 1
+    return 2 if file.is_relative_to(PurePosixPath("tests", parts[0])) else 3
+
+
+def _lines(mutant: Mutant) -> Iterator[list[int]]:
+    """Lines whose tests may notice an error: of its statement; of the uses of what the statement defines at import."""
+    tree = ast.parse((ROOT / mutant.path).read_bytes())
+    statements = [
+        node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno <= mutant.line <= node.end_lineno
+    ]
+    statement = max(statements, key=lambda node: (node.lineno, -node.end_lineno))
+    yield _head(statement)
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):  # a default
+        yield [
+            line
+            for node in ast.walk(statement)
+            if isinstance(node, ast.stmt) and node is not statement
+            for line in _head(node)
+        ]
+    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    uses = [
+        node
+        for node in ast.walk(tree)
+        if getattr(node, "id", getattr(node, "attr", None)) in names and isinstance(node.ctx, ast.Load)
+    ]
+    yield [line for node in uses for line in range(node.lineno, node.end_lineno + 1)]
+
+
+def _head(statement: ast.stmt) -> list[int]:
+    """The lines of a statement without those of the statements in it."""
+    inner = [
+        node.lineno
+        for name in ("body", "cases", "handlers")
+        for node in getattr(statement, name, ())
+        if hasattr(node, "lineno")
+    ]
+    last = max(min(inner) - 1, statement.lineno) if inner else statement.end_lineno
+    return list(range(statement.lineno, last + 1))
