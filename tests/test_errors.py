@@ -32,9 +32,17 @@ def test_the_facts_of_a_message_are_attributes():
         _ = error.column
 
 
+def test_a_refused_request_is_answered_with_400_and_no_time_to_come_back():
+    error = errors.RequestError("bad")
+    assert (error.status, error.retry_after, str(error)) == (400, None, "bad")
+    error = errors.RequestError("later", status=503, retry_after=3)
+    assert (error.status, error.retry_after) == (503, 3)
+
+
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(errors.MissingExtraError, match=r'Do: pip install "pytrtplugins\[vision\]"') as caught:
         require("cv2", extra="vision", package="opencv-python-headless", feature="reading images")
     assert (caught.value.package, caught.value.extra) == ("opencv-python-headless", "vision")
     assert isinstance(caught.value.__cause__, ImportError)
+    assert caught.value.msg == str(caught.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -92,3 +94,9 @@ def test_a_description_reads_like_a_declaration():
 
 def test_the_array_namespace_of_a_numpy_array_is_numpy():
     assert array_namespace(np.zeros(1)) is np
+
+
+def test_the_array_namespace_of_cupys_arrays_is_cupy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", sys)
+    assert array_namespace(type("ndarray", (), {"__module__": "cupy._core.core"})()) is sys
+    assert array_namespace(type("ndarray", (), {"__module__": "cupyx"})()) is np

@@ -324,3 +324,7 @@ def test_a_damaged_cache_is_an_error_with_its_line(cache):
     with pytest.raises(CalibrationTableError) as error:
         EntropyCalibrator(batches(), cache=cache).cached_table(TENSORS)
     assert (error.value.path, error.value.line) == (cache, 2)
+
+
+def test_every_algorithm_has_its_name():
+    assert CALIBRATORS == {"minmax": MinMaxCalibrator, "entropy": EntropyCalibrator, "percentile": PercentileCalibrator}

@@ -138,6 +138,14 @@ def test_a_warning_names_no_more_than_five(caplog):
     assert "and 3 more" in caplog.text
 
 
+def test_a_warning_of_five_says_nothing_of_more(caplog):
+    tensors = {f"t{index}": values_of("spike", index) for index in range(5)}
+    with caplog.at_level(logging.WARNING):
+        observed(PercentileCalibrator(percentile=90), tensors).compute_table()
+    assert caplog.text.count("saturates at") == 5
+    assert " more\n" not in caplog.text
+
+
 def test_the_search_tries_every_algorithm_without_warning(caplog):
     with caplog.at_level(logging.WARNING):
         make_tables(conv_net(), [{"data": image()}])

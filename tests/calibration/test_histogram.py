@@ -100,6 +100,13 @@ def test_histograms_differ_in_counts_in_the_maximum_or_in_the_range():
     assert one != histogram_of(np.float32([1.5, 6.0]))
 
 
+def test_histograms_with_the_same_counts_and_maximum_differ_in_the_range():
+    first, second = histogram_of(np.zeros(3, np.float32)), histogram_of(np.zeros(3, np.float32))
+    assert first == second
+    second.exponent += 1
+    assert first != second
+
+
 def test_the_range_is_never_below_two_to_the_minus_96():
     for values in ([], [0.0, 0.0], [1e-38]):
         histogram = histogram_of(np.float32(values))

@@ -124,6 +124,13 @@ def test_a_limit_of_nothing_that_is_known():
         compare(drawn(2, 0), drawn(2, 0), limits=[Limit("embedding", 1)])
 
 
+def test_the_table_has_a_column_for_each_figure():
+    lines = to_markdown(compare(drawn(4, 0), drawn(4, 1))).splitlines()
+    assert lines[0] == "|  | A: median (5 %..95 %) | B: median (5 %..95 %) | PSI | by chance | Jensen-Shannon |"
+    assert lines[1] == "|---|---:|---:|---:|---:|---:|"
+    assert lines[2].count("|") == lines[0].count("|")
+
+
 def test_pages_and_charts_show_the_figures(tmp_path):
     pytest.importorskip("matplotlib")
     found = compare(drawn(40, 0), drawn(40, 1, kind=1), names=("<a>", "b"), limits=[Limit("drift", 0.1)])

@@ -120,6 +120,18 @@ def test_channels_that_do_not_fit_are_refused_with_both_numbers(head):
         head.output_dims((125, 13, 13))
 
 
+def test_fields_that_are_not_given_are_darknets():
+    """Of parse_region and parse_yolo in src/parser.c; without anchors widths and heights stay as they are."""
+    assert Region() == Region(anchors=(), classes=20, coords=4, num=1, softmax=False, background=False, tree=())
+    yolo = Yolo(anchors=(1, 2), mask=(0,))
+    assert yolo == Yolo(anchors=(1, 2), mask=(0,), classes=20, scale_x_y=1.0, new_coords=False)
+
+
+def test_a_head_may_have_no_classes():
+    assert Yolo(anchors=(1, 2), mask=(0,), classes=0).output_dims((1, 5, 3, 3)) == (1, 5, 3, 3)
+    assert Region(classes=0).output_dims((1, 5, 3, 3)) == (1, 5, 3, 3)
+
+
 @pytest.mark.parametrize(
     ("make", "name"),
     [

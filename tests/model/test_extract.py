@@ -60,6 +60,16 @@ def test_a_part_has_the_constants_that_it_reads_and_dims_with_their_names():
     np.testing.assert_array_equal(run(part, a=X)["b"], X * [1, 2, 3, 4])
 
 
+def test_a_part_describes_its_own_tensors_alone_and_each_once():
+    graph = branches()
+    for name in "abc":
+        graph.model.graph.value_info.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]))
+    part = ptp.load_onnx(graph.model).extract(["x"], ["b"])
+    assert [info.name for info in part.model.graph.value_info] == ["a"]
+    assert [info.name for info in part.model.graph.input] == ["x"]
+    assert [tensor.name for tensor in part.model.graph.initializer] == ["k"]
+
+
 def test_a_constant_can_become_an_input():
     part = branches().extract(["a", "k"], ["b"])
     np.testing.assert_array_equal(run(part, a=X, k=np.float32([2, 2, 2, 2]))["b"], X * 2)

@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
 from tests.mutation.covering import Covering, test_files
@@ -97,9 +97,12 @@ def chosen_tests(mutant: Mutant, covering: Covering, room: Room) -> list[list[st
     These are the tests that run its line, then others of the file beside it, which may run it in another process.
     """
     tests: list[str] = []
-    for lines in _lines(mutant):
-        run, others = covering.tests(mutant.path, lines)
-        tests = [*_ordered(run, mutant, covering), *_ordered(others, mutant, covering)]
+    for places in _places(mutant):
+        run, others = set[str](), set[str]()
+        for path, lines in places.items():
+            some, more = covering.tests(path, lines)
+            run, others = run | some, others | more
+        tests = [*_ordered(run, mutant, covering), *_ordered(others - run, mutant, covering)]
         if tests:
             break
     else:
@@ -154,28 +157,41 @@ def _nearness(test: str, path: str) -> int:
     return 2 if file.is_relative_to(PurePosixPath("tests", parts[0])) else 3
 
 
-def _lines(mutant: Mutant) -> Iterator[list[int]]:
-    """Lines whose tests may notice an error: of its statement; of the uses of what the statement defines at import."""
-    tree = ast.parse((ROOT / mutant.path).read_bytes())
-    statements = [
-        node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno <= mutant.line <= node.end_lineno
-    ]
-    statement = max(statements, key=lambda node: (node.lineno, -node.end_lineno))
-    yield _head(statement)
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):  # a default
-        yield [
-            line
-            for node in ast.walk(statement)
-            if isinstance(node, ast.stmt) and node is not statement
-            for line in _head(node)
-        ]
+def _places(mutant: Mutant) -> Iterator[dict[str, list[int]]]:
+    """Lines whose tests may notice an error: of its statement; of a function with a default; of the uses of a name."""
+    tree = _tree(mutant.path)
+    inside = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    inside = [node for node in inside if node.lineno <= mutant.line <= node.end_lineno]
+    statement = max(inside, key=lambda node: (node.lineno, -node.end_lineno))
+    yield {mutant.path: _head(statement)}
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        body = [node for node in ast.walk(statement) if isinstance(node, ast.stmt) and node is not statement]
+        yield {mutant.path: [line for node in body for line in _head(node)]}
     names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    uses = [
-        node
-        for node in ast.walk(tree)
-        if getattr(node, "id", getattr(node, "attr", None)) in names and isinstance(node.ctx, ast.Load)
-    ]
-    yield [line for node in uses for line in range(node.lineno, node.end_lineno + 1)]
+    files = [mutant.path, *(path for path in _modules() if any(name in _words(path) for name in names))]
+    yield {path: _uses(path, names) for path in files}
+
+
+def _uses(path: str, names: set[str]) -> list[int]:
+    """Lines of a file that read one of the names, as a variable or an attribute."""
+    nodes = [node for node in ast.walk(_tree(path)) if getattr(node, "id", getattr(node, "attr", None)) in names]
+    reads = [node for node in nodes if isinstance(node.ctx, ast.Load)]
+    return [line for node in reads for line in range(node.lineno, node.end_lineno + 1)]
+
+
+@cache
+def _tree(path: str) -> ast.Module:
+    return ast.parse((ROOT / path).read_bytes())
+
+
+@cache
+def _modules() -> list[str]:
+    return [source for room in rooms().values() for source in room.sources]
+
+
+@cache
+def _words(path: str) -> set[str]:
+    return set(re.findall(r"\w+", (ROOT / path).read_text()))
 
 
 def _head(statement: ast.stmt) -> list[int]:

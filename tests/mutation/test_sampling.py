@@ -6,6 +6,7 @@ from itertools import islice
 
 import pytest
 
+from tests.mutation import sampling
 from tests.mutation.covering import Covering, Measurement
 from tests.mutation.operators import Mutant
 from tests.mutation.sampling import ROOT, Room, chosen_tests, drawn, errors, rooms, shares
@@ -70,8 +71,13 @@ OTHER = (1, 2, 3)
 def covering(tmp_path, monkeypatch):
     """Measurements of a room "r", with a file beside its tests, one in another folder, and a fixture that runs g."""
     (tmp_path / "pytrtplugins/r").mkdir(parents=True)
+    (tmp_path / "darknet2caffe").mkdir()
     (tmp_path / "pytrtplugins/r/code.py").write_text(SOURCE)
     monkeypatch.setattr("tests.mutation.sampling.ROOT", tmp_path)
+    for cached in ("_tree", "_modules", "_words"):
+        monkeypatch.setattr(f"tests.mutation.sampling.{cached}", getattr(sampling, cached).__wrapped__)
+    (tmp_path / "pytrtplugins/s").mkdir()
+    (tmp_path / "pytrtplugins/s/user.py").write_text("from ..r.code import TABLE\n\ndef h():\n    return TABLE\n")
     path = "pytrtplugins/r/code.py"
     near = {
         f"tests/r/test_code.py::test_{name}": seconds for name, seconds in (("f", 2.0), ("g[1]", 3.0), ("g[2]", 1.0))
@@ -81,7 +87,7 @@ def covering(tmp_path, monkeypatch):
     return Covering(
         [
             Measurement("tests/r/test_code.py", near, {}, [("1", {path: [8]}), ("6", {path: [15]})]),
-            Measurement("tests/other/test_it.py", far, {}, [("1", {path: [8, 9, 15]})]),
+            Measurement("tests/other/test_it.py", far, {}, [("1", {path: [8, 9], "pytrtplugins/s/user.py": [4]})]),
             Measurement("tests/s/test_fixture.py", shared, {}, [], {path: [15]}),
         ]
     )

@@ -212,6 +212,20 @@ def test_several_outputs_keep_their_names(tmp_path):
     np.testing.assert_array_equal(computed(model, X), np.maximum(X, 0))
 
 
+def test_a_variance_of_zero_is_none_that_is_refused(tmp_path):
+    net = Symbol()
+    x = net.variable("data")
+    net.norm("y", x, 4)
+    (name,) = (name for name in net.arrays if name.endswith("moving_var"))
+    net.arrays[name][...] = 0
+    model = from_mxnet(*net.write(tmp_path), shapes={"data": (4, 7, 6)})
+    assert np.isfinite(computed(model, X)).all()
+    assert (model.graph.name is not None, model.ir_version, model.opset_import[0].version) == (True, 10, 18)
+    net.arrays[name][1] = -1e-6
+    with pytest.raises(ModelError, match="no variance is negative"):
+        from_mxnet(*net.write(tmp_path), shapes={"data": (4, 7, 6)})
+
+
 REFUSED = {
     "an operator that nobody knows": (lambda n, x: n.node("Deconvolution", "y", x), "node 'y' (Deconvolution): this operator is not"),
     "an attribute that nobody knows": (lambda n, x: n.node("Flatten", "y", x, odd=3), "the attribute 'odd' = '3' is unknown"),

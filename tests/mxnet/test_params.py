@@ -67,7 +67,12 @@ DAMAGED = {
     "a negative size": (claims(W, 12, "<q", -2), "expected sizes of at least 1"),
     "a size of 0": (claims(W, 12, "<q", 0), "array 0 has dims (0, 3): expected sizes of at least 1"),
     "a huge size": (claims(W, 12, "<q", 2**62), "array 0 with dims (4611686018427387904, 3) needs 55,340,232,221,128,654,848 bytes"),
-    "another type": (claims(W, 36, "<i", 4), "element type int32; expected float32"),
+    **{
+        f"type {name}": (claims(W, 36, "<i", number), f"element type {name}; expected float32")
+        for number, name in enumerate(
+            ["uint8", "int32", "int8", "int64", "bool", "int16", "uint16", "uint32", "uint64", "bfloat16"], 3
+        )
+    },
     "an unknown type": (claims(W, 36, "<i", 99), "element type 99"),
     "not a number": (params_bytes({"w": np.float32([1, np.nan])}), "'w' has nan at place 1"),
     "beyond float32": (params_bytes({"w": np.float64([1e300])}), "'w' has 1e+300 at place 0"),

@@ -70,3 +70,35 @@ def test_known_arithmetic_becomes_constants(nodes, left):
     for size in (1, 2):
         x = np.random.default_rng(size).standard_normal((size, 3, 15, 15), np.float32)
         np.testing.assert_array_equal(literal(result, {"x": x})[0], literal(model, {"x": x})[0])
+
+
+NUMBERS = {
+    "Add": "v = Add (c, tenth)",
+    "Cast": "v = Cast <to = 1> (s)",
+    "Ceil": "m = Mul (c, tenth)  v = Ceil (m)",
+    "Clip": "v = Clip (c, one, two)",
+    "Concat": "v = Concat <axis = 0> (c, c)",
+    "ConstantOfShape": "b = Shape (s)  v = ConstantOfShape <value = float[1] {2}> (b)",
+    "Div": "v = Div (c, two)",
+    "Floor": "m = Mul (c, tenth)  v = Floor (m)",
+    "Max": "v = Max (c, two)",
+    "Min": "v = Min (c, two)",
+    "Mul": "v = Mul (c, tenth)",
+    "Neg": "v = Neg (c)",
+    "Sqrt": "v = Sqrt (c)",
+    "Squeeze": "v = Squeeze (c)",
+    "Sub": "v = Sub (c, tenth)",
+    "Unsqueeze": "v = Unsqueeze (c, zero)",
+}
+
+
+@pytest.mark.parametrize("operator", NUMBERS)
+def test_arithmetic_of_sizes_in_floating_point_is_computed(operator):
+    size = "i = Cast <to = 7> (v)  z = ReduceSum <keepdims = 0> (i)  f = Cast <to = 1> (z)  y = Mul (x, f)"
+    nodes = f"s = Shape <start = 2, end = 3> (x)  c = Cast <to = 1> (s)  {NUMBERS[operator]}  {size}"
+    model, result = changed(nodes)
+    assert operator in {node.op_type for node in model.graph.node}
+    assert {node.op_type for node in result.graph.node} - {"Mul", "Constant", "Cast", "ReduceSum"} == set()
+    assert [node.op_type for node in result.graph.node].count("Mul") == 1
+    x = np.ones((1, 3, 15, 15), np.float32)
+    np.testing.assert_array_equal(literal(result, {"x": x})[0], literal(model, {"x": x})[0])

@@ -126,6 +126,16 @@ def test_resizes_before_opset_11_map_coordinates_as_they_did(mode, scales):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("roi", [np.float32([]), np.float32([0, 0, 0, 0, 1, 1, 1, 1])])
+def test_a_resize_by_sizes_loses_its_empty_scales_whatever_its_region_is(roi):
+    x, constants = values(1, 1, 2, 3), {"roi": roi, "s": np.float32([]), "n": np.int64([1, 1, 4, 6])}
+    old = network(node("Resize", ["x", "roi", "s", "n"], ["y"]), {"x": x}, 11, constants)
+    newer = normalize(old)
+    (resize,) = (item for item in newer.graph.node if item.op_type == "Resize")
+    assert resize.input[2] == ""
+    np.testing.assert_array_equal(literal(newer, {"x": x})[0], x.repeat(2, 2).repeat(2, 3))
+
+
 def test_nearest_neighbours_by_computed_scales_are_refused():
     inputs = {"x": values(1, 1, 2, 2), "s": np.float32([1, 1, 2, 2])}
     with pytest.raises(ModelError, match=r"(?s)node 'Resize_y' \(Resize\).*scales that are computed.*Do: "):

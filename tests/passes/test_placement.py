@@ -242,6 +242,21 @@ def test_a_sum_is_int8_before_a_rectifier_that_saturation_does_not_do():
     assert exact(model, ONNXRUNTIME) > 20
 
 
+def test_what_an_engine_does_not_ask_for_is_the_least():
+    assert Placement() == Placement(
+        layers=frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul")),
+        kernels=frozenset(),
+        results=frozenset(),
+        repeated=False,
+        unsigned=False,
+        rewritten=False,
+        pooled=False,
+        fp8_pools=True,
+        int8_pools=True,
+        sliced_pools=True,
+    )
+
+
 def test_operators_are_written_otherwise_only_where_the_placement_asks_for_it():
     net = Net()
     model = closed(net, hard_swish(net, net.conv("data", "a", leaky=False)))

@@ -143,6 +143,24 @@ def test_what_compute_returns_is_checked_against_the_rules(what):
     assert "Liar" in str(caught.value)
 
 
+@ptp.plugin(namespace="test.plugin")
+class Silent(ptp.Plugin):
+    """Computes nothing, and says that it gives two outputs."""
+
+    def output_dims(self, x):
+        return x, (3,)
+
+    def compute(self, x):
+        pass
+
+
+def test_outputs_that_are_missing_are_named_with_their_types_and_dims():
+    with pytest.raises(PluginError, match="compute gave None, expected ") as caught:
+        Silent().all_outputs([np.zeros((2, 4), np.float32)])
+    assert "expected float32[2, 4], float32[3].\nDo: let compute return its outputs" in str(caught.value)
+    assert (caught.value.expected, caught.value.found) == (["float32[2, 4]", "float32[3]"], None)
+
+
 def test_enqueue_writes_what_compute_returns():
     x, out = np.ones((2, 2), np.float32), np.zeros((2, 2), np.float32)
     Scale(3).enqueue([x], [out], None, None)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from pytrtplugins.errors import FieldError
@@ -22,6 +25,16 @@ def test_a_value_without_a_type_is_refused_with_what_to_write(value, written):
         collect_field_specs(type("Grouped", (), {"groups": value}))
     assert f"Do: annotate it: {written} or, for a constant, groups: ClassVar[" in str(caught.value)
     assert str(caught.value).endswith("or _groups")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [np.generic, np.number, np.floating, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, Any],
+)
+def test_an_array_of_some_kind_of_number_leaves_its_type_open(kind):
+    annotations = {"table": npt.NDArray[kind], "exact": npt.NDArray[np.float16]}
+    specs = collect_field_specs(type("Looked", (), {"__annotations__": annotations, "__module__": __name__}))
+    assert [spec.dtype for spec in specs] == ["", "float16"]
 
 
 @pytest.mark.parametrize("value", [None, (), (1, "a"), [1], {}, len, property(len), np.int64(3)])

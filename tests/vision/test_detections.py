@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import pickle
@@ -132,6 +133,13 @@ def test_supervision_gets_the_arrays(monkeypatch):
     }
     assert made["data"]["class_name"].tolist() == ["dog", "cat"]
     assert made["class_id"].flags.writeable
+    assert made["tracker_id"] is None
+
+
+def test_supervision_gets_the_tracks_where_one_is_known(monkeypatch):
+    monkeypatch.setitem(sys.modules, "supervision", SimpleNamespace(Detections=dict))
+    tracked = Detections([dataclasses.replace(DOG, track_id=0), CAT]).to_supervision()
+    assert tracked["tracker_id"].tolist() == [0, -1]
 
 
 def test_notebooks_show_the_image_and_a_table(tmp_path):

@@ -72,6 +72,7 @@ def test_objects_keep_their_numbers(library):
 def test_low_scores_stay_only_where_they_continue_a_track(library):
     tracker = Tracker(0.5)
     assert tracker.lowest == 0.1
+    assert Tracker().score_threshold == 0.5
     tracker.update(Detections([box(10)]))
     found = tracker.update(Detections([box(10, 0.2), box(300, 0.3), box(400, 0.6), box(500, 0.5)]))
     assert [(item.xyxy[0], item.track_id) for item in found] == [(10, 0), (400, None)]
