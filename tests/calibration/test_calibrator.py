@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from pytrtplugins import calibration
 from pytrtplugins.calibration import (
     CalibrationTable,
     Calibrator,
@@ -327,4 +328,8 @@ def test_a_damaged_cache_is_an_error_with_its_line(cache):
 
 
 def test_every_algorithm_has_its_name():
-    assert CALIBRATORS == {"minmax": MinMaxCalibrator, "entropy": EntropyCalibrator, "percentile": PercentileCalibrator}
+    assert {
+        "minmax": MinMaxCalibrator,
+        "entropy": EntropyCalibrator,
+        "percentile": PercentileCalibrator,
+    } == calibration.CALIBRATORS

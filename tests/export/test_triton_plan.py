@@ -8,11 +8,14 @@ import pytrtplugins as ptp
 from pytrtplugins.cli import main
 from pytrtplugins.engines.base.engine_file import write_engine_file
 from pytrtplugins.errors import EngineFileError, UsageError
+from pytrtplugins.export import _triton_sources
 from pytrtplugins.export.triton import export_triton
 from pytrtplugins.layers import Reorg
 from pytrtplugins.model.decompose import add_functions
 
 onnx = pytest.importorskip("onnx")
+
+from onnx import helper  # noqa: E402
 
 from tests.engines.networks import Affine, conv_net  # noqa: E402
 from tests.export.triton_server import model_config_proto, parse  # noqa: E402
@@ -109,10 +112,25 @@ def test_batches_are_as_large_as_the_engine_was_built_for(tmp_path, library, set
     assert parse(export_triton(path, tmp_path / "a", libraries=[library]).config).max_batch_size == expected
     smaller = export_triton(path, tmp_path / "b", libraries=[library], max_batch=1)
     assert parse(smaller.config).max_batch_size == 1
+    largest = export_triton(path, tmp_path / "d", libraries=[library], max_batch=expected)
+    assert parse(largest.config).max_batch_size == expected
     with pytest.raises(UsageError, match=f"the engine was built for {expected} at most"):
         export_triton(path, tmp_path / "c", libraries=[library], max_batch=expected + 1)
     exact = export_triton(path, tmp_path / "d", libraries=[library], max_batch=expected)
     assert parse(exact.config).max_batch_size == expected
+
+
+def test_the_batch_is_that_of_the_input_that_takes_the_fewest():
+    graph = helper.make_graph(
+        [helper.make_node("Relu", [name], [f"{name}_y"]) for name in "ab"],
+        "g",
+        [helper.make_tensor_value_info(name, 1, ["N", 3]) for name in "ab"],
+        [helper.make_tensor_value_info(f"{name}_y", 1, ["N", 3]) for name in "ab"],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    ranges = {"a": [[1, 3], [2, 3], [9, 3]], "b": [[1, 3], [2, 3], [4, 3]]}
+    assert _triton_sources._max_batch(model, {"shapes": ranges}) == 4
+    assert _triton_sources._max_batch(model, {"batch": [1, 2, 6]}) == 6
 
 
 def test_a_fixed_batch_stays_in_the_dims(tmp_path):

@@ -146,6 +146,18 @@ def test_two_evaluations_with_the_same_figures_are_equal(data):
     assert len(repr(first)) < 1000
 
 
+def test_a_shifted_box_counts_at_iou_50_only(data):
+    reports = perfect()
+    x1, y1, x2, y2 = corners(TRUTH["b"][0])
+    reports["b"][0] = (1, 0.9, (x1 + 5, y1, x2 + 5, y2))  # IoU 15 / 25 = 0.6
+    dog = evaluate(Scripted(reports), data).classes[1]
+    assert dog.ap50 == pytest.approx(1)
+    assert dog.ap == pytest.approx(0.3)  # at 0.5, 0.55 and 0.6 of ten
+    reports["b"][0] = (1, 0.9, (x1 + 6.3, y1, x2 + 6.3, y2))  # IoU 13.7 / 26.3 = 0.52
+    dog = evaluate(Scripted(reports), data).classes[1]
+    assert (dog.ap50, dog.ap) == (pytest.approx(1), pytest.approx(0.1))
+
+
 def test_classes_are_matched_by_name(data):
     names = ("bird", "DOG", "Cat")
     swapped = {name: [(2 if k == 0 else 1, score, box) for k, score, box in rows] for name, rows in perfect().items()}

@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 
+from pytrtplugins.engines.base.detection import Timings
 from pytrtplugins.engines.base.host_detection import HostDetection
 from pytrtplugins.errors import ImageError, UsageError
 from pytrtplugins.models import Summary, Yolov2
@@ -164,3 +165,10 @@ def test_a_run_is_summed_up():
     assert re.fullmatch(
         r"3 images, 3 detections: [\d.]+ images/s; a run: median [\d.]+ ms, p99 [\d.]+ ms", str(summary)
     )
+
+
+def test_the_times_of_runs_are_summed_up_by_their_median_and_99th_percentile():
+    summary = Summary()
+    for time in range(1, 102):
+        summary.add(Detections([]), Timings(network_ms=float(time)))
+    assert str(summary).endswith("a run: median 51.0 ms, p99 100.0 ms")

@@ -92,6 +92,21 @@ def test_the_pages_figures_are_those_of_the_search(result, page):
     assert "Latency {} before, {} after, {} in float32 (modelled)".format(*times) in page
 
 
+def test_the_columns_of_layers_have_these_titles_in_this_order(page):
+    heads = [re.findall(r"<th[^>]*>(.*?)</th>", head) for head in re.findall(r"<thead>(.*?)</thead>", page, re.DOTALL)]
+    assert [
+        "layer",
+        "operator",
+        "own error",
+        "in the network before",
+        "after",
+        "largest |x|",
+        "precision holds",
+        "clipped %",
+        "precision",
+    ] in [[html.unescape(re.sub("<.*?>", "", title)) for title in head if title] for head in heads]
+
+
 def test_a_network_that_needs_nothing_has_a_page_too(tmp_path):
     assert "every layer computes in low precision" in written(found(chain()), tmp_path)
 

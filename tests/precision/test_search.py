@@ -108,11 +108,14 @@ def test_sums_that_cancel_are_taken_in_float32_where_the_engine_sums_in_float16(
 
 
 def test_what_helps_most_per_microsecond_is_kept():
-    (step,) = run(long_sums(), settings={"sums": "float16"}).steps
+    result = run(long_sums(), settings={"sums": "float16"})
+    (step,) = result.steps
     tried = {name: (error, cost) for name, error, cost in step.tried}
     assert set(tried) == {"float32 sums, half weights", "pin", "pin with parents"}
     assert all(error <= 1 for error, _ in tried.values())
     assert tried["pin with parents"][0] <= tried["pin"][0] < tried[step.action][0]  # others help more,
+    (kept,) = result.precisions.layers.values()
+    assert kept.latency_us == tried[step.action][1] > 0
     assert tried[step.action][1] < tried["pin"][1] < tried["pin with parents"][1]  # and cost more
 
 

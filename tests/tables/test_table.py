@@ -325,6 +325,8 @@ def test_engines_that_cannot_build_are_rows_with_the_reason(task, tmp_path, meas
     assert [bool(row.reason) for row in found.rows] == [False, True]
     assert "fp16" in found.rows[1].reason
     text = to_markdown(found)
+    head, rule = text.splitlines()[:2]
+    assert rule == "|---|" + "---:|" * (head.count("|") - 2)
     assert "onnxruntime fp16 has no figures: engine 'onnxruntime' has no precision 'fp16'" in text
 
 

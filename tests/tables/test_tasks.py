@@ -32,6 +32,13 @@ def test_verification_takes_all_pairs_of_the_data(faces):
     pairs = [(i, j) for i in range(len(rows)) for j in range(i + 1, len(rows))]
     same = [faces.names[i].split("/")[0] == faces.names[j].split("/")[0] for i, j in pairs]
     wanted = verify(np.array([rows[i] @ rows[j] for i, j in pairs]), np.array(same))
+    assert [figure.key for figure in VerificationTask(faces, pixels="0..255").figures] == [
+        "tpr_at_001",
+        "tpr_at_01",
+        "balanced_accuracy",
+        "cosine_mean",
+        "cosine_1",
+    ]
     assert figures["tpr_at_001"] == wanted.tpr_at_001
     assert figures["balanced_accuracy"] == wanted.balanced_accuracy
     assert np.allclose(kept, rows, atol=1e-6)
