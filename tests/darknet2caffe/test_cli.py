@@ -37,6 +37,18 @@ def test_the_verb_convert_may_be_left_out(files, tmp_path, capsys, verb):
     assert "19_region 1 x 16 x 6 x 4" in capsys.readouterr().out
 
 
+def test_the_layers_of_darknet_become_nodes_functions_or_standard_operators(files, tmp_path):
+    for option, functions, plugins in (
+        ((), [], True),
+        (("--functions",), ["Region", "Reorg", "Yolo"], True),
+        (("--inline",), [], False),
+    ):
+        assert run(*files, "-o", tmp_path / "a.onnx", *option) == 0
+        model = onnx.load(tmp_path / "a.onnx")
+        assert sorted(function.name for function in model.functions) == functions, option
+        assert ("Region" in {node.op_type for node in model.graph.node}) == plugins, option
+
+
 def test_options_may_come_first_and_reach_the_conversion(files, tmp_path):
     options = [
         "--no-fold",

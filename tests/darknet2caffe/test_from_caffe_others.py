@@ -268,6 +268,8 @@ WRONG = {
     "it writes 2 blobs": 'layer { name: "a" type: "ShuffleChannel" bottom: "data" top: "a" top: "b" }',
     "of caffe's old form": 'layers { name: "a" type: RELU bottom: "data" top: "a" }',
     "each of another name": 'layer { name: "a" type: "Input" top: "data" input_param { shape { dim: 1 } } }',
+    "1 tops of 1 shapes": 'layer { name: "b" type: "Input" bottom: "data" top: "b" input_param { shape { dim: 1 } } }',
+    "the field odd is not supported": 'layer { name: "a" type: "Concat" bottom: "data" top: "a" concat_param { odd: 1 } }',
     "it has no layers": "",
     "a text in quotes": "layer { name: a }",
     "fields in braces": "layer: 4",

@@ -104,6 +104,7 @@ FORK_LAYERS = {
     "reorg3d": "[reorg3d]\nstride=2\n",
     "scale_channels": f"{CONV}[avgpool]\n[conv]\nfilters=8\n[scale_channels]\nfrom=0\nactivation=leaky\n",
     "scale_channels by place": f"{CONV}[conv]\nfilters=1\n[scale_channels]\nfrom=0\nscale_wh=1\n",
+    "scale_channels by place of as many channels as rows": "[conv]\nfilters=3\n[conv]\nfilters=1\n[scale_channels]\nfrom=0\nscale_wh=1\n",
     "sam": f"{CONV}{CONV}[sam]\nfrom=0\n",
     "shortcut of several": f"{CONV}{CONV}{CONV}[shortcut]\nfrom=0,1\nactivation=swish\n",
 }

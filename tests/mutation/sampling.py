@@ -158,15 +158,17 @@ def _nearness(test: str, path: str) -> int:
 
 
 def _places(mutant: Mutant) -> Iterator[dict[str, list[int]]]:
-    """Lines whose tests may notice an error: of its statement; of a function with a default; of the uses of a name."""
+    """Lines whose tests may notice an error: of its statement; of a function with a default; where its name is used."""
     tree = _tree(mutant.path)
     inside = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
     inside = [node for node in inside if node.lineno <= mutant.line <= node.end_lineno]
     statement = max(inside, key=lambda node: (node.lineno, -node.end_lineno))
-    yield {mutant.path: _head(statement)}
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+    functions = [node for node in inside if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):  # a default
         body = [node for node in ast.walk(statement) if isinstance(node, ast.stmt) and node is not statement]
         yield {mutant.path: [line for node in body for line in _head(node)]}
+    elif functions:  # else it runs at import, in whichever test comes first
+        yield {mutant.path: _head(statement)}
     names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     files = [mutant.path, *(path for path in _modules() if any(name in _words(path) for name in names))]
     yield {path: _uses(path, names) for path in files}

@@ -83,12 +83,12 @@ def covering(tmp_path, monkeypatch):
         f"tests/r/test_code.py::test_{name}": seconds for name, seconds in (("f", 2.0), ("g[1]", 3.0), ("g[2]", 1.0))
     }
     far = {"tests/other/test_it.py::test_far": 0.1}
-    shared = {"tests/s/test_fixture.py::test_asks": 0.1}
+    shared = {"tests/s/test_fixture.py::test_asks": 0.1, "tests/s/test_fixture.py::test_imports": 0.1}
     return Covering(
         [
             Measurement("tests/r/test_code.py", near, {}, [("1", {path: [8]}), ("6", {path: [15]})]),
             Measurement("tests/other/test_it.py", far, {}, [("1", {path: [8, 9], "pytrtplugins/s/user.py": [4]})]),
-            Measurement("tests/s/test_fixture.py", shared, {}, [], {path: [15]}),
+            Measurement("tests/s/test_fixture.py", shared, {}, [("2", {path: [1, 2, 3, 7, 18]})], {path: [15]}),
         ]
     )
 
@@ -99,12 +99,13 @@ def covering(tmp_path, monkeypatch):
         (10, ["tests/r/test_code.py::test_f", *G, "tests/other/test_it.py::test_far"]),  # of the statement
         (7, ["tests/r/test_code.py::test_f", *G, "tests/other/test_it.py::test_far"]),  # a default: of the body
         (
-            3,  # a row: where the table is used
+            3,  # a row: where the table is used, not where it is made
             [
                 *G,
                 "tests/r/test_code.py::test_f",
                 "tests/other/test_it.py::test_far",
                 "tests/s/test_fixture.py::test_asks",
+                "tests/s/test_fixture.py::test_imports",  # beside the one whose fixture uses it
             ],
         ),
         (
@@ -114,6 +115,7 @@ def covering(tmp_path, monkeypatch):
                 "tests/r/test_code.py::test_f",
                 "tests/r/test_code.py::test_g[1]",
                 "tests/other/test_it.py::test_far",
+                "tests/s/test_fixture.py::test_imports",
             ],
         ),
     ],
