@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from pytrtplugins.drift import Limit, compare_photos, read_limit, to_markdown, write_html
 from pytrtplugins.drift.compare import Drift, EmbeddingDrift, _exceeded, _histogram, _spread
@@ -61,6 +64,17 @@ def test_values_of_photos_and_boxes_are_right():
     for row in found.rows:
         assert row.psi == 0
         assert not row.a_bars or sum(row.a_bars) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("channel", "luma"), [(0, 0.299), (1, 0.587), (2, 0.114)])
+def test_brightness_is_the_luma_of_rgb(channel, luma):
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    pixels[..., channel] = 255
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format="PNG")
+    photos = Photos([file.getvalue()] * 2, [[], []])
+    means = {row.name: row.a.mean for row in compare(photos, photos).rows if row.a}
+    assert means["brightness"] == pytest.approx(luma, rel=1e-5)
 
 
 def test_sets_without_labels_are_compared_by_their_photos():

@@ -127,6 +127,7 @@ INT = st.integers(-(2**63), 2**63 - 1) | st.integers(-20, 20) | st.sampled_from(
 @pytest.mark.parametrize("formula", [*FLOATS, *WHOLE])
 @given(x=FLOAT, y=FLOAT, a=INT, b=INT)
 @example(x=-3.5, y=0.699999988079071, a=2**53 + 1, b=3)
+@example(x=2.0**53, y=2.0**63, a=2**53 + 1, b=2**63 - 1)  # which doubles cannot tell apart
 @example(x=0.0, y=-0.0, a=-(2**63), b=-1)
 @example(x=-0.0, y=1.0, a=0, b=-5)
 @example(x=float("nan"), y=float("inf"), a=2**63 - 1, b=2**53 + 1)

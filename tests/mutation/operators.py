@@ -236,7 +236,7 @@ def dropped_key(node: ast.AST, source: Source) -> Iterator[Edit]:
 
 
 def _is_key(node: ast.Tuple, source: Source) -> bool:
-    if any(isinstance(part, ast.Constant | ast.Slice | ast.Starred) for part in node.elts):
+    if any(isinstance(part, ast.Constant | ast.Slice | ast.Starred) for part in node.elts) or _is_table(node, source):
         return False
     match source.parent(node):
         case ast.Assign(targets=[ast.Name()]) | ast.NamedExpr() | ast.DictComp() | ast.SetComp():

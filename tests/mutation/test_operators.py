@@ -41,12 +41,14 @@ EXAMPLES = {
     "other extreme": ("a = min(b).max()", ["a = max(b).max()", "a = min(b).min()"]),
     "dropped key": (
         """\
-        key = a, b
-        seen.add((a, b, c))
-        same = (a, b) == (c, d)
-        x = y[a, b]
-        z: tuple[int, str]
-        f(a, (b, c))
+        def f(x):
+            key = a, b
+            seen.add((a, b, c))
+            same = (a, b) == (c, d)
+            x = y[a, b]
+            z: tuple[int, str]
+            f(a, (b, c))
+        NAMES = a, b
         """,
         [
             "key = b,",

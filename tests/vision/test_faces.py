@@ -50,6 +50,16 @@ def test_marks_at_the_points_of_an_image_end_where_they_belong_at_every_size(siz
     assert aligned.shape == (size, size, 3)
     for x, y in (FACE_POINTS * size / 112).round().astype(int):
         assert aligned[y, x].min() > 200
+        image[y - 2 : y + 3, x - 2 : x + 3] = 255
+    found = align_face(image, points)
+    assert found.shape == (112, 112, 3)
+    for x, y in FACE_POINTS.round().astype(int):
+        assert found[y, x].min() > 200
+    small = align_face(image, points, 56)
+    assert small.shape == (56, 56, 3)
+    for x, y in (FACE_POINTS / 2).round().astype(int):
+        assert small[y, x].max() > 100  # a mark covers 1.25 pixels
+    assert np.count_nonzero(small.max(2) > 100) < 5 * 9
 
 
 @pytest.mark.parametrize(
