@@ -11,7 +11,9 @@ from PIL import Image
 from pytrtplugins.drift import Limit, compare_photos, read_limit, to_markdown, write_html
 from pytrtplugins.drift.compare import Drift, EmbeddingDrift, _exceeded, _histogram, _spread
 from pytrtplugins.drift.measures import chance_of
+from pytrtplugins.drift import compare as drift_compare
 from pytrtplugins.errors import NoDataError, UsageError
+from pytrtplugins.utils.progress import progress_bar
 from tests.drift.sets import Photos, drawn, grey
 
 pytest.importorskip("PIL")
@@ -64,6 +66,18 @@ def test_values_of_photos_and_boxes_are_right():
     for row in found.rows:
         assert row.psi == 0
         assert not row.a_bars or sum(row.a_bars) == pytest.approx(1)
+
+
+def test_the_progress_is_of_the_photos_that_are_measured(monkeypatch):
+    totals = []
+
+    def bar(title, total, progress):
+        totals.append((title, total))
+        return progress_bar(title, total, progress)
+
+    monkeypatch.setattr(drift_compare, "progress_bar", bar)
+    compare(drawn(4, 0), drawn(9, 1), photos=5)
+    assert totals == [("photos", 4 + 5)]
 
 
 @pytest.mark.parametrize(("channel", "luma"), [(0, 0.299), (1, 0.587), (2, 0.114)])

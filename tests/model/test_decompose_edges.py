@@ -42,6 +42,28 @@ class Opaque(Plugin):
         return -x
 
 
+@plugin(namespace="tests.decompose_edges")
+class Both(Plugin):
+    """One tensor behind the other."""
+
+    def output_dims(self, x, y):
+        return x[0], x[1] + y[1]
+
+    def compute(self, x, y):
+        return np.concatenate([x, y], 1)
+
+
+def test_a_plugin_waits_for_the_dims_of_all_that_it_reads():
+    """The second input is known only when another plugin's outputs are, and the nodes behind them."""
+    nodes = [
+        Halves().as_node(["x"], ["a", "half"], "halves"),
+        helper.make_node("Concat", ["half", "half", "half"], ["c"], axis=1),
+        Both().as_node(["x", "c"], ["y"], "both"),
+    ]
+    model = infer_shapes(make_model(nodes, ["N", 4]))
+    assert dims_of(model) == {"a": ["N", 4], "half": ["N", 2], "c": ["N", 6], "y": ["N", 10]}
+
+
 def test_pythons_operators_on_tensors_of_a_decomposition_are_refused_with_those_to_write():
     for refused in (lambda x: x * x, lambda x: 2 - x, lambda x: np.ones(2) @ x, lambda x: -x):
         with pytest.raises(TypeError, match=r"Do: op\.Mul\(x, y\), "):

@@ -318,6 +318,9 @@ def test_engines_for_other_batches_lie_beside_each_other(task, work_done, monkey
     after = {path.name: path.stat().st_mtime_ns for path in work_done.folder.glob("*.engine")}
     assert (len(after), {name: after[name] for name in engines}) == (4, engines)
 @pytest.mark.parametrize("changed", [{"threads": 1}, {"rounds": 2}, {"seconds": 0.02}, {"settings": {"sums": "float16"}}])
+@pytest.mark.parametrize(
+    "changed", [{"threads": 1}, {"rounds": 2}, {"seconds": 0.02}, {"settings": {"sums": "float16"}}]
+)
 def test_times_of_another_plan_are_not_taken_over(task, tmp_path, measured, monkeypatch, changed):
     plan = Plan(engines=("reference",), precisions=("fp32",), samples=(3,), **QUICK)
     built, real = [], table.build
