@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from darknet2caffe import to_caffe
-from darknet2caffe._caffe_graph import CaffeGraph
+from darknet2caffe._caffe_graph import CONVERTERS, CaffeGraph
 from darknet2caffe.from_caffe import from_caffe
 from pytrtplugins.errors import ModelError, UsageError
 from tests.darknet2caffe.caffe import run_opencv, write_caffe
@@ -269,7 +269,6 @@ WRONG = {
     "of caffe's old form": 'layers { name: "a" type: RELU bottom: "data" top: "a" }',
     "each of another name": 'layer { name: "a" type: "Input" top: "data" input_param { shape { dim: 1 } } }',
     "1 tops of 1 shapes": 'layer { name: "b" type: "Input" bottom: "data" top: "b" input_param { shape { dim: 1 } } }',
-    "the field odd is not supported": 'layer { name: "a" type: "Concat" bottom: "data" top: "a" concat_param { odd: 1 } }',
     "it has no layers": "",
     "a text in quotes": "layer { name: a }",
     "fields in braces": "layer: 4",
@@ -285,6 +284,30 @@ def test_what_is_not_converted_is_refused_with_its_line(tmp_path, message):
     assert caught.value.path == str(files[0])
     assert 1 <= caught.value.line <= 2
     assert str(caught.value).startswith(f"{files[0]}:{caught.value.line}: ")
+
+
+NEEDED = {
+    "Convolution": "num_output: 2 kernel_size: 1",
+    "Deconvolution": "num_output: 2 kernel_size: 1",
+    "InnerProduct": "num_output: 2",
+    "Pooling": "kernel_size: 1",
+    "Reshape": "shape { dim: 0 dim: -1 }",
+}
+MESSAGES = {
+    **{name: f"{name.lower()}_param" for name in CONVERTERS if name not in ("Silence", "Split")},
+    "Deconvolution": "convolution_param",
+    "InnerProduct": "inner_product_param",
+    "BatchNorm": "batch_norm_param",
+}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_no_parameter_of_a_layer_is_passed_over(tmp_path, kind):
+    bottoms = 'bottom: "data" bottom: "data"' if kind == "Eltwise" else 'bottom: "data"'
+    odd = f"{MESSAGES[kind]} {{ {NEEDED.get(kind, '')} odd: 1 }}"
+    files = write_caffe(tmp_path, HEADER + f'layer {{ name: "a" type: "{kind}" {bottoms} top: "a" {odd} }}')
+    with pytest.raises(ModelError, match="the field odd is not supported"):
+        from_caffe(*files)
 
 
 def test_an_unknown_type_says_what_to_do(tmp_path):
