@@ -94,7 +94,8 @@ def drawn(by_operator: Mapping[str, list[Mutant]], seed: int, room: str) -> Iter
 def chosen_tests(mutant: Mutant, covering: Covering, room: Room) -> list[list[str]]:
     """Tests that may notice an error, those at its place first, in two parts; what takes too long is left out.
 
-    These are the tests that run its line, then others of the file beside it, which may run it in another process.
+    These are the tests that run its line, then others of the file beside it, which may run it in another process. What runs at
+    import may be looked at by tests that run nothing of it: there the others of the whole folder follow.
     """
     tests: list[str] = []
     for places in _places(mutant):
@@ -109,7 +110,10 @@ def chosen_tests(mutant: Mutant, covering: Covering, room: Room) -> list[list[st
         run, _ = covering.tests(mutant.path, covering.lines(mutant.path))
         known = run or {test for file in room.tests for test in covering.files.get(file, ())}
         tests = _ordered(known, mutant, covering)
-    beside = {test for file in covering.files if _nearness(file, mutant.path) == 0 for test in covering.files[file]}
+    farthest = 0 if _is_in_function(mutant) else 1
+    beside = {
+        test for file in covering.files if _nearness(file, mutant.path) <= farthest for test in covering.files[file]
+    }
     tests += _ordered(beside - set(tests), mutant, covering)  # which may run it in another process
     near = [test for test in tests if _nearness(test, mutant.path) < 2]
     first, used = _within(near, NEAR_S, covering, set())
@@ -159,19 +163,26 @@ def _nearness(test: str, path: str) -> int:
 
 def _places(mutant: Mutant) -> Iterator[dict[str, list[int]]]:
     """Lines whose tests may notice an error: of its statement; of a function with a default; where its name is used."""
-    tree = _tree(mutant.path)
-    inside = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    inside = [node for node in inside if node.lineno <= mutant.line <= node.end_lineno]
-    statement = max(inside, key=lambda node: (node.lineno, -node.end_lineno))
-    functions = [node for node in inside if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    statement = _statements(mutant)[-1]
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):  # a default
         body = [node for node in ast.walk(statement) if isinstance(node, ast.stmt) and node is not statement]
         yield {mutant.path: [line for node in body for line in _head(node)]}
-    elif functions:  # else it runs at import, in whichever test comes first
+    elif _is_in_function(mutant):  # else it runs at import, in whichever test comes first
         yield {mutant.path: _head(statement)}
     names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     files = [mutant.path, *(path for path in _modules() if any(name in _words(path) for name in names))]
     yield {path: _uses(path, names) for path in files}
+
+
+def _statements(mutant: Mutant) -> list[ast.stmt]:
+    """The statements around an error, the innermost last."""
+    nodes = [node for node in ast.walk(_tree(mutant.path)) if isinstance(node, ast.stmt)]
+    inside = [node for node in nodes if node.lineno <= mutant.line <= node.end_lineno]
+    return sorted(inside, key=lambda node: (node.lineno, -node.end_lineno))
+
+
+def _is_in_function(mutant: Mutant) -> bool:
+    return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in _statements(mutant)[:-1])
 
 
 def _uses(path: str, names: set[str]) -> list[int]:

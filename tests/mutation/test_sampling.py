@@ -93,6 +93,14 @@ def covering(tmp_path, monkeypatch):
     )
 
 
+def test_what_runs_at_import_may_be_noticed_by_any_test_of_the_folder(covering, monkeypatch):
+    monkeypatch.setitem(covering.files, "tests/r/test_names.py", ["tests/r/test_names.py::test_names"])
+    monkeypatch.setitem(covering.seconds, "tests/r/test_names.py::test_names", 0.1)
+    for line, expected in ((3, True), (7, True), (10, False)):
+        chosen = chosen_tests(Mutant("pytrtplugins/r/code.py", line, "", 0, 0, ""), covering, Room("r", ROOT))
+        assert ("tests/r/test_names.py::test_names" in chosen[0]) is expected
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
