@@ -148,10 +148,7 @@ def without_errors(tests: set[str], trees: list[Path]) -> set[str]:
 
 def known_equivalent() -> dict[tuple[str, str], str]:
     """Errors that change nothing, and why."""
-    try:
-        import tomllib
-    except ImportError:  # before Python 3.11
-        import tomli as tomllib
+    tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     entries = tomllib.loads(EQUIVALENT.read_text())["equivalent"]
     return {(entry["path"], entry["change"]): entry["why"] for entry in entries}
 

@@ -10,7 +10,8 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+
+from tests.mutation.source import Source, name_of
 
 Edit = tuple[int, int, str]
 """Where it begins and ends in the file, in bytes, and the text that stands there instead."""
@@ -73,77 +74,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-class Source:
-    """A file's text and tree, with the parent of each node."""
-
-    def __init__(self, data: bytes) -> None:
-        """Parse a file."""
-        self.data = data
-        self.tree = ast.parse(data)
-        self._starts = [0]
-        for line in data.splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(line))
-        self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
-
-    def span(self, node: ast.AST) -> tuple[int, int]:
-        """Where a node begins and ends, in bytes."""
-        begin = self._starts[node.lineno - 1] + node.col_offset
-        return begin, self._starts[node.end_lineno - 1] + node.end_col_offset
-
-    def text(self, node: ast.AST) -> str:
-        """A node as it stands in the file."""
-        begin, end = self.span(node)
-        return self.data[begin:end].decode()
-
-    def operand(self, node: ast.AST) -> str:
-        """A node as it stands in the file, in parentheses where it needs them."""
-        simple = isinstance(
-            node, ast.Name | ast.Constant | ast.Attribute | ast.Call | ast.Subscript | ast.Tuple | ast.List
-        )
-        return self.text(node) if simple and not self.text(node).startswith("-") else f"({self.text(node)})"
-
-    def parent(self, node: ast.AST) -> ast.AST:
-        """The node around a node."""
-        return self.parents[node]
-
-    def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The nodes around a node, from the inside."""
-        while node in self.parents:
-            node = self.parents[node]
-            yield node
-
-    def is_ordered(self, name: str) -> bool:
-        """Whether a sequence is used by its order: by index, beside another, unpacked, or as an argument."""
-        uses = [node for node in self.parents if isinstance(node, ast.Name | ast.Attribute) and _name(node) == name]
-        around = [self.parent(node) for node in uses if isinstance(node.ctx, ast.Load)]
-        return any(isinstance(node, ast.Subscript | ast.Call | ast.Starred | ast.Assign | ast.BinOp) for node in around)
-
-    @cached_property
-    def left_out(self) -> set[ast.AST]:
-        """Nodes that change nothing or no behaviour: annotations, documentation, names to export, texts, imports for types."""
-        skipped: set[ast.AST] = set()
-        for node in ast.walk(self.tree):
-            parts = [getattr(node, name, None) for name in ("annotation", "returns")]
-            match node:
-                case ast.If() if "TYPE_CHECKING" in ast.unparse(node.test):
-                    parts.append(node)
-                case ast.JoinedStr():  # positions inside are wrong before Python 3.12
-                    parts.append(node)
-                case ast.Expr(value=ast.Constant()):
-                    parts.append(node)
-                case ast.Assign(targets=[ast.Name(id="__all__" | "__slots__")]):
-                    parts.append(node)
-                case ast.Assert():
-                    parts.append(node)
-                case ast.FunctionDef(name="__repr__") | ast.Call(func=ast.Attribute(attr="kill" | "killpg" | "rmtree")):
-                    parts.append(node)  # no error that could harm other processes and files
-                case _ if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                    parts += node.decorator_list
-            for part in filter(None, parts):
-                skipped |= set(ast.walk(part))
-        return skipped
-
-
 def boundary(node: ast.AST, source: Source) -> Iterator[Edit]:
     """``<`` for ``<=``, ``>`` for ``>=``, and the reverse."""
     if not isinstance(node, ast.Compare):
@@ -204,7 +134,7 @@ def swapped_operands(node: ast.AST, source: Source) -> Iterator[Edit]:
 
 def swapped_arguments(node: ast.AST, source: Source) -> Iterator[Edit]:
     """Two neighbouring arguments that are names, exchanged."""
-    if not isinstance(node, ast.Call) or _name(node.func) in _NO_ORDER | _OF_TYPES:
+    if not isinstance(node, ast.Call) or name_of(node.func) in _NO_ORDER | _OF_TYPES:
         return
     for first, second in zip(node.args, node.args[1:], strict=False):
         kinds = {type(first), type(second)}
@@ -215,9 +145,9 @@ def swapped_arguments(node: ast.AST, source: Source) -> Iterator[Edit]:
 
 def other_extreme(node: ast.AST, source: Source) -> Iterator[Edit]:
     """``max`` for ``min``, ``floor`` for ``ceil``, ``all`` for ``any``, and the reverse."""
-    if isinstance(node, ast.Call) and _name(node.func) in _OTHER_EXTREME:
+    if isinstance(node, ast.Call) and name_of(node.func) in _OTHER_EXTREME:
         end = source.span(node.func)[1]
-        yield end - len(_name(node.func)), end, _OTHER_EXTREME[_name(node.func)]
+        yield end - len(name_of(node.func)), end, _OTHER_EXTREME[name_of(node.func)]
 
 
 def dropped_key(node: ast.AST, source: Source) -> Iterator[Edit]:
@@ -242,7 +172,7 @@ def _is_key(node: ast.Tuple, source: Source) -> bool:
         case ast.Assign(targets=[ast.Name()]) | ast.NamedExpr() | ast.DictComp() | ast.SetComp():
             return True
         case ast.Subscript(value=value):
-            return _name(value) not in _TYPES and not _name(value)[:1].isupper()
+            return name_of(value) not in _TYPES and not name_of(value)[:1].isupper()
         case ast.Call(func=ast.Attribute(attr=name)):
             return name in _KEYED
         case ast.Return():
@@ -314,9 +244,9 @@ def changed_default(node: ast.AST, source: Source) -> Iterator[Edit]:
     """Another default of a parameter or field; another flag in a call."""
     match node:
         case ast.arguments():
-            defaults = [*node.defaults, *filter(None, node.kw_defaults)]
-        case ast.AnnAssign(value=ast.Constant()) if isinstance(source.parent(node), ast.ClassDef):
-            defaults = [node.value]
+            defaults = [*node.defaults, *(default for default in node.kw_defaults if default is not None)]
+        case ast.AnnAssign(value=ast.Constant() as value) if isinstance(source.parent(node), ast.ClassDef):
+            defaults = [value]
         case ast.keyword(value=ast.Constant(value=bool())) if node.arg not in _SAME_EITHER_WAY:
             defaults = [node.value]
         case ast.Call(func=ast.Attribute(attr="get" | "pop" | "setdefault"), args=[_, ast.Constant() as value]):
@@ -324,13 +254,13 @@ def changed_default(node: ast.AST, source: Source) -> Iterator[Edit]:
         case _:
             return
     for default in defaults:
-        value = getattr(default, "value", None)
-        if isinstance(value, bool):
-            yield (*source.span(default), str(not value))
-        elif type(value) is int:
-            yield (*source.span(default), str(value + 1))
-        elif isinstance(value, float):
-            yield (*source.span(default), repr(value / 2 or 0.5))
+        number = getattr(default, "value", None)
+        if isinstance(number, bool):
+            yield (*source.span(default), str(not number))
+        elif type(number) is int:
+            yield (*source.span(default), str(number + 1))
+        elif isinstance(number, float):
+            yield (*source.span(default), repr(number / 2 or 0.5))
 
 
 def condition(node: ast.AST, source: Source) -> Iterator[Edit]:
@@ -358,7 +288,7 @@ def swapped_constants(node: ast.AST, source: Source) -> Iterator[Edit]:
     match source.parent(node):
         case ast.Compare() | ast.Set() | ast.For() | ast.comprehension():
             return
-        case ast.Call(func=function) if _name(function) in _NO_ORDER | _OF_TYPES | {"startswith", "endswith"}:
+        case ast.Call(func=function) if name_of(function) in _NO_ORDER | _OF_TYPES | {"startswith", "endswith"}:
             return
         case ast.Assign(targets=[ast.Name(id=name)]) if not source.is_ordered(name):
             return
@@ -367,10 +297,6 @@ def swapped_constants(node: ast.AST, source: Source) -> Iterator[Edit]:
         if constants and type(first.value) is type(second.value) and first.value != second.value:
             between = source.data[source.span(first)[1] : source.span(second)[0]].decode()
             yield source.span(first)[0], source.span(second)[1], source.text(second) + between + source.text(first)
-
-
-def _name(function: ast.AST) -> str:
-    return getattr(function, "id", getattr(function, "attr", ""))
 
 
 OPERATORS: dict[str, Callable[[ast.AST, Source], Iterator[Edit]]] = {

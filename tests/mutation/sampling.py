@@ -122,7 +122,7 @@ def chosen_tests(mutant: Mutant, covering: Covering, room: Room) -> list[list[st
 
 
 def _within(tests: list[str], limit: float, covering: Covering, files: set[str]) -> tuple[list[str], set[str]]:
-    part, seconds, files = [], 0.0, set(files)
+    part, seconds, files = list[str](), 0.0, set(files)
     for test in tests:
         file = test.partition("::")[0]
         if file not in files and len(files) >= MOST_FILES:

@@ -58,7 +58,7 @@ def mutation(tmp_path):
     """Run the command on a checkout with one module; gives what is printed and the outcomes."""
     for folder in ("pytrtplugins", "darknet2caffe", "tests/mutation"):
         (tmp_path / folder).mkdir(parents=True)
-    for name in ("__main__", "covering", "operators", "sampling", "trees"):
+    for name in ("__main__", "covering", "operators", "sampling", "source", "trees"):
         text = re.sub(
             r"LIBRARIES = \(.*?\)", "LIBRARIES = ()", (ROOT / f"tests/mutation/{name}.py").read_text(), flags=re.S
         )
