@@ -115,3 +115,14 @@ def test_another_seed_gives_other_numbers():
     first, second, again = (testing.random_tensor((100,), seed=seed) for seed in (0, 1, 0))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, second)
+def test_random_tensor_is_float32_of_the_first_seed():
+    assert testing.random_tensor((2, 3)).tobytes() == testing.random_tensor((2, 3), "float32", seed=0).tobytes()
+    assert testing.random_tensor((2, 3)).tobytes() != testing.random_tensor((2, 3), seed=1).tobytes()
+
+
+def test_assert_same_takes_the_relative_tolerance_before_the_absolute_one():
+    one, other = np.float32([0, 100]), np.float32([0, 101])
+    testing.assert_same(one, other, 0.02, 0)
+    testing.assert_same(one, other, 0, 2)
+    with pytest.raises(AssertionError, match="1 of 2 elements differ"):
+        testing.assert_same(one, other, 0, 0.02)
