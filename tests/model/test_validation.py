@@ -208,11 +208,18 @@ def test_the_door_needs_no_engine_and_no_weights_of_its_own():
     assert done.stdout.strip() == b"[]"
 
 
-@pytest.mark.parametrize("text", [b"Relu", b"local", b"middle"])
-def test_texts_that_are_not_utf8_are_refused(text):
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (b"Relu", "op_type of a NodeProto"),
+        (b"local", "domain of a OperatorSetIdProto"),
+        (b"middle", "put of a NodeProto"),
+    ],
+)
+def test_texts_that_are_not_utf8_are_refused_with_their_place(text, place):
     """Such as an operator's name: protobuf gives bytes for it, at which ONNX's own functions end with TypeError."""
     data = model(node("Relu", "x", "middle"), node("Neg", "middle", "y")).SerializeToString()
     assert validated(onnx.ModelProto.FromString(data)).graph.node
     broken = onnx.ModelProto.FromString(data.replace(text, b"\xff" + text[1:]))
-    with pytest.raises(ModelError, match="is not UTF-8"):
+    with pytest.raises(ModelError, match=f"{place} is not text: .* is not UTF-8"):
         validated(broken)

@@ -121,6 +121,7 @@ def _fork(task: Task, tree: Path) -> int:
     if child:
         return child
     os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     status = 70
     try:
         with open(BUILD / f"{tree.name}.log", "w") as log:
