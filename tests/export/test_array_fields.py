@@ -12,7 +12,7 @@ import pytrtplugins as ptp
 from pytrtplugins.cuda import Constant
 from pytrtplugins.errors import DimsError, ExportError, FieldError, SerializationError
 from pytrtplugins.export._arrays import TracedArray
-from pytrtplugins.export._explore import explore
+from pytrtplugins.export._explore import Given, explore
 from pytrtplugins.export._values import Expr, TracedInt
 from pytrtplugins.export.trace import trace_plugin
 
@@ -204,6 +204,18 @@ SLOPE = TracedArray("PRelu", "slope", "float32")
 def test_what_needs_the_values_is_refused_with_what_to_do(use, words):
     with pytest.raises(ExportError, match=re.compile(words, re.DOTALL)):
         explore(use, "f")
+
+
+@pytest.mark.parametrize("index", [0, 3, -1])
+def test_an_element_is_asked_for_only_where_the_array_reaches(index):
+    one_axis = explore(lambda: SLOPE[index].item(), "f").yes
+    if index < 0:
+        assert one_axis.yes.message[-1] == " elements"  # below the first
+        one_axis = one_axis.no
+    assert (one_axis.question.op, one_axis.question.args[1].op) == ("<", "extent")
+    assert one_axis.no.error == "FieldError"
+    assert " is outside of an axis of " in "".join(map(str, one_axis.no.message))
+    assert isinstance(one_axis.yes, Given)
 
 
 def test_an_error_in_every_number_of_axes_is_the_classs_own():
