@@ -27,6 +27,10 @@ _OTHER_EXTREME = {
 }
 _OTHER_EXTREME |= {"argmin": "argmax", "argmax": "argmin", "any": "all", "all": "any"}
 _NO_ORDER = {
+    "startswith",
+    "endswith",
+    "fromkeys",
+    "sorted",
     "minimum",
     "maximum",
     "add",
@@ -288,9 +292,9 @@ def swapped_constants(node: ast.AST, source: Source) -> Iterator[Edit]:
     match source.parent(node):
         case ast.Compare() | ast.Set() | ast.For() | ast.comprehension():
             return
-        case ast.Call(func=function) if name_of(function) in _NO_ORDER | _OF_TYPES | {"startswith", "endswith"}:
+        case ast.Call(func=function) if name_of(function) in _NO_ORDER | _OF_TYPES:
             return
-        case ast.Assign(targets=[ast.Name(id=name)]) if not source.is_ordered(name):
+        case ast.Assign(targets=[ast.Name(id=name)]) if not source.is_ordered(name, _NO_ORDER):
             return
     for first, second in zip(node.elts, node.elts[1:], strict=False):
         constants = isinstance(first, ast.Constant) and isinstance(second, ast.Constant)

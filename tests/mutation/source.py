@@ -46,11 +46,15 @@ class Source:
             node = self.parents[node]
             yield node
 
-    def is_ordered(self, name: str) -> bool:
-        """Whether a sequence is used by its order: by index, beside another, unpacked, or as an argument."""
-        uses = [node for node in self.parents if isinstance(node, ast.Name | ast.Attribute) and name_of(node) == name]
-        around = [self.parent(node) for node in uses if isinstance(node.ctx, ast.Load)]
-        return any(isinstance(node, ast.Subscript | ast.Call | ast.Starred | ast.Assign | ast.BinOp) for node in around)
+    def is_ordered(self, name: str, no_order: set[str]) -> bool:
+        """Whether a sequence is used by its order: by index, beside another, unpacked, or as an argument of most functions."""
+        uses = [node for node in self.parents if name_of(node) == name and isinstance(node.ctx, ast.Load)]
+        for around in map(self.parent, uses):
+            if isinstance(around, ast.Subscript | ast.Starred | ast.Assign | ast.BinOp):
+                return True
+            if isinstance(around, ast.Call) and name_of(around.func) not in no_order:
+                return True
+        return False
 
     @cached_property
     def left_out(self) -> set[ast.AST]:

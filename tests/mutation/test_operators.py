@@ -144,7 +144,8 @@ EXAMPLES = {
         NAMES = "a", "b"
         print(NAMES[0])
         KINDS = ("c", "d")
-        if x in KINDS or x in ("e", "f"): pass
+        if x in KINDS or x in ("e", "f") or x.endswith(KINDS): pass
+        TABLE = dict.fromkeys(("g", "h"), 1)
         """,
         ["LUMA = np.array([0.587, 0.299])", 'NAMES = "b", "a"'],
     ),
