@@ -35,6 +35,7 @@ def test_the_facts_of_a_message_are_attributes():
 def test_a_refused_request_is_answered_with_400_and_no_time_to_come_back():
     error = errors.RequestError("bad")
     assert (error.status, error.retry_after, str(error)) == (400, None, "bad")
+    assert error.facts == {"status": 400, "retry_after": None}
     error = errors.RequestError("later", status=503, retry_after=3)
     assert (error.status, error.retry_after) == (503, 3)
 

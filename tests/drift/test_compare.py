@@ -209,3 +209,12 @@ def test_chance_counts_photos_with_boxes_where_boxes_are_compared():
     chances = {row.name: row.chance for row in compare(*sets).rows}
     assert chances["box-size"] == pytest.approx(chance_of(10, 10, 10), rel=0.5)
     assert chances["brightness"] < 0.5 * chances["box-size"]
+def test_a_chart_shows_every_feature(tmp_path):
+    pytest.importorskip("matplotlib")
+    random = np.random.default_rng(2)
+    photos = Photos([grey(int(level)) for level in random.integers(60, 200, 20)], [[] for _ in range(20)])
+    found = compare(photos, photos)
+    write_html(found, tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert [row.title for row in found.rows if row.edges and f"<!-- {row.title} -->" not in page] == []
+    assert len(found.rows) % 3

@@ -11,6 +11,7 @@ import weakref
 
 import pytest
 
+from pytrtplugins.utils import heap
 from pytrtplugins.utils.heap import settle, settle_again
 
 
@@ -27,6 +28,19 @@ def unfrozen():
     gc.unfreeze()
     yield
     gc.freeze()
+
+
+@pytest.mark.parametrize(
+    ("variables", "options"),
+    [({"HOME": "/"}, 2), ({"HOME": "/", "MALLOC_ARENA_MAX": "1"}, 0), ({"A": "1", "GLIBC_TUNABLES": "x"}, 0), ({}, 2)],
+)
+def test_the_c_library_keeps_memory_unless_the_user_has_set_it(monkeypatch, variables, options):
+    calls = []
+    library = type("Library", (), {"mallopt": staticmethod(lambda *given: calls.append(given))})
+    monkeypatch.setattr(heap.ctypes, "CDLL", lambda name: library)
+    monkeypatch.setattr(heap.os, "environ", variables)
+    heap.reuse_memory()
+    assert calls == [(-3, 4 << 20), (-1, 16 << 20)][:options]
 
 
 def test_what_is_there_is_left_alone_and_garbage_is_gone():

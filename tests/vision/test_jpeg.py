@@ -95,6 +95,18 @@ def test_a_damaged_file_is_refused_or_decoded_as_by_pillow(progressive, decoder,
     assert decoded > 20
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [(0, b"\x0c"), (1, b"\0\0"), (3, b"\0\0"), (5, b"\x02")],
+    ids=["bits", "height", "width", "components"],
+)
+def test_a_header_without_pixels_or_of_another_kind_is_left_to_pillow(place, value):
+    data = encoded()
+    assert read_header(data).width == 77
+    begin = data.index(b"\xff\xc0") + 4 + place
+    assert read_header(data[:begin] + value + data[begin + len(value) :]) is None
+
+
 @pytest.mark.parametrize("cut", [1, 2, 3, 50, 400])
 def test_a_truncated_file_is_pillows(cut):
     data = encoded()
