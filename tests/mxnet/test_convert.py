@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ import pytest
 
 from pytrtplugins.errors import ModelError, UsageError
 from pytrtplugins.mxnet import from_mxnet
+from pytrtplugins.mxnet.attributes import Attributes
 from tests.mxnet import loops
 from tests.mxnet.files import Symbol, face
 
@@ -224,6 +226,15 @@ def test_a_variance_of_zero_is_none_that_is_refused(tmp_path):
     net.arrays[name][1] = -1e-6
     with pytest.raises(ModelError, match="no variance is negative"):
         from_mxnet(*net.write(tmp_path), shapes={"data": (4, 7, 6)})
+
+
+@pytest.mark.parametrize("text", ["3", "3L", "7"])
+def test_whole_numbers_reach_both_limits(text):
+    node = SimpleNamespace(attributes={"p": text}, error=lambda *words: ModelError(words[0]))
+    assert Attributes(node).whole("p", least=3, most=7) == int(text[0])
+    for least, most in ((int(text[0]) + 1, 9), (0, int(text[0]) - 1)):
+        with pytest.raises(ModelError, match=f"a whole number of {least} to {most}"):
+            Attributes(node).whole("p", least=least, most=most)
 
 
 REFUSED = {

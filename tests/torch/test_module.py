@@ -74,11 +74,21 @@ def test_a_contiguous_input_is_not_copied(engine):
     assert np.shares_memory(seen[0]["data"], x.numpy())
 
 
-@pytest.mark.parametrize(("places", "names"), [(0, []), (2, []), (1, ["data"]), (0, ["other"])])
-def test_other_inputs_are_refused(engine, places, names):
+@pytest.mark.parametrize(
+    ("places", "names", "found"),
+    [
+        (0, [], []),
+        (3, [], ["data", None, None]),
+        (1, ["data"], ["data", "data"]),
+        (0, ["other"], ["other"]),
+        (2, ["other"], ["data", None, "other"]),
+    ],
+)
+def test_other_inputs_are_refused(engine, places, names, found):
     x = torch.from_numpy(image())
-    with pytest.raises(BindingError, match="expected one tensor for each of \\['data'\\]"):
+    with pytest.raises(BindingError, match="expected one tensor for each of \\['data'\\]") as caught:
         ptp.torch.as_module(engine)(*[x] * places, **dict.fromkeys(names, x))
+    assert (caught.value.expected, caught.value.found) == (["data"], found)
 
 
 def test_tensors_that_do_not_fit_are_refused_as_by_run(engine):
