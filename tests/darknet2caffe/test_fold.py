@@ -8,7 +8,7 @@ import pytest
 from darknet2caffe import fold
 
 
-@pytest.mark.parametrize("block", [1, 7, 1 << 20], ids="less than a filter,some,all".split(","))
+@pytest.mark.parametrize("block", [1, 7, 1 << 20], ids=["less than a filter", "some", "all"])
 @pytest.mark.parametrize(("axis", "shape"), [(0, (5, 3, 2, 2)), (1, (3, 5, 2, 2)), (0, (5, 4))])
 def test_weights_are_scaled_filter_by_filter_whatever_the_size_of_a_block_is(monkeypatch, block, axis, shape):
     random = np.random.default_rng(0)
