@@ -95,7 +95,7 @@ def chosen_tests(mutant: Mutant, covering: Covering, room: Room) -> list[list[st
     """Tests that may notice an error, those at its place first, in two parts; what takes too long is left out.
 
     These are the tests that run its line, then others of the file beside it, which may run it in another process. What runs at
-    import may be looked at by tests that run nothing of it: there the others of the whole folder follow.
+    import may be looked at by tests that run nothing of it: there the others of the room follow.
     """
     tests: list[str] = []
     for places in _places(mutant):
@@ -110,15 +110,16 @@ def chosen_tests(mutant: Mutant, covering: Covering, room: Room) -> list[list[st
         run, _ = covering.tests(mutant.path, covering.lines(mutant.path))
         known = run or {test for file in room.tests for test in covering.files.get(file, ())}
         tests = _ordered(known, mutant, covering)
-    farthest = 0 if _is_in_function(mutant) else 1
-    beside = {
-        test for file in covering.files if _nearness(file, mutant.path) <= farthest for test in covering.files[file]
-    }
-    tests += _ordered(beside - set(tests), mutant, covering)  # which may run it in another process
-    near = [test for test in tests if _nearness(test, mutant.path) < 2]
-    first, used = _within(near, NEAR_S, covering, set())
-    rest, _ = _within([test for test in tests if test not in set(first)], ALL_S, covering, used)
-    return [part for part in (first, rest) if part]
+    farthest = 0 if _is_in_function(mutant) else 2
+    files = [file for file in covering.files if _nearness(file, mutant.path) <= farthest]
+    beside = _ordered({test for file in files for test in covering.files[file]} - set(tests), mutant, covering)
+    first, used = _within(
+        [test for test in tests + beside if _nearness(test, mutant.path) < 2], NEAR_S, covering, set()
+    )
+    first_half, used = _within([test for test in tests if test not in set(first)], ALL_S / 2, covering, used)
+    chosen = {*first, *first_half}
+    rest, _ = _within([test for test in beside + tests if test not in chosen], ALL_S / 2, covering, used)
+    return [part for part in (first, first_half + rest) if part]
 
 
 def _within(tests: list[str], limit: float, covering: Covering, files: set[str]) -> tuple[list[str], set[str]]:

@@ -93,7 +93,7 @@ def covering(tmp_path, monkeypatch):
     )
 
 
-def test_what_runs_at_import_may_be_noticed_by_any_test_of_the_folder(covering, monkeypatch):
+def test_what_runs_at_import_may_be_noticed_by_any_test_of_the_room(covering, monkeypatch):
     monkeypatch.setitem(covering.files, "tests/r/test_names.py", ["tests/r/test_names.py::test_names"])
     monkeypatch.setitem(covering.seconds, "tests/r/test_names.py::test_names", 0.1)
     for line, expected in ((3, True), (7, True), (10, False)):
@@ -139,4 +139,7 @@ def test_what_takes_too_long_is_left_out(covering, monkeypatch):
     monkeypatch.setattr("tests.mutation.sampling.ALL_S", 0.5)
     monkeypatch.setattr("tests.mutation.sampling.NEAR_S", 2.5)
     chosen = chosen_tests(Mutant("pytrtplugins/r/code.py", 3, "", 0, 0, ""), covering, Room("r", ROOT))
-    assert chosen == [["tests/r/test_code.py::test_g[2]"], ["tests/r/test_code.py::test_g[1]"]]
+    assert chosen == [
+        ["tests/r/test_code.py::test_g[2]"],
+        ["tests/r/test_code.py::test_g[1]", "tests/r/test_code.py::test_f"],
+    ]

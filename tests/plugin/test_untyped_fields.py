@@ -32,7 +32,7 @@ def test_a_value_without_a_type_is_refused_with_what_to_write(value, written):
     [np.generic, np.number, np.floating, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, Any],
 )
 def test_an_array_of_some_kind_of_number_leaves_its_type_open(kind):
-    annotations = {"table": npt.NDArray[kind], "exact": npt.NDArray[np.float16]}
+    annotations = {"table": npt.NDArray[kind], "exact": npt.NDArray[np.float16]}  # type: ignore[valid-type]
     specs = collect_field_specs(type("Looked", (), {"__annotations__": annotations, "__module__": __name__}))
     assert [spec.dtype for spec in specs] == ["", "float16"]
 
