@@ -243,6 +243,8 @@ WRONG = {
     "its last window lies outside": POOLING % "kernel_size: 1 stride: 5",
     "its output would be": CONVOLUTION % "num_output: 2 kernel_size: 1 stride: 1 pad: 2147483647",
     "one does not divide the other": CONVOLUTION % "num_output: 2 kernel_size: 1 group: 3",
+    r"kernel_size is \[0, 2\]": CONVOLUTION % "num_output: 2 kernel_size: 0 kernel_size: 2",
+    r"stride is \[1, 0\]": CONVOLUTION % "num_output: 2 kernel_size: 1 stride: 1 stride: 0",
     "kernel_size is missing": CONVOLUTION % "num_output: 2",
     "not both": CONVOLUTION % "num_output: 2 kernel_size: 1 kernel_h: 2 kernel_w: 1",
     "num_output is there 2 times": CONVOLUTION % "num_output: 2 num_output: 2",
