@@ -110,7 +110,13 @@ def test_an_engine_that_is_wrong_or_refuses_fails(monkeypatch):
 
 
 def ends(monkeypatch, code, out="", error=""):
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, code, out, error))
+    def run(command, check, **_):
+        done = subprocess.CompletedProcess(command, code, out, error)
+        if check:
+            done.check_returncode()
+        return done
+
+    monkeypatch.setattr(subprocess, "run", run)
 
 
 def test_what_a_process_of_an_engine_says_last_counts(monkeypatch):

@@ -69,6 +69,39 @@ def test_each_thing_that_lacks_has_its_command(monkeypatch):
         _native_build.build()
 
 
+@pytest.mark.parametrize(
+    ("there", "variable", "expected"),
+    [
+        (["c++", "g++", "clang++"], None, "c++"),
+        (["clang++", "g++"], "", "g++"),
+        (["clang++"], None, "clang++"),
+        ([], None, None),
+        (["c++", "icpx"], "icpx", "icpx"),
+        (["c++"], "icpx", None),
+    ],
+)
+def test_the_compiler_is_that_of_cxx_or_the_first_of_the_usual_ones(monkeypatch, there, variable, expected):
+    monkeypatch.delenv("CXX", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("CXX", variable)
+    monkeypatch.setattr(shutil, "which", lambda name: name if name in there else None)
+    assert _native_build._compiler() == expected
+
+
+def test_a_checkout_keeps_its_objects_and_an_installation_does_not(monkeypatch, tmp_path):
+    calls = []
+    monkeypatch.setattr(_native_build, "missing", lambda: [])
+    monkeypatch.setattr(_native_build, "_build", lambda source, folder, show: calls.append((source, folder)) or "")
+    monkeypatch.setattr(_native_build, "source_dir", lambda: _native_build.PACKAGE.parent)
+    _native_build.build()
+    assert calls.pop() == (ROOT, ROOT / "build" / f"native-{sys.implementation.cache_tag}")
+    monkeypatch.setattr(_native_build, "source_dir", lambda: tmp_path)
+    _native_build.build()
+    (source, folder) = calls.pop()
+    assert source == tmp_path
+    assert not folder.exists()
+
+
 def test_the_headers_folder_is_printed(command):
     done = command("--include")
     assert (Path(done.stdout.strip()) / "pytrtplugins" / "plugin.h").is_file()
