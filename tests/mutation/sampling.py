@@ -103,16 +103,16 @@ def chosen_tests(mutant: Mutant, covering: Covering, room: Room) -> list[list[st
         for path, lines in places.items():
             some, more = covering.tests(path, lines)
             run, others = run | some, others | more
-        tests = [*_ordered(run, mutant, covering), *_ordered(others - run, mutant, covering)]
+        tests = [*_ordered(run, mutant, covering, room), *_ordered(others - run, mutant, covering, room)]
         if tests:
             break
     else:
         run, _ = covering.tests(mutant.path, covering.lines(mutant.path))
         known = run or {test for file in room.tests for test in covering.files.get(file, ())}
-        tests = _ordered(known, mutant, covering)
+        tests = _ordered(known, mutant, covering, room)
     farthest = 0 if _is_in_function(mutant) else 2
     files = [file for file in covering.files if _nearness(file, mutant.path) <= farthest]
-    beside = _ordered({test for file in files for test in covering.files[file]} - set(tests), mutant, covering)
+    beside = _ordered({test for file in files for test in covering.files[file]} - set(tests), mutant, covering, room)
     first, used = _within(
         [test for test in tests + beside if _nearness(test, mutant.path) < 2], NEAR_S, covering, set()
     )
@@ -137,13 +137,14 @@ def _within(tests: list[str], limit: float, covering: Covering, files: set[str])
     return part, files
 
 
-def _ordered(tests: set[str], mutant: Mutant, covering: Covering) -> list[str]:
+def _ordered(tests: set[str], mutant: Mutant, covering: Covering, room: Room) -> list[str]:
     """The nearest tests first, of these one of each function, of these the shortest."""
     seen: dict[str, int] = defaultdict(int)
     places = {}
     for test in sorted(tests, key=lambda test: (covering.seconds[test], test)):
         function = test.partition("[")[0]
-        places[test] = (_nearness(test, mutant.path), seen[function], covering.seconds[test], test)
+        nearness = min(_nearness(test, mutant.path), 2 if test.partition("::")[0] in room.tests else 3)
+        places[test] = (nearness, seen[function], covering.seconds[test], test)
         seen[function] += 1
     return sorted(tests, key=places.__getitem__)
 

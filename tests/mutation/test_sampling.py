@@ -74,6 +74,7 @@ def covering(tmp_path, monkeypatch):
     (tmp_path / "darknet2caffe").mkdir()
     (tmp_path / "pytrtplugins/r/code.py").write_text(SOURCE)
     monkeypatch.setattr("tests.mutation.sampling.ROOT", tmp_path)
+    monkeypatch.setattr("tests.mutation.sampling.test_files", lambda: [])
     for cached in ("_tree", "_modules", "_words"):
         monkeypatch.setattr(f"tests.mutation.sampling.{cached}", getattr(sampling, cached).__wrapped__)
     (tmp_path / "pytrtplugins/s").mkdir()
@@ -97,7 +98,9 @@ def test_what_runs_at_import_may_be_noticed_by_any_test_of_the_room(covering, mo
     monkeypatch.setitem(covering.files, "tests/r/test_names.py", ["tests/r/test_names.py::test_names"])
     monkeypatch.setitem(covering.seconds, "tests/r/test_names.py::test_names", 0.1)
     for line, expected in ((3, True), (7, True), (10, False)):
-        chosen = chosen_tests(Mutant("pytrtplugins/r/code.py", line, "", 0, 0, ""), covering, Room("r", ROOT))
+        chosen = chosen_tests(
+            Mutant("pytrtplugins/r/code.py", line, "", 0, 0, ""), covering, Room("r", sampling.ROOT / "pytrtplugins/r")
+        )
         assert ("tests/r/test_names.py::test_names" in chosen[0]) is expected
 
 
@@ -129,7 +132,7 @@ def test_what_runs_at_import_may_be_noticed_by_any_test_of_the_room(covering, mo
     ],
 )
 def test_tests_that_run_the_line_are_chosen_the_nearest_first(covering, line, expected):
-    room = Room("r", ROOT)
+    room = Room("r", sampling.ROOT / "pytrtplugins/r")
     chosen = chosen_tests(Mutant("pytrtplugins/r/code.py", line, "", 0, 0, ""), covering, room)
     assert [test for part in chosen for test in part] == expected
     assert all(test.startswith("tests/r/") for test in chosen[0])
@@ -138,7 +141,9 @@ def test_tests_that_run_the_line_are_chosen_the_nearest_first(covering, line, ex
 def test_what_takes_too_long_is_left_out(covering, monkeypatch):
     monkeypatch.setattr("tests.mutation.sampling.ALL_S", 0.5)
     monkeypatch.setattr("tests.mutation.sampling.NEAR_S", 2.5)
-    chosen = chosen_tests(Mutant("pytrtplugins/r/code.py", 3, "", 0, 0, ""), covering, Room("r", ROOT))
+    chosen = chosen_tests(
+        Mutant("pytrtplugins/r/code.py", 3, "", 0, 0, ""), covering, Room("r", sampling.ROOT / "pytrtplugins/r")
+    )
     assert chosen == [
         ["tests/r/test_code.py::test_g[2]"],
         ["tests/r/test_code.py::test_g[1]", "tests/r/test_code.py::test_f"],
