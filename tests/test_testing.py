@@ -115,6 +115,8 @@ def test_another_seed_gives_other_numbers():
     first, second, again = (testing.random_tensor((100,), seed=seed) for seed in (0, 1, 0))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, second)
+
+
 def test_random_tensor_is_float32_of_the_first_seed():
     assert testing.random_tensor((2, 3)).tobytes() == testing.random_tensor((2, 3), "float32", seed=0).tobytes()
     assert testing.random_tensor((2, 3)).tobytes() != testing.random_tensor((2, 3), seed=1).tobytes()

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from pytrtplugins.drift import Limit, compare_photos, read_limit, to_markdown, write_html
+from pytrtplugins.drift import compare as drift_compare
 from pytrtplugins.drift.compare import Drift, EmbeddingDrift, _exceeded, _histogram, _spread
 from pytrtplugins.drift.measures import chance_of
-from pytrtplugins.drift import compare as drift_compare
 from pytrtplugins.errors import NoDataError, UsageError
 from pytrtplugins.utils.progress import progress_bar
 from tests.drift.sets import Photos, drawn, grey
@@ -209,6 +209,8 @@ def test_chance_counts_photos_with_boxes_where_boxes_are_compared():
     chances = {row.name: row.chance for row in compare(*sets).rows}
     assert chances["box-size"] == pytest.approx(chance_of(10, 10, 10), rel=0.5)
     assert chances["brightness"] < 0.5 * chances["box-size"]
+
+
 def test_a_chart_shows_every_feature(tmp_path):
     pytest.importorskip("matplotlib")
     random = np.random.default_rng(2)

@@ -317,19 +317,6 @@ def test_engines_for_other_batches_lie_beside_each_other(task, work_done, monkey
     assert work_done(task, BASE) == Counter()
     after = {path.name: path.stat().st_mtime_ns for path in work_done.folder.glob("*.engine")}
     assert (len(after), {name: after[name] for name in engines}) == (4, engines)
-@pytest.mark.parametrize("changed", [{"threads": 1}, {"rounds": 2}, {"seconds": 0.02}, {"settings": {"sums": "float16"}}])
-@pytest.mark.parametrize(
-    "changed", [{"threads": 1}, {"rounds": 2}, {"seconds": 0.02}, {"settings": {"sums": "float16"}}]
-)
-def test_times_of_another_plan_are_not_taken_over(task, tmp_path, measured, monkeypatch, changed):
-    plan = Plan(engines=("reference",), precisions=("fp32",), samples=(3,), **QUICK)
-    built, real = [], table.build
-    monkeypatch.setattr(table, "build", lambda *given, **more: built.append(1) or real(*given, **more))
-    make_table(network(), task, plan, work=tmp_path)
-    make_table(network(), task, plan, work=tmp_path)
-    assert len(built) == 1
-    make_table(network(), task, replace(plan, **changed), work=tmp_path)
-    assert len(built) == 2
 
 
 def test_engines_that_cannot_build_are_rows_with_the_reason(task, tmp_path, measured):
