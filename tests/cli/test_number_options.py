@@ -25,6 +25,26 @@ from pytrtplugins.models import options as sample_options  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 dict(cli.command().commands)  # all files that add commands are imported from here on
+TRAINING = {
+    "hold-back": (0.0, 0.99),
+    "evaluations": (1, 10**6),
+    "seconds": (0.0, 31_536_000.0),
+    "save-every": (1.0, 31_536_000.0),
+    "gpus": (1, 1024),
+    "restarts": (0, 1000),
+    "workers": (0, 1024),
+    "ray-cores": (1, 1024),
+    "readers": (1, 1024),
+    "decoders": (0, 1024),
+    "accumulate": (1, 1024),
+    "steps": (1, 10**8),
+    "batch": (1, 65_536),
+    "weight-decay": (0.0, 100.0),
+    "ema": (0.0, 1.0),
+    "smoothing": (0.0, 1.0),
+    "seed": (0, 2**32 - 1),
+}
+"""What all training programs have."""
 MAINS = {"pytrt": cli.main, "darknet2caffe": darknet2caffe_cli.main}
 APPS = {"pytrt": app, "darknet2caffe": darknet2caffe_cli.app}
 IMAGES, PIXELS, FILTERS, THREADS = (1, 10**9), (1, 16_384), (1, 8192), (1, 4096)
@@ -111,31 +131,26 @@ PROGRAMS = {
     "samples/face_story.py --batches": (1, 4096),
     "samples/train_animals.py --seconds": (1.0, 1e6),
     "samples/train_animals.py --batch": (1, 4096),
-    "samples/train_yolov2.py --hold-back": (0.0, 0.99),
-    "samples/train_yolov2.py --evaluations": (1, 10**6),
-    "samples/train_yolov2.py --seconds": (0.0, 31_536_000.0),
-    "samples/train_yolov2.py --save-every": (1.0, 31_536_000.0),
-    "samples/train_yolov2.py --gpus": (1, 1024),
-    "samples/train_yolov2.py --restarts": (0, 1000),
-    "samples/train_yolov2.py --workers": (0, 1024),
-    "samples/train_yolov2.py --ray-cores": (1, 1024),
-    "samples/train_yolov2.py --readers": (1, 1024),
-    "samples/train_yolov2.py --decoders": (0, 1024),
-    "samples/train_yolov2.py --accumulate": (1, 1024),
-    "samples/train_yolov2.py --steps": (1, 10**8),
-    "samples/train_yolov2.py --batch": (1, 4096),
+    **{
+        f"samples/train_{name}.py --{option}": limits
+        for name in ("classifier", "yolov2")
+        for option, limits in TRAINING.items()
+    },
+    "samples/train_classifier.py --size": (32, 1024),
+    "samples/train_classifier.py --learning-rate": (1e-9, 100.0),
+    "samples/train_classifier.py --mixup": (0.0, 10.0),
+    "samples/train_classifier.py --smallest-crop": (0.01, 1.0),
+    "samples/train_classifier.py --momentum": (0.0, 1.0),
     "samples/train_yolov2.py --boxes": (0, 10_000),
     "samples/train_yolov2.py --sizes": (32, 4096),
     "samples/train_yolov2.py --learning-rate": (1e-9, 10.0),
-    "samples/train_yolov2.py --weight-decay": (0.0, 100.0),
     **{
         f"samples/train_yolov2.py --{name}": (0.0, 1.0)
-        for name in ("ema", "mosaic", "mixup", "close", "dropout", "smoothing", "balance", "balance-boxes")
+        for name in ("mosaic", "mixup", "close", "dropout", "balance", "balance-boxes")
     },
     "samples/train_yolov2.py --imitation": (0.0, 1e6),
     "samples/train_yolov2.py --negative": (0.0, 0.9),
     **{f"samples/train_yolov2.py --{name}": FILTERS for name in ("stages", "head", "passthrough")},
-    "samples/train_yolov2.py --seed": (0, 2**32 - 1),
     "benchmarks/__main__.py --seconds": (0.0, 31_536_000.0),
     "benchmarks/accuracy.py --images": (1, 10**6),
     "benchmarks/accuracy.py --limit": (1, 10**6),

@@ -116,8 +116,6 @@ def test_batches_are_as_large_as_the_engine_was_built_for(tmp_path, library, set
     assert parse(largest.config).max_batch_size == expected
     with pytest.raises(UsageError, match=f"the engine was built for {expected} at most"):
         export_triton(path, tmp_path / "c", libraries=[library], max_batch=expected + 1)
-    exact = export_triton(path, tmp_path / "d", libraries=[library], max_batch=expected)
-    assert parse(exact.config).max_batch_size == expected
 
 
 def test_the_batch_is_that_of_the_input_that_takes_the_fewest():

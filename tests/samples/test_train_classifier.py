@@ -286,8 +286,8 @@ def test_the_loss_is_that_of_both_images_that_are_blended() -> None:
 
 
 def test_top_shares_count_ties_for_the_photo_and_ranks_as_sorting_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    logits = torch.randn(300, 12, generator=torch.Generator().manual_seed(0))
-    kinds = torch.randint(0, 12, (300,), generator=torch.Generator().manual_seed(1))
+    torch.manual_seed(0)
+    logits, kinds = torch.randn(300, 12), torch.randint(0, 12, (300,))
     given = iter(logits.split(128))
 
     class Known:

@@ -45,7 +45,7 @@ def test_ranks_that_cannot_work_are_not_started(tmp_path, capsys, monkeypatch):
     def launched(*_):
         raise AssertionError
 
-    monkeypatch.setattr(train_yolov2, "launch_on_ray", launched)
+    monkeypatch.setattr(ranks_on_ray, "launch_on_ray", launched)
     line = ["--data", "x", "--out", str(tmp_path), "--device", "cpu", "--ray"]
     folder = tmp_path / "checkpoints/step-000000007"
     folder.mkdir(parents=True)
