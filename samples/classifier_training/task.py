@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from training.batch import Batch, Pool
+from training.loop import decay_groups
 from training.settings import Settings
 
 from .model import Classifier, Model, build_network
@@ -136,11 +137,7 @@ class Classification:
 
     def groups(self) -> list[dict[str, Any]]:
         """Weights decay; biases and norms do not."""
-        parameters = list(self.module.parameters())
-        return [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": self.recipe.weight_decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-        ]
+        return decay_groups(self.module, self.recipe.weight_decay)
 
     def model(self, state: Mapping[str, Tensor]) -> Model:
         """A model of its own with these weights, such as the averaged ones."""

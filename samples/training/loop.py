@@ -26,7 +26,7 @@ from .ranks import Ranks, is_launched
 from .schedule import Average, Schedule
 from .settings import Settings
 
-__all__ = ["Loop", "Task", "noted_signals"]
+__all__ = ["Loop", "Task", "decay_groups", "noted_signals"]
 
 SYNC = 20  # steps that a GPU is given before the host looks at their results
 MEMORY = 0.99  # of the running means that are logged
@@ -323,6 +323,15 @@ class Loop:
         """By the parameters' names; only those that this rank updates."""
         options = state_dict.StateDictOptions(flatten_optimizer_state_dict=True)
         return state_dict.get_optimizer_state_dict(self.task.module, own_part(self.optimizer), options=options)
+
+
+def decay_groups(module: nn.Module, decay: float) -> list[dict[str, Any]]:
+    """An optimizer's groups of parameters: weights decay; biases and norms, which are vectors, do not."""
+    parameters = list(module.parameters())
+    return [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
 
 
 @contextmanager

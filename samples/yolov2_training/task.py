@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from training.augment import MAX_BOXES, Augmenter, draw_lots
 from training.batch import Batch, Pool, as_pool
+from training.loop import decay_groups
 from training.ranks import Ranks
 from training.schedule import WARM_UP
 from training.settings import Settings
@@ -180,11 +181,7 @@ class Detection:
 
     def groups(self) -> list[dict[str, Any]]:
         """Weights of convolutions decay; biases and norms do not."""
-        parameters = list(self.module.parameters())
-        return [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": self.recipe.weight_decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-        ]
+        return decay_groups(self.module, self.recipe.weight_decay)
 
     def model(self, state: Mapping[str, Tensor]) -> Model:
         """A model of its own with these weights, such as the averaged ones."""
