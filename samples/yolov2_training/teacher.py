@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pytrtplugins.errors import CfgError, WeightsError
+from darknet2caffe import Network, read_network
+from darknet2caffe.layers import Convolutional, Maxpool, Route, Shortcut, Upsample
+from pytrtplugins.errors import CfgError
 
 __all__ = ["Imitation", "Teacher"]
 
-HEADER_BYTES = 20
 EPSILON = 1e-5  # of the teacher's batch norm: AlexeyAB/darknet src/blas.c normalize_cpu
-Section = dict[str, str]
+_KNOWN = ("convolutional", "maxpool", "route", "shortcut", "upsample", "dropout", "yolo")
 
 
 class Teacher(nn.Module):
@@ -37,85 +37,51 @@ class Teacher(nn.Module):
 
     def __init__(self, cfg: Path) -> None:
         super().__init__()
-        self.sections = _read_cfg(cfg)
-        weights = cfg.with_suffix(".weights")
-        flat = np.fromfile(weights, np.float32, offset=HEADER_BYTES)
-        self.parts, channels, position = nn.ModuleList(), [3], 0
-        for i, section in enumerate(self.sections):
-            kind, part, width = section["type"], nn.Identity(), channels[-1]
-            if kind == "convolutional":
-                part, used = _convolution(section, width, flat[position:], weights)
-                position, width = position + used, part.out_channels
-            elif kind == "route":
-                width = sum(channels[1 + j] for j in self._sources(i))
-            elif kind == "maxpool":
-                part = nn.MaxPool2d(int(section["size"]), int(section["stride"]), int(section["size"]) // 2)
-            elif kind not in ("shortcut", "upsample", "dropout", "yolo"):
-                raise CfgError(f"{cfg}: a teacher's layer [{kind}] is not known here.", path=cfg)
-            self.parts.append(part)
-            channels.append(width)
-        if position != len(flat):
-            raise WeightsError(f"{weights}: expected {position} numbers, found {len(flat)}.", path=weights)
-        self.channels = [
-            (channels[i - 1], channels[i]) for i, section in enumerate(self.sections) if section["type"] == "yolo"
-        ]
+        network = read_network(cfg, cfg.with_suffix(".weights"))
+        self.layers = network.layers
+        for layer in self.layers:
+            if layer.type not in _KNOWN or getattr(layer, "activation", "linear") not in ("linear", "leaky"):
+                raise CfgError(f"{cfg}: a teacher's layer [{layer.type}] is not known here.", path=cfg)
+        self.parts = nn.ModuleList(_part(network, number) for number in range(len(self.layers)))
+        heads = [layer.index for layer in self.layers if layer.type == "yolo"]
+        self.channels = [(self.layers[i - 2].dims[0], self.layers[i - 1].dims[0]) for i in heads]
         self.requires_grad_(False).eval()
-
-    def _sources(self, i: int) -> list[int]:
-        layers = [int(value) for value in self.sections[i]["layers"].split(",")]
-        return [i + j if j < 0 else j for j in layers]
 
     def forward(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
         """For every head the features before its last convolution, and the head's raw output."""
-        outputs: list[Tensor] = []
-        heads = []
-        for i, (section, part) in enumerate(zip(self.sections, self.parts, strict=True)):
-            match section["type"]:
-                case "route":
-                    x = torch.cat([outputs[j] for j in self._sources(i)], 1)
-                case "shortcut":
-                    x = x + outputs[i + int(section["from"])]
-                case "upsample":
-                    x = functional.interpolate(x, scale_factor=2.0, mode="nearest")
-                case "yolo":
-                    heads.append((outputs[i - 2], x))
-                case _:
-                    x = part(x)
-                    if section.get("activation") == "leaky":
-                        x = functional.leaky_relu(x, 0.1)
-            outputs.append(x)
+        outputs, heads = list[Tensor](), []
+        for layer, part in zip(self.layers, self.parts, strict=True):
+            given = [x if source < 0 else outputs[source] for source in layer.inputs]
+            if layer.type == "yolo":
+                heads.append((outputs[-2], outputs[-1]))
+            if isinstance(layer, Route):
+                out = torch.cat(given, 1)
+            elif isinstance(layer, Shortcut):
+                out = given[0] + given[1]
+            elif isinstance(layer, Upsample):
+                out = functional.interpolate(given[0], scale_factor=2.0, mode="nearest")
+            else:
+                out = part(given[0])
+            outputs.append(functional.leaky_relu(out, 0.1) if getattr(layer, "activation", "") == "leaky" else out)
         return heads
 
 
-def _read_cfg(path: Path) -> list[Section]:
-    sections: list[Section] = []
-    for line in path.read_text().splitlines():
-        text = line.split("#")[0].strip()
-        if text.startswith("["):
-            sections.append({"type": text.strip("[]")})
-        elif text:
-            key, _, value = text.partition("=")
-            sections[-1][key.strip()] = value.strip()
-    return sections[1:]
-
-
-def _convolution(section: Section, channels: int, flat: np.ndarray, path: Path) -> tuple[nn.Conv2d, int]:
-    """A convolution with its batch norm folded in, and how many numbers of the file it took."""
-    filters, size, groups = int(section["filters"]), int(section["size"]), int(section.get("groups", 1))
-    shape = (filters, channels // groups, size, size)
-    vectors, count = (4 if section.get("batch_normalize") == "1" else 1), int(np.prod(shape))
-    used = vectors * filters + count
-    if used > len(flat):
-        raise WeightsError(f"{path}: too short for the .cfg.", path=path)
-    head = torch.from_numpy(flat[: vectors * filters].copy()).view(vectors, filters)
-    weight = torch.from_numpy(flat[vectors * filters : used].copy()).view(shape)
-    bias = head[0]
-    if vectors == 4:
-        gain = head[1] / (head[3] + EPSILON).sqrt()
-        weight, bias = weight * gain[:, None, None, None], bias - head[2] * gain
-    part = nn.Conv2d(channels, filters, size, int(section["stride"]), size // 2, groups=groups)
+def _part(network: Network, number: int) -> nn.Module:
+    """A layer as a module; of a convolution the batch norm is folded in."""
+    layer = network.layers[number]
+    if isinstance(layer, Maxpool):
+        return nn.MaxPool2d(layer.size, layer.stride, layer.size // 2)
+    if not isinstance(layer, Convolutional):
+        return nn.Identity()
+    arrays = {name: torch.from_numpy(array.copy()) for name, array in network.parameters(layer).items()}
+    weight, bias = arrays["weights"], arrays["biases"]
+    if layer.batch_normalize:
+        gain = arrays["scales"] / (arrays["rolling_variance"] + EPSILON).sqrt()
+        weight, bias = weight * gain[:, None, None, None], bias - arrays["rolling_mean"] * gain
+    channels = layer.input_dims[0][0]
+    part = nn.Conv2d(channels, layer.filters, layer.size, layer.stride, layer.padding, groups=layer.groups)
     part.weight.data, part.bias.data = weight, bias  # type: ignore[union-attr]
-    return part, used
+    return part
 
 
 class Imitation(nn.Module):
