@@ -37,7 +37,7 @@ class Teacher(nn.Module):
 
     def __init__(self, cfg: Path) -> None:
         super().__init__()
-        network = read_network(cfg, cfg.with_suffix(".weights"))
+        network = read_network(cfg, cfg.with_suffix(".weights"), dialect="alexeyab")
         self.layers = network.layers
         for layer in self.layers:
             if layer.type not in _KNOWN or getattr(layer, "activation", "linear") not in ("linear", "leaky"):
