@@ -15,6 +15,7 @@ _CODES = {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
+    409: "ABORTED",
     413: "RESOURCE_EXHAUSTED",
     429: "RESOURCE_EXHAUSTED",
     501: "UNIMPLEMENTED",
@@ -28,4 +29,7 @@ def status_code(error: RequestError) -> Any:
     grpc = require("grpc", extra="grpc", package="grpcio")
     if isinstance(error, TakenNameError):
         return grpc.StatusCode.ALREADY_EXISTS  # over HTTP it is 400, as Triton's
-    return getattr(grpc.StatusCode, _CODES.get(error.status, "INTERNAL"))
+    other = (
+        "INVALID_ARGUMENT" if 400 <= error.status < 500 else "INTERNAL"
+    )  # such as 422 of a user's model: the client is to blame
+    return getattr(grpc.StatusCode, _CODES.get(error.status, other))

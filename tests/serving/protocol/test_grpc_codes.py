@@ -17,6 +17,10 @@ EXPECTED = {  # google/rpc/code.proto; 413 has none there: gRPC itself says this
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
+    409: "ABORTED",
+    418: "INVALID_ARGUMENT",
+    422: "INVALID_ARGUMENT",
+    499: "INVALID_ARGUMENT",
     413: "RESOURCE_EXHAUSTED",
     429: "RESOURCE_EXHAUSTED",
     501: "UNIMPLEMENTED",
@@ -25,7 +29,7 @@ EXPECTED = {  # google/rpc/code.proto; 413 has none there: gRPC itself says this
 }
 
 
-@pytest.mark.parametrize("status", [*grpc_codes._CODES, 500, 418])
+@pytest.mark.parametrize("status", [*grpc_codes._CODES, 418, 422, 499, 500, 599])
 def test_every_status_has_its_code(status):
     assert status_code(RequestError("no", status=status)).name == EXPECTED.get(status, "INTERNAL")
 
