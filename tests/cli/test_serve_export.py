@@ -81,8 +81,17 @@ def test_what_cannot_be_exported_is_refused(run, words, problem, tmp_path):
     assert problem in said.err
 
 
-def test_what_comes_next_is_printed(run):
-    code, said = run("compose", "a=double.py:Double", "-o", "out")
+@pytest.mark.parametrize(
+    ("kind", "file", "command"),
+    [
+        ("ray", "ray.env", "set the variables in ray.env on each node before ray start; then serve deploy serve.yaml"),
+        ("kserve", "Dockerfile", "docker build, docker push; then kubectl apply -f kserve/"),
+        ("k8s", "Dockerfile", "docker build, docker push; then kubectl apply -f kubernetes/"),
+        ("compose", "Dockerfile", "docker compose up --build --detach --wait"),
+    ],
+)
+def test_what_comes_next_is_printed(run, kind, file, command):
+    code, said = run(kind, "a=double.py:Double", "-o", "out")
     assert code == 0
-    assert "out/Dockerfile" in said.out
-    assert said.out.rstrip().endswith("Do: docker compose up --build --detach --wait")
+    assert f"out/{file}: " in said.out
+    assert said.out.rstrip().endswith(f"Do: {command}")

@@ -77,7 +77,9 @@ def test_the_progress_is_of_the_photos_that_are_measured(monkeypatch):
 
     monkeypatch.setattr(drift_compare, "progress_bar", bar)
     compare(drawn(4, 0), drawn(9, 1), photos=5)
-    assert totals == [("photos", 4 + 5)]
+    with pytest.raises(NoDataError):
+        compare(Photos([], []), Photos([b"no photo"] * 1500, [[]] * 1500))
+    assert totals == [("photos", 4 + 5), ("photos", 0 + 1000)]
 
 
 @pytest.mark.parametrize(("channel", "luma"), [(0, 0.299), (1, 0.587), (2, 0.114)])

@@ -85,6 +85,23 @@ def test_a_progress_bar_counts_bytes_and_starts_again(monkeypatch, capsys):
     assert "1.0/4.0 kB" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("total", "in_bytes", "texts"),
+    [
+        (4, False, ("photos", "━", "1/4", "-:--:--", "cat.jpg [1]")),
+        (None, False, ("photos", "━", "1/?", "0:00:00", "cat.jpg [1]")),
+        (4000, True, ("photos", "━", "0.0/4.0 kB", "-:--:--", "cat.jpg [1]")),
+    ],
+)
+def test_a_progress_bar_shows_what_of_how_many_and_how_long(monkeypatch, capsys, total, in_bytes, texts):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    with progress_bar("photos", total, in_bytes=in_bytes) as bar:
+        bar(1, "cat.jpg [1]")
+    said = capsys.readouterr()
+    assert ([text for text in texts if text not in said.err], said.out) == ([], "")
+
+
 def test_a_build_looks_at_a_model_once_and_a_constructor_at_what_it_gets(monkeypatch):
     seen = []
     look = decompose.validated

@@ -47,6 +47,12 @@ def svg():
         return figures.svg(figure)
 
 
+def test_the_colours_have_the_order_that_charts_and_states_count_on():
+    """Those of Okabe and Ito: blue, vermillion, bluish green, reddish purple, sky blue, orange."""
+    assert figures.PALETTE == ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+    assert (figures.INK, figures.MUTED, figures.FAINT) == ("#1f2328", "#848d97", "#d8dee4")
+
+
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_any_two_colours_differ_for_every_sight(sight):
     seen = [lab(np.clip(SIGHTS[sight] @ linear(color), 0, 1)) for color in figures.PALETTE]

@@ -86,6 +86,7 @@ def test_what_is_wrong_with_a_photo_is_said(data, change, what):
     [
         lambda facts: facts.update(images={}),
         lambda facts: facts.update(annotations=[1]),
+        lambda facts: facts["annotations"].append(1),
         lambda facts: facts["categories"][0].pop("id"),
         lambda facts: facts["categories"][0].update(name=3),
         lambda facts: facts["categories"][0].update(id=[1]),
