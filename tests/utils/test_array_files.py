@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import resource
 import subprocess
@@ -56,6 +57,17 @@ def test_what_numpy_saves_is_read(tmp_path_factory, array, fortran):
     found = read_npy(path)
     assert (found.dtype, found.shape) == (array.dtype, array.shape)
     np.testing.assert_array_equal(found, array)
+
+
+def test_a_header_has_10_000_bytes_at_most(tmp_path):
+    for size, version in itertools.product((9_999, 10_000, 10_001), (1, 2)):
+        text = header("(1,)")[:-1]
+        (tmp_path / "x.npy").write_bytes(npy(text.ljust(size - 1) + "\n", bytes(4), version))
+        if size > 10_000:
+            with pytest.raises(FormatError, match="a header of 10,001 bytes"):
+                read_npy(tmp_path / "x.npy")
+        else:
+            assert read_npy(tmp_path / "x.npy").tolist() == [0]
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])

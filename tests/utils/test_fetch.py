@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import urllib.request
 
 import pytest
@@ -109,3 +110,10 @@ def test_https_that_leads_to_http_is_refused(server, tmp_path, monkeypatch):
     with pytest.raises(FormatError, match="which is not encrypted"):
         fetch("https://example.org/a", tmp_path / "a", max_bytes=len(DATA))
     assert unencrypted.closed
+
+
+@pytest.mark.parametrize(("options", "shown"), [({}, True), ({"progress": False}, False)])
+def test_the_progress_is_shown_unless_it_is_not_wanted(server, tmp_path, monkeypatch, capsys, options, shown):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert get(server, tmp_path, **options) == DATA
+    assert ("262.1/262.1 kB" in capsys.readouterr().err) == shown

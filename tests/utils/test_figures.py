@@ -76,6 +76,24 @@ def test_text_and_frames_of_an_svg_become_light_on_a_dark_page(svg):
     assert drawn <= {figures.INK, "#0072b2"}  # no background
 
 
+def test_axes_have_two_sides_a_title_on_the_left_and_a_legend_without_a_frame():
+    with figures.drawing(3, 2) as figure:
+        axes = figure.subplots()
+        (line,) = axes.plot([1, 2], label="a line")
+        axes.set(xlabel="x", title="a title")
+        axes.grid()
+        legend = axes.legend()
+        assert {side for side, spine in axes.spines.items() if spine.get_visible()} == {"left", "bottom"}
+        assert (axes.get_title(loc="left"), axes.get_title(), axes.get_axisbelow()) == ("a title", "", True)
+        sizes = [axes.title, axes.xaxis.label, axes.get_xticklabels()[0], axes.get_yticklabels()[0]]
+        assert [text.get_fontsize() for text in [*sizes, *legend.get_texts()]] == [11, 9, 8, 8, 9]
+        assert (legend.get_frame_on(), line.get_linewidth(), axes.get_facecolor()) == (False, 1.4, (0, 0, 0, 0))
+        (grid, *_) = axes.get_xgridlines()
+        assert (grid.get_color(), grid.get_linewidth()) == (figures.FAINT, 0.6)
+        for text in (axes.title, axes.xaxis.label, axes.get_xticklabels()[0]):
+            assert text.get_color() == figures.INK
+
+
 def test_a_figure_is_saved_in_each_format(tmp_path):
     paths = [tmp_path / name for name in ("a.png", "a.SVG", "a.pdf", "a")]
     with figures.drawing(3, 2) as figure:

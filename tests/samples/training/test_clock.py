@@ -70,15 +70,26 @@ def test_work_is_counted_when_it_fails(time: list[float]) -> None:
     assert clock.lap().occupancy("read") == 1
 
 
-def test_threads_add_up() -> None:
-    clock = Clock()
-    threads = [threading.Thread(target=lambda: [clock.add("read", 0.0, 0.5) for _ in range(1000)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def test_stages_are_read_and_changed_under_a_lock() -> None:
+    """Also the sums of a stage: two threads that add at once would lose one of their numbers."""
+    clock, uses = Clock(), []
+
+    class Stages(dict):
+        def setdefault(self, name: str, stage: clocks.Stage) -> clocks.Stage:
+            uses.append(clock._lock.locked())
+            return super().setdefault(name, stage)
+
+        def values(self) -> list[clocks.Stage]:
+            uses.append(clock._lock.locked())
+            return list(super().values())
+
+    clock._stages = Stages()
+    clock.declare("read", 2)
+    for _ in range(4):
+        clock.add("read", 0.0, 0.5)
     (stage,) = clock.lap().stages
-    assert (stage.busy, stage.items) == (2000, 4000)
+    assert uses == [True] * 6
+    assert (stage.workers, stage.busy, stage.items, clock._lock.locked()) == (2, 2, 4, False)
 
 
 def test_spans_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +100,15 @@ def test_spans_are_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         without.add("read", begin, begin + 0.5)
     assert clock.spans == [("read", "reader", 1.0, 1.5, 8), ("read", "reader", 2.0, 2.5, 8)]
     assert (clock.dropped, without.spans) == (1, [])
+
+
+def test_a_span_without_a_name_has_that_of_its_thread() -> None:
+    clock = Clock(trace=True)
+    thread = threading.Thread(target=clock.add, args=("read", 0.0, 0.5), name="reader 3")
+    thread.start()
+    thread.join()
+    clock.add("read", 0.0, 0.5)
+    assert [span.thread for span in clock.spans] == ["reader 3", threading.current_thread().name]
 
 
 @pytest.mark.gpu

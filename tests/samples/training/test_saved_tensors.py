@@ -59,6 +59,17 @@ def refused(path: Path, data: bytes) -> str:
     return text
 
 
+def test_a_description_may_be_as_long_as_the_limit(tmp_path, monkeypatch):
+    path = tmp_path / "x.pt"
+    path.write_bytes(saved())
+    with zipfile.ZipFile(path) as archive:
+        length = next(entry.file_size for entry in archive.infolist() if entry.filename.endswith("data.pkl"))
+    monkeypatch.setattr(saved_tensors, "_MAX_PICKLE", length)
+    assert load_saved(path)["words"] == CONTENT["words"]
+    monkeypatch.setattr(saved_tensors, "_MAX_PICKLE", length - 1)
+    assert "it has no description of its tensors, or a too long one" in refused(path, path.read_bytes())
+
+
 def test_what_torch_saves_is_read(tmp_path):
     path = tmp_path / "x.pt"
     path.write_bytes(saved())

@@ -13,7 +13,8 @@ from PIL import Image
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
 sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
 
-from training.clock import Clock
+from training import trace
+from training.clock import Clock, Lap, Stage
 from training.trace import draw_stages, write_trace
 
 
@@ -34,6 +35,28 @@ def test_a_trace_has_each_piece_of_work_in_its_threads_row(tmp_path: Path) -> No
     ]
     assert {event["pid"] for event in events} == {3}
     assert content["otherData"] == {"dropped": 0}
+
+
+def test_the_figure_shows_percents_of_each_lap_with_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock, lines = Clock(), {}
+    clock.laps = [
+        Lap(4.0, 4.0, 2, 1.0, (Stage("read", 2, 6.0), Stage("decode", 1, 1.0))),
+        Lap(5.0, 1.0, 0, 1.0, (Stage("load", 1, 1.0),)),
+        Lap(15.0, 10.0, 1, 5.0, (Stage("decode", 1, 10.0),)),
+    ]
+
+    def save(figure: object, path: Path) -> None:
+        (axes,) = figure.axes
+        lines.update({line.get_label(): line.get_xydata().tolist() for line in axes.lines})
+        assert axes.get_ylim() == (0, 105)
+
+    monkeypatch.setattr(trace, "save", save)
+    draw_stages(tmp_path / "stages.png", clock)
+    assert lines == {
+        "read": [[4, 75], [15, 0]],
+        "decode": [[4, 25], [15, 100]],
+        "data_time": [[4, 25], [15, 50]],
+    }
 
 
 def test_the_figure_of_the_stages_is_a_picture(tmp_path: Path) -> None:

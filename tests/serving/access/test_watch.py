@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 from pytrtplugins.serving.access.watch import _state
@@ -24,4 +25,4 @@ def test_every_change_of_a_file_is_seen(tmp_path):
     path.unlink()
     states.append(_state([str(path)]))
     assert states[-1] == [None]
-    assert all(before != after for before, after in zip(states, states[1:], strict=False))
+    assert all(before != after for before, after in itertools.pairwise(states))
