@@ -336,3 +336,11 @@ def test_a_model_of_other_weights_is_refused(trained: Path, tmp_path: Path) -> N
     torch.save({"model": "resnet18"}, tmp_path / "other.pt")
     with pytest.raises(FormatError, match=r"other\.pt: not a model of this sample"):
         load_model(tmp_path / "other.pt")
+
+
+def test_the_defaults_of_the_recipe_are_those_of_its_page() -> None:
+    assert Recipe().to_dict() == {
+        "steps": 10_000, "batch": 256, "learning_rate": 0.1, "weight_decay": 5e-5, "ema": 0.999, "smoothing": 0.1, "seed": 0,
+        "size": 224, "momentum": 0.9, "mixup": 0.0, "smallest_crop": 0.08,
+    }  # fmt: skip
+    assert [Recipe(size=size).side for size in (32, 224, 299)] == [48, 336, 456]

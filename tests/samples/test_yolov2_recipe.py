@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 from pytrtplugins.errors import UsageError
 from pytrtplugins.utils.numbers import Several
 from tests.samples.rectangles import SMALL, make_loop
-from yolov2_training.recipe import Recipe
+from yolov2_training.recipe import NETWORKS, Recipe
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -56,6 +56,19 @@ def test_each_number_trains_or_is_refused(rectangles: Path) -> None:
         "{'sizes': (32,), 'batch': 1}": "--sizes 64, or --batch 2",
         "{'sizes': (64, 32), 'batch': 1}": "--sizes 64, or --batch 2",
     }
+
+
+def test_the_defaults_are_the_numbers_of_the_shipped_network() -> None:
+    assert Recipe().to_dict() == {
+        "steps": 90_000, "batch": 64, "sizes": [416], "learning_rate": 0.002, "weight_decay": 0.25, "ema": 0.9995, "smoothing": 0.05,
+        "seed": 0, "mosaic": 0.75, "mixup": 0.4, "close": 0.85, "dropout": 0.1, "balance": 0.0, "balance_boxes": 0.0, "negative": 0.0,
+        "imitation": 2.0, "stages": [16, 32, 64, 128, 192, 256], "head": 208, "passthrough": 32, "boxes": 0,
+    }  # fmt: skip
+
+
+def test_the_networks_have_the_widths_of_the_recipe_and_of_darknets_cfg() -> None:
+    voc = {"stages": (32, 64, 128, 256, 512, 1024), "head": 1024, "passthrough": 64}
+    assert NETWORKS == {"compact": {}, "voc": voc}
 
 
 def test_what_each_rank_gets_is_looked_at(rectangles: Path) -> None:

@@ -111,3 +111,15 @@ def test_photos_of_a_class_with_few_boxes_are_drawn_more_often() -> None:
     pool = Pool(torch.zeros(4, 8, 8, 3, dtype=torch.uint8), torch.full((4, 2), 8.0), boxes)
     torch.testing.assert_close(augment._shares(pool, 1.0), torch.full((4,), 0.25))
     torch.testing.assert_close(augment._shares(pool, 0.0, 1.0), torch.tensor([3.0, 3.0, 1.0, 1.0]) / 8)
+
+
+def test_pixels_of_an_image_are_mapped_to_those_of_its_photo_or_of_the_half_sized_copy() -> None:
+    """u = a x + b and v = c y + d, and the width and height: of a copy in whole pixels, without the last odd one."""
+    image, scale, offset = torch.tensor([[33.0, 21.0]] * 3), torch.tensor([2.0, 4.0]), torch.tensor([8.0, 12.0])
+    flip, level = torch.tensor([False, True, False]), torch.tensor([1.0, 1.0, 0.5])
+    found = augment._affine(image[None], scale.expand(1, 3, 2), offset.expand(1, 3, 2), flip[None], level[None])
+    assert found[0].tolist() == [
+        [0.5, -4, 0.25, -3, 33, 21],
+        [-0.5, 33 + 4, 0.25, -3, 33, 21],
+        [0.25, -2, 0.125, -1.5, 16, 10],
+    ]
