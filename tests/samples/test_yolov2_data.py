@@ -70,10 +70,11 @@ def test_missing_and_unreadable_data_are_named(rectangles: Path, tmp_path: Path)
 
 
 def test_held_back_images_are_the_same_each_time_and_never_trained_on() -> None:
+    """Other photos would be measured by a run that goes on with another version, among them some that it has learned."""
+    assert hold_back(10, 0.3) == ([0, 1, 2, 3, 4, 5, 7], [6, 8, 9])
     kept, held = hold_back(100, 0.12)
     assert len(held) == 12
     assert sorted(kept + held) == list(range(100))
-    assert (kept, held) == hold_back(100, 0.12)
 
 
 @pytest.mark.parametrize(

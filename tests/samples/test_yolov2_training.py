@@ -3,14 +3,12 @@
 # ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
-import io
 import struct
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
 sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
@@ -121,16 +119,6 @@ def test_a_model_file_keeps_its_network(rectangles: Path, tmp_path: Path) -> Non
     runner = make_loop(rectangles, settings, start=again)
     assert torch.equal(runner.task.module.anchors, ANCHORS)
     assert torch.equal(runner.task.network.parts[0][0].weight, again.network.parts[0][0].weight)
-
-
-def test_logs_and_images_are_written(tmp_path: Path) -> None:
-    from training import curve
-
-    rows = [{"step": 1.0, "epoch": 0.5, "box": 0.7}, {"step": 2.0, "epoch": 1.0, "box": 0.5, "mAP50": 0.25}]
-    curve.write_log(tmp_path / "log.csv", rows)
-    assert curve.read_log(tmp_path / "log.csv") == rows
-    curve.draw_curve(tmp_path / "curve.png", {"run": rows}, ("box", "objectness"), "mAP50")
-    assert Image.open(io.BytesIO((tmp_path / "curve.png").read_bytes())).width > 500
 
 
 def test_links_stay_links(tmp_path: Path) -> None:

@@ -245,14 +245,28 @@ def test_memory_to_decode_into_is_used_again_but_not_given_away() -> None:
     np.testing.assert_array_equal(whole, kept)
 
 
+def test_the_defaults_of_the_options_and_their_limits() -> None:
+    assert Options() == Options(readers=8, decoders=0, workers=0, ahead=6, boxes=100, decoder="auto")
+    limits = {
+        "readers": (1, 1024),
+        "decoders": (0, 1024),
+        "workers": (0, 1024),
+        "ahead": (1, 1024),
+        "boxes": (1, 100_000),
+    }
+    for name, (least, most) in limits.items():
+        assert [getattr(Options(**{name: value}), name) for value in (least, most)] == [least, most]
+        for value in (least - 1, most + 1):
+            with pytest.raises(UsageError, match=f"{name}: expected a whole number from {least}"):
+                Options(**{name: value})
+
+
 def test_wrong_kinds_devices_and_decoders_are_refused() -> None:
     data = PhotoSet(4)
     with pytest.raises(UsageError, match=r"loader 'fast' is unknown.\nDo: choose one of resident, spdl-cpu"):
         make("fast", data, options=Options())
     with pytest.raises(UsageError, match="decodes on a GPU; the device is cpu"):
         make("spdl-gpu", data, options=Options())
-    with pytest.raises(UsageError, match="readers: expected a whole number from 1"):
-        Options(readers=0)
     with pytest.raises(UsageError, match="last step: expected a whole number from 3"):
         make("resident", data, start=3, stop=2)
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason='training needs torch (pip install "
 sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
 
 from pytrtplugins.errors import UsageError
-from training.ranks import device_of, join
+from training.ranks import device_of, exchange, is_restarted, join
 from training.settings import Settings
 
 
@@ -72,3 +72,26 @@ def test_a_pytorch_for_cpus_is_named(monkeypatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", None)
     with pytest.raises(UsageError, match="this PyTorch is built for CPUs"):
         device_of("cuda")
+
+
+def test_ranks_are_restarted_from_the_second_attempt_on(monkeypatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
+    assert not is_restarted()
+    for count, restarted in (("0", False), ("1", True), ("12", True)):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
+        assert is_restarted() == restarted
+
+
+def test_ranks_exchange_through_the_library_of_their_device() -> None:
+    assert exchange(Settings(), "cpu") == ("gloo", {})
+    found = {
+        name: exchange(Settings(all_reduce_spec=name), "cuda")
+        for name in ("auto", "nccl", "nccl/ring", "nccl/tree", "gloo")
+    }
+    assert found == {
+        "auto": ("cpu:gloo,cuda:nccl", {}),
+        "nccl": ("cpu:gloo,cuda:nccl", {}),
+        "nccl/ring": ("cpu:gloo,cuda:nccl", {"NCCL_ALGO": "Ring"}),
+        "nccl/tree": ("cpu:gloo,cuda:nccl", {"NCCL_ALGO": "Tree"}),
+        "gloo": ("cpu:gloo,cuda:gloo", {}),
+    }
