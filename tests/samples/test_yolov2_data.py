@@ -77,6 +77,25 @@ def test_held_back_images_are_the_same_each_time_and_never_trained_on() -> None:
     assert sorted(kept + held) == list(range(100))
 
 
+def test_some_of_the_photos_that_are_held_back_may_have_no_box() -> None:
+    class Records:
+        classes = ("red",)
+
+        def __init__(self, *labelled: int) -> None:
+            self.labelled = labelled
+
+        def __len__(self) -> int:
+            return 10
+
+        def boxes(self, number: int) -> list[int]:
+            return [0] * (number in self.labelled)
+
+    kept, held = split(Records(8), 0.3)  # of 6, 8 and 9
+    assert (len(kept), [len(held.boxes(number)) for number in range(len(held))]) == (7, [0, 1, 0])
+    with pytest.raises(UsageError, match="none of the 3 photos that are held back has a box to measure"):
+        split(Records(0, 1, 2, 3, 4, 5, 7), 0.3)
+
+
 @pytest.mark.parametrize(
     ("count", "share", "message"),
     [
@@ -246,3 +265,17 @@ def test_a_missing_list_of_photos_is_named_with_what_else_there_is(tmp_path: Pat
     (folder / "train.txt").unlink()
     with pytest.raises(NoDataError, match=r"the list train\.txt is missing\.\nDo: write .* \(pytrt shards make\)"):
         open_data([folder], "train.txt")
+
+
+def test_shapes_of_boxes_are_told_by_heads_of_files_alone(rectangles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To decode a large set would take hours."""
+    photos = open_data([rectangles], "train.txt")
+    monkeypatch.setattr(data, "decode_image", lambda *_: pytest.fail("a photo was decoded"))
+    assert len(data.box_shapes(photos)) == sum(len(photos.boxes(number)) for number in range(len(photos)))
+
+
+def test_anchors_are_the_means_of_boxes_that_overlap_most() -> None:
+    """Among centres of one corner; the clusters that k-means begins with are of other boxes."""
+    shapes = np.array([[8, 2], [2, 8], [1, 1], [10, 2], [2, 1], [2, 10]], np.float32) / 16
+    anchors = data.kmeans_anchors(shapes, cells=16, count=3)
+    torch.testing.assert_close(anchors, torch.tensor([[1.5, 1.0], [2.0, 9.0], [9.0, 2.0]]))

@@ -51,6 +51,11 @@ def test_anchors_figures_and_files_are_of_the_largest_size(
     with ExitStack() as held:
         run = Run(options, Settings(), ALONE, held)
         assert run.inputs.shape == (2, 3, size, size)
+        assert run.loader.pool is not None
+        assert (
+            run.task._augmenter.pool is run.loader.pool
+        )  # images are drawn from all photos, not from those of a batch
+        assert run.task._name(1) == run.data.read(1).key
         run.loop.release()
     query = ["--data", str(rectangles), "--device", "cpu", "--model", str(tmp_path / "model.pt")]
     capsys.readouterr()

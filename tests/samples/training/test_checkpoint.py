@@ -177,6 +177,14 @@ def test_facts_that_the_caller_refuses_are_damage(tmp_path):
     assert said == [f"{tmp_path}/step-000000006/facts.json: it lacks 'rows'; the run continues from step-000000003"]
 
 
+def test_facts_hold_the_log_of_a_long_run(tmp_path):
+    rows = [{"step": step, "loss": 0.5} for step in range(40_000)]  # more than a megabyte
+    checkpoints = place(tmp_path)
+    checkpoints.save(1, {"a": torch.zeros(1)}, {"rows": rows})
+    assert checkpoints.wait()
+    assert place(tmp_path).newest()[1]["rows"] == rows
+
+
 @pytest.mark.parametrize("lack", ["world", "scaler"])
 def test_a_run_needs_the_number_of_ranks_and_the_loss_scale(tmp_path, lack):
     write(tmp_path, 3)
