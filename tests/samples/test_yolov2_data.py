@@ -275,7 +275,6 @@ def test_shapes_of_boxes_are_told_by_heads_of_files_alone(rectangles: Path, monk
 
 
 def test_anchors_are_the_means_of_boxes_that_overlap_most() -> None:
-    """Among centres of one corner; the clusters that k-means begins with are of other boxes."""
     shapes = np.array([[8, 2], [2, 8], [1, 1], [10, 2], [2, 1], [2, 10]], np.float32) / 16
     anchors = data.kmeans_anchors(shapes, cells=16, count=3)
     torch.testing.assert_close(anchors, torch.tensor([[1.5, 1.0], [2.0, 9.0], [9.0, 2.0]]))

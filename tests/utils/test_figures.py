@@ -110,6 +110,19 @@ def test_the_same_figure_has_the_same_bytes(svg):
         assert figures.svg(figure) == svg
 
 
+def test_the_callers_own_style_changes_nothing(svg):
+    own = {
+        "font.family": "serif",
+        "font.size": 20,
+        "axes.titlesize": 30,
+        "xtick.labelsize": 4,
+        "axes.spines.right": True,
+    }
+    with matplotlib.rc_context(own), figures.drawing(3, 2) as figure:
+        figure.subplots().plot([1, 2], label="a line")
+        assert figures.svg(figure) == svg
+
+
 def test_the_callers_own_style_is_left_alone():
     before = dict(matplotlib.rcParams)
     with figures.drawing(3, 2):

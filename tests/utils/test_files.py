@@ -99,9 +99,10 @@ def test_a_file_keeps_its_permissions_and_its_owner(tmp_path):
     assert after.st_ino != before.st_ino
 
 
-def test_the_temporary_file_has_the_suffix_and_lies_beside_the_target(tmp_path):
-    with files.atomic_path(tmp_path / "net.onnx") as temporary:
-        assert (temporary.suffix, temporary.parent) == (".onnx", tmp_path)
+@pytest.mark.parametrize(("name", "suffix"), [("net.onnx", ".onnx"), ("x." + "y" * 15, "." + "y" * 15)])
+def test_the_temporary_file_has_the_suffix_and_lies_beside_the_target(tmp_path, name, suffix):
+    with files.atomic_path(tmp_path / name) as temporary:
+        assert (temporary.suffix, temporary.parent) == (suffix, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["x" * 250, "ж" * 120 + ".onnx", "x." + "y" * 200, "a\nb", "["])
