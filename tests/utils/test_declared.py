@@ -40,6 +40,7 @@ def test_a_value_that_does_not_fit_is_told_what_is_expected(value, hint, said):
 class Size:
     name: str | None = None
     rows: Annotated[int, Whole(1, 9)] = 1
+    most: Annotated[int | None, Whole(1, 9)] = None
 
     def __post_init__(self):
         check_fields(self)
@@ -48,6 +49,7 @@ class Size:
 def test_a_dataclass_holds_the_types_and_limits_that_it_declares():
     assert Size(None, 9) == Size(rows=9)
     assert field_limits(Size, "rows") == Whole(1, 9)
-    for values in ({"rows": 0}, {"rows": None}, {"name": 1}):
+    assert (Size().most, Size(most=9).most) == (None, 9)
+    for values in ({"rows": 0}, {"rows": None}, {"name": 1}, {"most": 10}):
         with pytest.raises(UsageError, match=rf"Size\.{next(iter(values))}: expected .*, found"):
             Size(**values)
