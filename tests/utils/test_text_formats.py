@@ -80,6 +80,13 @@ def test_depth_is_counted_outside_of_texts():
         parse_json(f"[{deep}]", "x.json")
 
 
+def test_yaml_may_be_as_deep_as_json():
+    deep = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+    assert parse_yaml(deep, "x.yaml") == parse_json(deep, "x.json")
+    with pytest.raises(FormatError, match=f"nested more than {MAX_DEPTH} deep"):
+        parse_yaml(f"[{deep}]", "x.yaml")
+
+
 def test_the_text_that_python_writes_for_nan_is_taken_where_it_is_asked_for():
     assert math.isnan(parse_json("[NaN]", "x.json", allow_nan=True)[0])
 

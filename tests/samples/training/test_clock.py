@@ -75,13 +75,13 @@ def test_stages_are_read_and_changed_under_a_lock() -> None:
     clock, uses = Clock(), []
 
     class Stages(dict):
-        def setdefault(self, name: str, stage: clocks.Stage) -> clocks.Stage:
+        def setdefault(self, name, stage=None):
             uses.append(clock._lock.locked())
             return super().setdefault(name, stage)
 
-        def values(self) -> list[clocks.Stage]:
+        def values(self):
             uses.append(clock._lock.locked())
-            return list(super().values())
+            return super().values()
 
     clock._stages = Stages()
     clock.declare("read", 2)

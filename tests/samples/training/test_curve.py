@@ -23,7 +23,7 @@ ROWS = [
 
 def lines(monkeypatch: pytest.MonkeyPatch, *given: object) -> list[list[tuple[str, list[list[float]]]]]:
     """The label and the points of each line of each panel."""
-    panels = []
+    panels: list[list[tuple[str, list[list[float]]]]] = []
 
     def save(figure: object, path: Path) -> None:
         panels.extend([(line.get_label(), line.get_xydata().tolist()) for line in axes.lines] for axes in figure.axes)
