@@ -46,7 +46,8 @@ def test_libdarknet_computes_what_pytorch_computes(libdarknet, tmp_path: Path) -
 def write_teacher(path: Path) -> None:
     """A two-headed darknet network with every layer type that a teacher may have."""
     normal = "[convolutional]\nfilters={}\nsize={}\nstride={}\npad=1\nbatch_normalize=1\nactivation=leaky\ngroups={}\n"
-    last = "[convolutional]\nfilters=21\nsize=1\nstride=1\npad=1\nactivation=linear\n[yolo]\nmask=0,1,2\nclasses=2\nnum=3\nanchors=1,1,2,2,3,3\n"
+    last = "[convolutional]\nfilters=21\nsize=1\nstride=1\npad=1\nactivation=linear\n"
+    last += "[yolo]\nmask=0,1,2\nclasses=2\nnum=3\nanchors=1,1,2,2,3,3\n"
     text = "[net]\nwidth=64\nheight=64\nchannels=3\n" + normal.format(4, 3, 2, 1) + normal.format(4, 3, 2, 4)
     text += "[maxpool]\nsize=3\nstride=1\n" + normal.format(8, 1, 2, 1) + normal.format(8, 3, 2, 2)
     text += normal.format(8, 3, 1, 8) + "[dropout]\n[shortcut]\nfrom=-3\nactivation=linear\n"
