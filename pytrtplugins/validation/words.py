@@ -7,22 +7,26 @@ from collections.abc import Mapping
 __all__ = ["known_words"]
 
 _PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
-_SCATTER = ("none", "add", "mul", "min", "max")
-_LOSS = ("none", "mean", "sum")
+_SCATTER = ("none", "add", "mul", "max", "min")
+_LOSS = ("none", "sum", "mean")
 _DIRECTION = ("forward", "reverse", "bidirectional")
-_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {  # (operator, attribute) → the words that ONNX knows
+_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {  # (operator, attribute) → the words that ONNX knows, in its order
     **{
         (op, "auto_pad"): _PADDING
         for op in ("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "LpPool", "MaxPool", "QLinearConv")
     },
     **{(op, "direction"): _DIRECTION for op in ("GRU", "LSTM", "RNN")},
+    **{(op, "round_mode"): ("up", "down", "nearest") for op in ("Cast", "CastLike")},
     **{(op, "reduction"): _SCATTER for op in ("ScatterElements", "ScatterND")},
     **{(op, "reduction"): _LOSS for op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")},
-    ("BitShift", "direction"): ("LEFT", "RIGHT"),
+    ("BitShift", "direction"): ("RIGHT", "LEFT"),
+    ("CausalConvWithState", "activation"): ("silu", "swish", "none"),
     ("DepthToSpace", "mode"): ("DCR", "CRD"),
-    ("Gelu", "approximate"): ("none", "tanh"),
+    ("Gelu", "approximate"): ("tanh", "none"),
     ("GridSample", "mode"): ("linear", "nearest", "cubic", "bilinear", "bicubic"),
     ("GridSample", "padding_mode"): ("zeros", "border", "reflection"),
+    ("ImageDecoder", "pixel_format"): ("RGB", "BGR", "Grayscale"),
+    ("LinearAttention", "update_rule"): ("linear", "gated", "delta", "gated_delta"),
     ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
     ("Resize", "coordinate_transformation_mode"): (
         "half_pixel",
@@ -39,14 +43,26 @@ _WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {  # (operator, attribute) �
     ("RoiAlign", "coordinate_transformation_mode"): ("half_pixel", "output_half_pixel"),
     ("RoiAlign", "mode"): ("avg", "max"),
     ("SpaceToDepth", "mode"): ("DCR", "CRD"),
+    ("StringNormalizer", "case_change_action"): ("LOWER", "UPPER", "NONE"),
     ("TensorScatter", "mode"): ("linear", "circular"),
+    ("TfIdfVectorizer", "mode"): ("TF", "IDF", "TFIDF"),
 }
 _OF_CONTRIB: Mapping[tuple[str, str], tuple[str, ...]] = {  # the same for operators of onnxruntime's own
     **{
         (op, "auto_pad"): _PADDING
-        for op in ("FusedConv", "NhwcFusedConv", "NhwcMaxPool", "QLinearAveragePool", "QLinearConv")
+        for op in (
+            *(
+                "ConvTransposeWithDynamicPads",
+                "FusedConv",
+                "MaxpoolWithMask",
+                "NhwcConv",
+                "NhwcFusedConv",
+                "NhwcMaxPool",
+            ),
+            *("QLinearAveragePool", "QLinearConv"),
+        )
     },
-    ("DynamicQuantizeLSTM", "direction"): _DIRECTION,
+    **{(op, "direction"): _DIRECTION for op in ("AttnLSTM", "DynamicQuantizeLSTM")},
 }
 _OF_DOMAINS = {"": _WORDS, "com.microsoft": _OF_CONTRIB}
 
