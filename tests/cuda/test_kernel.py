@@ -118,6 +118,8 @@ def test_a_wrong_argument_is_named(affine, arguments, message):
     [
         ({"threads": (1, 2, 3, 4)}, "threads: expected one to three whole numbers"),
         ({"threads": 2.5}, "threads: expected one to three whole numbers"),
+        ({"threads": (1, 2.5)}, "threads: expected one to three whole numbers"),
+        ({"threads": ()}, "threads: expected one to three whole numbers"),
         ({"threads": -1}, "expected at least 0"),
         ({"threads": 4, "block": 2000}, "expected 1 to 1024 threads"),
         ({"threads": (1, 70000), "block": 1}, "70000 blocks along y, at most 65535"),

@@ -92,19 +92,16 @@ def test_the_pages_figures_are_those_of_the_search(result, page):
     assert "Latency {} before, {} after, {} in float32 (modelled)".format(*times) in page
 
 
-def test_the_columns_of_layers_have_these_titles_in_this_order(page):
+def test_the_columns_of_tables_have_these_titles_in_this_order(page):
     heads = [re.findall(r"<th[^>]*>(.*?)</th>", head) for head in re.findall(r"<thead>(.*?)</thead>", page, re.DOTALL)]
-    assert [
-        "layer",
-        "operator",
-        "own error",
-        "in the network before",
-        "after",
-        "largest |x|",
-        "precision holds",
-        "clipped %",
-        "precision",
-    ] in [[html.unescape(re.sub("<.*?>", "", title)) for title in head if title] for head in heads]
+    assert [[html.unescape(re.sub("<.*?>", "", title)) for title in head if title] for head in heads] == [
+        ["layer", "precision", "strategy", "error before", "after", "µs", "reason"],
+        [
+            *("layer", "operator", "own error", "in the network before", "after"),
+            *("largest |x|", "precision holds", "clipped %", "precision"),
+        ],
+        ["step", "layer", "own error", "intervention", "error with it", "µs more"],
+    ]
 
 
 def test_a_network_that_needs_nothing_has_a_page_too(tmp_path):
@@ -117,7 +114,13 @@ def many(result, tmp_path_factory):
     data = to_dict(result)
     for part in ("before", "after"):
         data[part] = [
-            {**data[part][0], "name": f"</script><b>${number}&", "op_type": ["<x>"], "own": number / 100}
+            {
+                **data[part][0],
+                "name": f"</script><b>${number}&",
+                "op_type": ["<x>"],
+                "own": number / 100,
+                "clipped": number / 2000,
+            }
             for number in range(300)
         ]
     path = tmp_path_factory.mktemp("many") / "report.html"
@@ -141,7 +144,9 @@ def test_every_layer_has_a_row_with_its_figures(result, page):
 
 def test_of_many_layers_each_has_its_row_and_its_marks(many):
     _, layers, _ = rows_of(many)
-    assert [cells[1] for cells in layers] == [f"</script><b>${number}&" for number in range(300)]
+    assert [(cells[1], cells[8]) for cells in layers] == [
+        (f"</script><b>${number}&", f"{number / 20:.4g}") for number in range(300)
+    ]
     for group, count in (("errors-zoom-own-before", 299), ("ranges-zoom-largest", 300)):  # one has no own error
         marks = many[many.index(f'<g id="{group}">') + 1 :]
         assert marks[: marks.index('<g id="')].count("<use ") == count

@@ -56,3 +56,24 @@ def test_another_file_is_refused(tmp_path, text):
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(FormatError, match=r"(?s)x\.json: .*not the figures of a precision search"):
         read_report(tmp_path / "x.json")
+
+
+def parts_of(data):
+    """Each kind of object in a report, one of each."""
+    layer, step = next(iter(data["layers"].values())), data["steps"][0]
+    return {"file": data, "before": data["before"][0], "after": data["after"][0], "layers": layer, "steps": step}
+
+
+@pytest.mark.parametrize("change", ["missing", "of another type"])
+@pytest.mark.parametrize("part", ["file", "before", "after", "layers", "steps"])
+def test_a_report_without_one_of_its_figures_or_with_another_type_is_refused(result, tmp_path, part, change):
+    path, whole = tmp_path / "x.json", json.dumps(to_dict(result))
+    for key in parts_of(json.loads(whole))[part].keys() - {"offenders", "op_type"}:  # these may be missing
+        data = json.loads(whole)
+        if change == "missing":
+            del parts_of(data)[part][key]
+        else:
+            parts_of(data)[part][key] = {} if isinstance(parts_of(data)[part][key], list) else []
+        path.write_text(json.dumps(data))
+        with pytest.raises(FormatError, match=key):
+            read_report(path)

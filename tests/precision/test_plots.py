@@ -1,0 +1,38 @@
+"""What plots show of numbers that have no place on an axis, and of histograms."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytrtplugins.precision.plots import _drawn, draw_histograms, number_text
+
+
+@pytest.mark.parametrize(
+    ("value", "drawn"),
+    [(2, 2.0), ("0.5", 0.5), (0, 1e-6), (-1, 1e-6), (1e-6, 1e-6), (1e6, 1e6), (1e7, 1e6), ("inf", 1e6), ("nan", 1e6)],
+)
+def test_errors_are_drawn_within_the_axis(value, drawn):
+    assert _drawn(value) == drawn
+
+
+def test_numbers_have_four_digits():
+    assert [number_text(value) for value in (None, 0, 0.123456, "inf", 123456)] == [
+        "–",
+        "0",
+        "0.1235",
+        "inf",
+        "1.235e+05",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"), [([3, 0, 1, 0], [3, 0, 1]), ([0, 2, 0, 5], [0, 2, 0, 5]), ([0, 0, 0, 0], [0])]
+)
+def test_a_histogram_ends_behind_the_last_value(counts, shown):
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    row = {"name": "conv", "own": 0.5, "clipped": 0.25, "limit": 2.0, "histogram": counts, "histogram_range": 8.0}
+    draw_histograms(figure, {"before": [row]})
+    axes = figure.axes[0]
+    values, edges, _ = axes.patches[0].get_data()
+    assert (list(values), list(edges)) == (shown, [2.0 * edge for edge in range(len(shown) + 1)])
+    assert axes.get_title() == "conv\nown error 0.5, clipped 25.00%"
