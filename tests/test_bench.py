@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 from types import SimpleNamespace
 
@@ -233,3 +234,8 @@ def test_a_chart_names_the_rows_that_were_timed(tmp_path):
     assert "<!-- net.onnx -->" in text
     with pytest.raises(UsageError, match=r"unknown suffix '.gif'"):
         found.draw(tmp_path / "a.gif")
+
+
+def test_what_is_measured_where_nothing_is_said():
+    given = [each.default for each in inspect.signature(bench).parameters.values()]
+    assert given == [inspect.Parameter.empty, None, 5, 2.0, 2, True]

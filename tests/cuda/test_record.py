@@ -52,7 +52,8 @@ def test_parts_of_the_workspace_keep_their_offset_in_bytes():
 @pytest.mark.parametrize(
     "use",
     [
-        lambda x: x[0], lambda x: x[:-1], lambda x: x[::2], lambda x: x.reshape(-1), lambda x: x.reshape(4, -1), lambda x: np.asarray(x), lambda x: np.exp(x),
+        lambda x: x[0], lambda x: x[:-1], lambda x: x[::2], lambda x: x.reshape(-1), lambda x: x.reshape(4, -1),
+        lambda x: np.asarray(x), lambda x: np.exp(x),
     ],
 )  # fmt: skip
 def test_what_only_values_can_answer_is_refused(use):

@@ -41,6 +41,11 @@ MODELS = {
         '{ o, "", "", y = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, v) }',
         QKV,
     ),
+    "scales of eight axes": (
+        "18 (float[1, 1, 1, 1, 1, 1, 9, 11] x) => (float y) "
+        "<float[8] s = {1, 1, 1, 1, 1, 1, 0.5555556, 0.6363636}> { y = Resize(x, , s) }",
+        {"x": np.ones((1, 1, 1, 1, 1, 1, 9, 11), np.float32)},
+    ),
     "an output shape": (
         "11 (float[2, 1, 4, 3, 4] x) => (float y) <float[1, 1, 1, 2, 1] w = {1, 1}> "
         "{ y = ConvTranspose <output_shape = [4, 2, 4]> (x, w) }",

@@ -119,6 +119,28 @@ BROKEN = {
         model(call("F", "x", "y"), functions=[function("F", call("F", "a", "b"))]),
         "local::F calls itself",
     ),
+    "a function without a name": (
+        model(RELU, functions=[function("", node("Neg", "a", "b"))]),
+        "a local function has no name",
+    ),
+    "two functions of one name": (
+        model(call("F", "x", "y"), functions=[function("F", node(name, "a", "b")) for name in ("Neg", "Abs")]),
+        "two local functions are called local::F",
+    ),
+    "a huge tensor in a branch, of a function": (
+        model(
+            node("If", "when", "y", then_branch=body(call("F", "x", "b")), else_branch=body(node("Neg", "x", "b"))),
+            inputs=[info("x"), info("when", [], TensorProto.BOOL)],
+            functions=[
+                function(
+                    "F",
+                    helper.make_node("Constant", [], ["n"], value_ints=[1 << 20] * 3),
+                    helper.make_node("ConstantOfShape", ["n"], ["b"]),
+                )
+            ],
+        ),
+        "in node 'y' \\(If\\): node 'b' \\(F\\) makes 'b' of dims",
+    ),
     "functions that call each other": (
         model(call("F", "x", "y"), functions=[function("F", call("G", "a", "b")), function("G", call("F", "a", "b"))]),
         "local::[FG] calls itself",
@@ -158,6 +180,17 @@ def test_the_error_names_the_file(tmp_path):
 def test_a_sound_model_is_given_back_itself():
     sound = model(RELU)
     assert validated(sound) is sound
+
+
+def test_sizes_of_inputs_that_are_no_sizes_are_left_to_engines():
+    sound = model(
+        helper.make_node("Reshape", ["x", "n"], ["y"]),
+        inputs=[info("x", [-1, 4])],
+        weights=[helper.make_tensor("n", TensorProto.INT64, [1], [8])],
+        outputs=(),
+    )
+    sound.graph.output.append(info("y", [8]))
+    check_claims(sound)
 
 
 def test_graphs_within_graphs_may_be_as_deep_as_files_can_hold():

@@ -20,6 +20,7 @@ from pytrtplugins.engines.tensorrt.quick_fields import to_attributes
 from pytrtplugins.layers import Reorg
 from pytrtplugins.plugin.base import Plugin
 from tests.host_memory import HostMemory
+from tests.interleaving import Interleaving
 
 from .user_plugins import Scale
 
@@ -118,3 +119,21 @@ def test_what_was_not_used_for_long_is_ended(monkeypatch):
             found = place.run(made, list(to_attributes(Scale(factor=factor), True).values()), x, np.empty_like(x))
             np.testing.assert_array_equal(found, Scale(factor=factor).compute(x))
     assert ended == [1.0, 2.0]
+
+
+def test_a_class_that_two_threads_register_at_the_same_time_is_registered_once(monkeypatch):
+    class Registered(QuickPlugin):
+        def register(self):
+            calls.append(self.id)
+            both.inside()
+
+    calls, both = [], Interleaving(quick._lock)
+    api = Place(np, 0).api
+    monkeypatch.setattr(quick, "_load", lambda: (api, ModuleType("tensorrt.plugin")))
+    monkeypatch.setattr(quick, "_lock", both.lock)
+    monkeypatch.setattr(quick, "_made", {})
+    monkeypatch.setattr(quick, "QuickPlugin", Registered)
+    made, same = both.run(*[lambda: quick.to_qdp(Doubled)] * 2)
+    assert both.order == ["first", "second"]
+    assert calls == ["quick_runs::Doubled"]
+    assert made is same

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
-from pytrtplugins.engines.cuda.conv.hopper import halo_tactics
+from pytrtplugins.engines.cuda.conv.hopper import _with_stages, halo_tactics
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, conv_arguments
 from pytrtplugins.engines.cuda.conv.tactics import Tactic
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, square
@@ -116,3 +117,20 @@ def test_long_sums_of_fp8_have_totals(y_type, channels, split, every):
     without = replace(shape, x_type=INT8)
     assert tactic.total_every(without) == 0
     assert tactic.resident_blocks(shape) <= tactic.resident_blocks(without)
+
+
+@pytest.mark.parametrize(("more", "stages"), [(0, [2, 3, 4, 6]), (1, [2, 3, 4])])
+def test_rings_are_as_deep_as_four_three_two_or_one_block_of_a_multiprocessor_let_them(more, stages):
+    """Of the 227 KiB that blocks have on a Hopper, each takes 1 KiB of the system's besides."""
+
+    @dataclass(frozen=True)
+    class Ring:
+        stages: int
+        tile_n: int = 8
+
+        def shared_bytes(self, shape):
+            limits = {2: 56, 3: 75, 4: 113, 6: 227}
+            return 1024 * limits.get(self.stages, 228) - 16 * self.stages - 8 * shape.filter_bytes - 32 + more
+
+    found = _with_stages(Ring(1), 8, SimpleNamespace(filter_bytes=4))
+    assert [ring.stages for ring in found] == stages

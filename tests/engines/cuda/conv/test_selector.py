@@ -17,6 +17,7 @@ from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.errors import BuildError, KernelError
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
+from tests.interleaving import Interleaving
 from tests.passes.nets import Net
 
 
@@ -205,3 +206,30 @@ def test_a_librarys_kernel_that_gives_wrong_numbers_is_not_taken_where_nothing_i
     made.choose(plan)
     assert {choice.title for choice in made.choices.values()} == {"cudnn b"}
     assert set(asked) == {("cudnn", "a"), ("cudnn", "b")}
+
+
+USES = {
+    "choose": lambda chosen, plan: chosen.choose(plan),
+    "launch": lambda chosen, plan: chosen.launch(convolutions(plan)[0], plan, Scratch()),
+    "packed": lambda chosen, plan: chosen.packed(),
+    "weight_bytes": lambda chosen, plan: chosen.weight_bytes(),
+}
+
+
+@pytest.mark.parametrize("second", USES)
+@pytest.mark.parametrize("first", ["choose", "launch"])
+def test_a_thread_waits_until_another_has_chosen(plan, first, second):
+    """Else a problem is timed twice, or operands are copied while they are packed."""
+
+    class Waiting(LastOfAll):
+        def fastest(self, *arguments):
+            both.inside()
+            return super().fastest(*arguments)
+
+    timer = Waiting()
+    chosen = selector(Family(), timer)
+    both = Interleaving(chosen._lock)
+    chosen._lock = both.lock
+    both.run(lambda: USES[first](chosen, plan), lambda: USES[second](chosen, plan))
+    assert both.order == ["first", "second"]
+    assert len(timer.asked) == len(set(timer.asked))
