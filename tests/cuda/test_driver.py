@@ -6,16 +6,17 @@ import ctypes
 import gc
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from pytrtplugins.cuda import driver as driver_module
 from pytrtplugins.cuda.compiler import compile_source
-from pytrtplugins.cuda.driver import Driver, Function, Launch, Module, kernel_fields
+from pytrtplugins.cuda.driver import Driver, Function, Launch, Module, kernel_fields, tensor_map
 from pytrtplugins.engines.cuda.device import source
 from pytrtplugins.errors import KernelError, UnavailableError
-from tests.cuda.fake_driver import FakeDriver
+from tests.cuda.fake_driver import Code, FakeDriver
 
 AT_THE_END = """
 import os, sys
@@ -219,3 +220,36 @@ def test_on_a_gpu_a_graph_runs_as_long_as_a_launch_in_it_is_kept(cupy):
     assert noting.names[-3:] == ["cuCtxPushCurrent", "cuModuleUnload", "cuCtxPopCurrent"]
     y += 1
     assert y.get().tolist() == [10] * 20 + [1] * 12
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "box"),
+    [
+        ({"corners": ((-1, -2), (3, 4)), "pixels": 128}, "cuTensorMapEncodeIm2col", [[-1, -2], [3, 4], 32, 128]),
+        ({"pixels": 16}, "cuTensorMapEncodeTiled", [[32, 16, 1, 1]]),
+        ({"pixels": (16, 8)}, "cuTensorMapEncodeTiled", [[32, 16, 8, 1]]),
+    ],
+)
+def test_a_tensor_map_has_its_box_in_elements(types, monkeypatch, given, name, box):
+    encoded = (ctypes.c_uint8 * ctypes.sizeof(driver_module.TensorMap))(*range(100))
+
+    class Encodes(FakeDriver):
+        def __getattr__(self, name):
+            if not name.startswith("cuTensorMapEncode"):
+                return super().__getattr__(name)
+
+            def call(*arguments):
+                self.calls.append((name, *arguments))
+                return Code(0), SimpleNamespace(getPtr=lambda: ctypes.addressof(encoded))
+
+            return call
+
+    fake = Encodes(types=types)
+    monkeypatch.setattr(driver_module, "driver", lambda: Driver(fake))
+    tensor_map(4096, 2, (64, 20, 10, 3), (128, 2560, 25600), 64, steps=(2, 3), **given)
+    ((called, kind, rank, address, sizes, strides, *rest),) = fake.calls
+    assert (called, kind.name, rank, address) == (name, "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", 4, 4096)
+    assert [list(map(int, values)) for values in (sizes, strides)] == [[64, 20, 10, 3], [128, 2560, 25600]]
+    plain = [[*map(int, item)] if isinstance(item, list) else int(item) for item in rest[: len(box) + 1]]
+    assert plain == [*box, [1, 2, 3, 1]]
+    assert rest[len(box) + 2].name == "CU_TENSOR_MAP_SWIZZLE_64B"

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins.engines.base.types import BuildOptions
 from pytrtplugins.engines.onnxruntime import engine as onnxruntime_engine
 from pytrtplugins.errors import (
     BindingError,
@@ -262,6 +263,12 @@ def test_fp16_on_a_cpu_is_refused_with_the_alternatives(engine_name):
         pytest.skip("a GPU has fp16, and the reference engine computes as one")
     with pytest.raises(PrecisionError, match=r"FP16 is for GPUs[\s\S]*Do: precision="):
         ptp.build(conv_net(), engine=engine_name, precision="fp16")
+
+
+def test_an_engine_that_is_made_without_build_refuses_a_precision_too(engine_name):
+    cls = type(ptp.build(conv_net(), engine=engine_name))
+    with pytest.raises(PrecisionError, match=f"engine '{engine_name}' has no precision 'fp4'"):
+        cls(conv_net(), BuildOptions(precision="fp4"))
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,27 @@ def test_a_class_whose_inputs_differ_in_type_says_its_types():
     with pytest.raises(BuildError) as caught:
         ptp.build(rows("acme.skeletons.typed"), engine="reference")
     source = str(caught.value).partition("\n\n")[2]
+    assert source.splitlines() == [
+        "import pytrtplugins as ptp",
+        "",
+        "",
+        "@ptp.plugin(namespace='acme.skeletons.typed')",
+        "class Rows(ptp.Plugin):",
+        '    """What Rows computes."""',
+        "",
+        "    def output_dims(self, ids, table):",
+        "        return ids  # the dims of e",
+        "",
+        "    def output_dtypes(self, ids, table):",
+        "        return ptp.DType.FLOAT32  # the types of e",
+        "",
+        "    def supports_format(self, position, descs):",
+        "        dtypes = (ptp.DType.INT64, ptp.DType.FLOAT32, ptp.DType.FLOAT32)  # of the inputs, then of the outputs",
+        '        return descs[position].layout == "linear" and descs[position].dtype == dtypes[position]',
+        "",
+        "    def compute(self, ids, table):",
+        '        raise NotImplementedError("compute e, in arrays")',
+    ]
     source = source.replace("return ids  #", "return ids[0], table[1]  #")
     source = source.replace('raise NotImplementedError("compute e, in arrays")', "return table[ids]")
     found: dict[str, type[ptp.Plugin]] = {}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -254,3 +255,9 @@ except ptp.errors.UnavailableError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.endswith("python -m pytrtplugins.native\n")
+
+
+@pytest.mark.parametrize(("count", "told"), [(-1, None), (0, 0), (1, 1), (3, 3)])
+def test_only_a_number_below_zero_means_any_number_of_inputs(count, told):
+    read = native.NativePlugin.num_inputs.fget
+    assert read(SimpleNamespace(handle=SimpleNamespace(num_inputs=count))) == told

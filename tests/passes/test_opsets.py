@@ -9,7 +9,7 @@ from onnx import parser
 
 from pytrtplugins.passes import normalize
 from pytrtplugins.passes.normalize import with_opset
-from pytrtplugins.passes.opsets import converted
+from pytrtplugins.passes.opsets import _all_reads, converted
 from tests.engines.operators import literal
 
 X = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
@@ -188,3 +188,10 @@ def test_functions_stay_where_every_operator_does():
     assert {(item.domain, item.version) for item in newer_model.opset_import} == {("", 18), ("acme", 1)}
     assert newer_model.functions == model.functions
     assert newer_model.graph.node == model.graph.node
+
+
+def test_a_node_reads_its_inputs_then_what_its_branches_take_from_around_them():
+    (node,) = branches("u = Add (x, c)", "w = Mul (h, k) v = Add (w, x)", 11, "h = Neg (x) k = Abs (x)").graph.node[-1:]
+    assert _all_reads(node) == ["c", "h", "k", "x"]
+    plain = onnx.helper.make_node("Add", ["b", "a"], ["y"])
+    assert _all_reads(plain) == ["b", "a"]

@@ -71,3 +71,24 @@ def test_engine_cpu_is_as_right_as_onnxruntime(name):
 def test_openvino_alone_is_still_wrong(name):
     results = (compute(WRONG[name], {"x": X})[0] for compute in (by_openvino, literal))
     assert far(*results) > 0.05, "OpenVINO is right: take ReducesApart away"
+
+
+GRAPH = "t () => (float[p] u) { u = Identity (r) }"
+BEHIND = {
+    **{name: f"s = {name} (r)" for name in ("ArgMax", "ArgMin", "Shape", "Size")},
+    **{name: f"s = {name} (r, r)" for name in ("Concat", "Gather", "MatMul", "Max")},
+    "If": f"s = If (r) <then_branch = {GRAPH}, else_branch = {GRAPH}>",
+    "Loop": "s = Loop (r, r, r) <body = b (int64 i, bool k, float[p] a) => (bool l, float[p] z) { l = Identity (k) z = Neg (a) }>",
+    "Scan": "s = Scan <num_scan_inputs = 1, body = b (float[p] a) => (float[p] z) { z = Neg (a) }> (r)",
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_constants_behind_what_nothing_is_joined_with_are_no_reason(name):
+    """Only the graph is looked at: in other places the reduction would have the type that the operator reads."""
+    step = BEHIND[name].replace("Concat (", "Concat <axis = 0> (")
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> g (float[b,4,5] x) => (float[p,q] y) <{CONSTANTS}> {{ {MEAN} {step} y = Add (s, d) }}'
+    )
+    changed = to_ir(model, checked=True)
+    assert not ReducesApart()(changed).modified

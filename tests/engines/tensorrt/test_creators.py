@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 import pytrtplugins as ptp
 import pytrtplugins.tensorrt
+from pytrtplugins.engines.tensorrt import creators
 from pytrtplugins.engines.tensorrt.creators import creator, register, register_key, unregister
 from pytrtplugins.errors import RegistryError, UnavailableError, UsageError
 from pytrtplugins.layers import Reorg
@@ -93,3 +96,32 @@ def test_a_key_that_an_engine_names_is_looked_up_with_near_matches(api):
     assert register_key(PluginKey("test.tensorrt", "Scale", "1")).cls is Scale
     with pytest.raises(RegistryError, match=r"Near: test\.tensorrt::Scale"):
         register_key(PluginKey("test.tensorrt", "Scal", "1"))
+
+
+def test_what_takes_anothers_place_is_kept_alone(monkeypatch):
+    """With a registry that notes its calls, where TensorRT is not installed."""
+    calls = []
+    registry = SimpleNamespace(
+        register_creator=lambda made, namespace: calls.append(("register", made.cls, namespace)) or True,
+        deregister_creator=lambda made: calls.append(("deregister", made.cls)),
+    )
+    trt = SimpleNamespace(get_plugin_registry=lambda: registry)
+    monkeypatch.setattr(creators, "_registered", {})
+    monkeypatch.setattr(creators, "load", lambda package: SimpleNamespace(trt=trt, creators=list))
+    monkeypatch.setattr(
+        creators, "creator", lambda cls, interface, package: SimpleNamespace(cls=cls, interface=interface)
+    )
+    old, new, other = define(number=1), define(number=2), define("2")
+    namespace = "test.tensorrt.creators"
+    for cls in (old, other, new):
+        register(cls, package="anothers")
+    assert calls == [
+        ("register", old, namespace),
+        ("register", other, namespace),
+        ("deregister", old),
+        ("register", new, namespace),
+    ]
+    assert {key: made.cls for key, made in creators._registered.items()} == {
+        ("anothers", new.plugin_key()): new,
+        ("anothers", other.plugin_key()): other,
+    }

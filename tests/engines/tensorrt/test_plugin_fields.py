@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gc
+from types import SimpleNamespace
 
 import numpy as np
 import numpy.typing as npt
@@ -212,3 +214,15 @@ def test_a_plugin_without_fields_has_none(api):
             return x + 0
 
     assert from_fields(Bare, to_fields(api, Bare(), Extras())) == (Bare(), Extras())
+
+
+def test_bytes_with_something_between_them_are_refused():
+    """Base64 that skips what it does not know would read damaged bytes as others."""
+    data = base64.b64encode(Everything(required=1).serialize())
+
+    def field(value):
+        return SimpleNamespace(name="pytrtplugins_serialized", data=value, type=SimpleNamespace(name="CHAR"))
+
+    assert from_fields(Everything, [field(data)])[0] == Everything(required=1)
+    with pytest.raises(SerializationError, match="not Base64"):
+        from_fields(Everything, [field(data[:8] + b"%" + data[8:])])

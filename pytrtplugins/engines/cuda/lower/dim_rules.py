@@ -310,7 +310,8 @@ def _fused_convolution(o: Operands) -> Sequence[Dims | None]:
 
 def _fused_attention(o: Operands) -> Sequence[Dims | None]:
     q, k, v = o[0], o[1], o[2]
-    require(q[-1] == k[-2] and k[-1] == v[-2], f"queries {q}, transposed keys {k} and values {v}")
+    keys = o[3][-1] if k[-1] == 1 and o.has(3) and o[3] else k[-1]  # what is added repeats the scores of one key
+    require(q[-1] == k[-2] and keys == v[-2], f"queries {q}, transposed keys {k} and values {v}")
     try:
         dims = fused_dims(o.node)
     except ValueError as error:

@@ -126,14 +126,14 @@ def suits_cudnn(problem: AttentionProblem) -> bool:
     It says nothing about rows of which nothing is left, which have to be zeros where the model says so; so it does no problem
     with a mask then. Each row begins at 16 bytes, and what is added has one matrix or one for each of the batch.
     """
-    batch, heads, _, _, head, values = problem.dims
+    batch, heads, rows, keys, head, values = problem.dims
     operands, bias = [problem.q, problem.k, problem.v, problem.y], problem.bias
     if bias is not None and (problem.zero or problem.period not in (1, batch) or not _is_half(bias)):
         return False
     repeated = any(
         size > 1 and not stride
-        for operand in operands
-        for size, stride in zip((batch, heads), operand.strides, strict=False)
+        for operand, length in zip(operands, (rows, keys, keys, rows), strict=True)
+        for size, stride in zip((batch, heads, length), operand.strides, strict=False)
     )
     fits = not any(size % _VECTOR or size > _MAX_HEAD for size in (head, values)) and min(problem.dims) > 0
     return fits and not repeated and all(map(_is_half, operands))

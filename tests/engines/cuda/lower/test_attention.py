@@ -299,6 +299,22 @@ def test_a_model_in_float16_may_compute_the_softmax_in_float32():
     np.testing.assert_allclose(found["y"].astype(np.float32), wanted.astype(np.float32), atol=4e-3)
 
 
+@TYPES
+@pytest.mark.parametrize("write", ["added", "expanded"])
+def test_one_key_for_many_values_is_repeated_for_each(write, float_type):
+    """The scores have one column, which what is added repeats, or the key is written out: as many as there are values."""
+    net = Graph(S, 3 * H * D)
+    q, k, v = (net.heads(part) for part in net.split("data"))
+    k = net.op("Slice", k, net.ints(0), net.ints(1), net.ints(2))
+    if write == "expanded":
+        k = net.op("Expand", k, net.ints(1, 1, S, 1))
+    scores = net.op("Add", net.op("MatMul", q, net.transposed(k, 0, 1, 3, 2)), net.floats(1, 1, S, S))
+    y = net.joined(net.op("MatMul", net.op("Softmax", scores, axis=-1), v))
+    plan = checked(net, y, (B, S, 3 * H * D), float_type, None)
+    (step,) = (step for step in plan.steps if step.kind == "attention")
+    assert step.attributes["k"][3] == 0
+
+
 # -- what does not match ----------------------------------------------------------------------------------------------
 
 

@@ -197,6 +197,9 @@ HALF_MASK = Operand(0, (0, 0, 0, 1), DType.FLOAT16)
     ("changes", "suits"),
     [
         ({}, True),
+        ({"q": Operand(0, (H * M * D, M * D, 0, 1), DType.FLOAT16)}, False),  # one row, key or value that is repeated
+        ({"k": Operand(0, (H * D, D, 0, 1), DType.FLOAT16)}, False),
+        ({"v": Operand(0, (H * D, D, 0, 1), DType.FLOAT16)}, False),
         ({"zero": True}, True),  # nothing is masked
         ({"bias": HALF_MASK}, True),
         ({"bias": HALF_MASK, "zero": True}, False),
