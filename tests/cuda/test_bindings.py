@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins import errors
-from pytrtplugins.cuda import CudaKernel, bindings, device_array, is_device_array
+from pytrtplugins.cuda import Constant, CudaKernel, SymbolicArray, bindings, device_array, is_device_array
+from pytrtplugins.cuda.arguments import is_array
 from tests.cuda.conftest import AFFINE
 
 
@@ -133,3 +134,10 @@ def test_cupys_arrays_and_those_that_tell_nothing_are_not_waited_for(stream, mak
     bindings.wait_for(array, stream)
     bindings.wait_for(DeviceAllocation(), stream)
     assert stream.waits == []
+
+
+def test_what_a_kernel_takes_as_an_array():
+    symbolic = SymbolicArray("input", 0, (4,), "float32")
+    arrays = [np.zeros(4), symbolic, Constant(np.zeros(4)), device_array(OnGpu(np.zeros(4))), OnGpu(np.zeros(4))]
+    assert [is_array(each) for each in arrays] == [True] * 5
+    assert [is_array(each) for each in (4, 2.0, True, np.float32(1), (1, 2), None)] == [False] * 6

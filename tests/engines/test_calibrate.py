@@ -10,8 +10,9 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
-from pytrtplugins.engines.calibrate import network_runs
+from pytrtplugins.engines.calibrate import _has_images, network_runs
 from pytrtplugins.errors import NoDataError, UsageError
+from pytrtplugins.tensor import AnyDims
 from tests.randomness import generator
 
 from .networks import conv_net, image
@@ -186,3 +187,18 @@ def test_networks_without_images_are_calibrated_and_run(name, engine):
     for array, right in zip(found.values(), expected, strict=True):
         assert (array.dtype, array.shape) == (right.dtype, right.shape)
         assert np.abs(array - right).max(initial=0) <= 0.05 * np.abs(right).max(initial=0)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        ({"x": ("N", 3)}, True),
+        ({"x": ("N", "M"), "y": ("N",)}, True),
+        ({"x": ("N", "N")}, False),
+        ({"x": ("N", 3), "y": (2, "N")}, False),
+        ({"x": ("N", 3), "y": AnyDims()}, False),  # one of which nothing is known is enough
+        ({"x": AnyDims()}, False),
+    ],
+)
+def test_the_first_axis_is_one_of_images_where_all_inputs_say_so(inputs, told):
+    assert _has_images(inputs) is told
