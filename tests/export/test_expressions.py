@@ -43,6 +43,11 @@ def test_whole_numbers_and_floats_are_compared_exactly_as_python_does(tmp_path):
     assert [each == "1" for each in told] == expected
 
 
+def test_the_first_power_is_the_number_itself():
+    assert (K**1 is K, X**1 is X) == (True, True)
+    assert Scope("inputs[{}].dims").whole((K**3).expr) == Scope("inputs[{}].dims").whole((K * K * K).expr)
+
+
 def test_literals_at_the_ends_of_64_bits_are_exact():
     ends = {2**63 - 1: "9223372036854775807", -(2**63) + 1: "-9223372036854775807", -(2**62): "-4611686018427387904"}
     assert {value: int_literal(value) for value in ends} == ends

@@ -84,6 +84,12 @@ def test_codes_hold_127_steps_of_the_scale_of_what_is_copied():
     assert [(found[name].limit, found[name].clipped) for name in "ytz"] == [(63.5, 2 / 8)] * 3
 
 
+def test_a_tensor_without_a_scale_has_no_limit():
+    made = network("y = Sub(data, one)  z = Neg(y)")
+    found = measured(made, [LARGE], precisions(made, "int8", scales={"data": 1.0, "z": 2.0}))
+    assert [(found[name].limit, found[name].clipped) for name in "yz"] == [(0, 0), (254, 1 / 4)]
+
+
 def test_the_modelled_time_is_that_of_moving_each_layers_bytes_at_200_gb_a_second():
     """A layer reads and writes 2 · 4 values, and its constants: 16 weights, or one number."""
     made = network("y = MatMul(data, w)  z = Sub(y, one)", "float[4,4] w = {" + "1," * 15 + "1}, float[1] one = {1}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytrtplugins.precision.plots import _drawn, draw_histograms, number_text
+from pytrtplugins.precision.plots import _drawn, draw_errors, draw_histograms, draw_ranges, number_text
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,18 @@ def test_a_histogram_ends_behind_the_last_value(counts, shown):
     values, edges, _ = axes.patches[0].get_data()
     assert (list(values), list(edges)) == (shown, [2.0 * edge for edge in range(len(shown) + 1)])
     assert axes.get_title() == "conv\nown error 0.5, clipped 25.00%"
+
+
+@pytest.mark.parametrize(
+    "draw", [lambda figure, rows: draw_errors(figure, {"before": rows, "after": rows}), draw_ranges]
+)
+def test_every_layer_has_a_place_on_the_axis(draw):
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    rows = [
+        {"name": f"conv{number}", "own": number, "total": 0, "amax": 3, "limit": 2, "clipped": 0.5}
+        for number in range(5)
+    ]
+    draw(figure, rows)
+    axes = figure.axes[0]
+    assert axes.get_xlim() == (-1, 5)
+    assert [label.get_text() for label in axes.get_xticklabels()] == [row["name"] for row in rows]

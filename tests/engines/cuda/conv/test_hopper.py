@@ -134,3 +134,14 @@ def test_rings_are_as_deep_as_four_three_two_or_one_block_of_a_multiprocessor_le
 
     found = _with_stages(Ring(1), 8, SimpleNamespace(filter_bytes=4))
     assert [ring.stages for ring in found] == stages
+
+
+def test_sums_are_split_only_where_multiprocessors_have_no_block():
+    shape = square(1, 13, 512, 1024, 3, HALF)
+    tiles = {
+        rows * columns for tactic in halo_tactics(shape, max_tactics=1000) for rows, columns in [tactic.tiles(shape)]
+    }
+    for count in tiles:
+        split = [tactic for tactic in halo_tactics(shape, count, max_tactics=1000) if tactic.split > 1]
+        assert all(rows * columns < count for tactic in split for rows, columns in [tactic.tiles(shape)])
+    assert len(tiles) > 1
