@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from pytrtplugins.engines.cuda.conv import stem_kernel
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, ConvArgs, conv_arguments
 from pytrtplugins.engines.cuda.conv.tactics import Tactic
 from pytrtplugins.engines.cuda.device import pool_kernel
+from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.engines.cuda.device.source import KERNELS
 from tests.engines.cuda.conv.shapes import (
     HALF,
@@ -37,3 +40,19 @@ def test_arguments_are_worked_out():
     numbers = conv_arguments(shape, Tactic("mma", 64, 32, 32), Addresses(16, 32, 48, 64, 80))
     assert (numbers.units, numbers.chunks, numbers.tiles_n, numbers.pixels, numbers.vector) == (9, 1, 2, 128, 1)
     assert conv_arguments(shape, Tactic("mma", 64, 32, 32), Addresses(16, 32, 48, 64, 82)).vector == 0
+
+
+def test_a_pool_is_launched_on_the_addresses_that_it_is_given(monkeypatch):
+    runs = []
+
+    def launch(function, grid, block, arguments, early):
+        return lambda stream: runs.append((arguments[0].x, arguments[0].y, stream))
+
+    monkeypatch.setattr(pool_kernel, "load_kernel", lambda *arguments: SimpleNamespace())
+    monkeypatch.setattr(pool_kernel, "Launch", launch)
+    window = pool_kernel.Window()
+    kernel = pool_kernel.PoolKernel(channels_last((1, 8, 4, 4), HALF), channels_last((1, 8, 2, 2), HALF), window, 90)
+    places = [(16, 32, 0), (16, 48, 0), (64, 32, 1), (16, 32, 2)]
+    for place in places:
+        kernel.launch(*place)
+    assert runs == places

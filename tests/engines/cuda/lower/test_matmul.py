@@ -92,6 +92,14 @@ def test_a_product_is_a_convolution_of_rows_for_any_size(dims, columns, float_ty
     assert not {"generic", "pointwise"} & set(kinds(steps))
 
 
+@pytest.mark.parametrize(("dims", "copied"), [((2, 8, 5), True), ((2, 5, 8), False), ((8, 5), True), ((5, 8), False)])
+def test_rows_that_do_not_fill_16_bytes_are_copied(dims, copied):
+    net = Rows(*dims)
+    steps = checked(net, net.model(net.add("MatMul", ["x", net.values(dims[-1], 8)], "y")), DType.FLOAT16)
+    (product,) = (step for step in steps if step.kind == "conv")
+    assert product.inputs[0].endswith("@rows") is copied
+
+
 @pytest.mark.parametrize("dims", [(4, 16), (2, 3, 24)])
 def test_in_float32_a_product_is_one_step(dims):
     net = Rows(*dims)

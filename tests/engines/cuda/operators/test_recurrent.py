@@ -1,0 +1,51 @@
+"""Each activation that ONNX's text lists for recurrent layers, with its own numbers and with the node's, against onnxruntime."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from pytrtplugins.passes import prepare
+from tests.engines.cuda.host import run_on_host
+
+NAMES = re.findall(r"^\* (\w+)\(x\)", onnx.defs.get_schema("RNN", 14).doc, re.M)
+X = np.linspace(-3, 3, 12, dtype=np.float32).reshape(2, 1, 6)  # steps, batch, values
+
+
+GIVEN = ", activation_alpha = [0.75], activation_beta = [0.25]"
+
+
+def network(name, numbers):
+    """One layer of six values with an activation."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2,1,6] x) => (float[2,1,1,6] y) '
+        f'{{ y = RNN <hidden_size = 6, activations = ["{name}"]{numbers}> (x, w, r) }}'
+    )
+    weights = {"w": np.eye(6, dtype=np.float32)[None], "r": np.full((1, 6, 6), 0.05, np.float32)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, key) for key, value in weights.items())
+    return model
+
+
+def check(model, right):
+    """Require of a model the numbers that onnxruntime has for another."""
+    session = onnxruntime.InferenceSession(right.SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {"x": X})
+    np.testing.assert_allclose(run_on_host(prepare(model), {"x": X})[0]["y"], wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_activation_has_onnxruntimes_numbers(name):
+    assert len(NAMES) == 11
+    check(network(name, GIVEN), network(name, GIVEN))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if onnx.defs.has(name)])
+def test_what_the_node_does_not_say_is_as_in_the_operator_of_the_same_name(name):
+    """ONNX's text says so; onnxruntime takes 0 for some, and is told here."""
+    defaults = {key: item.default_value.f for key, item in onnx.defs.get_schema(name).attributes.items()}
+    told = "".join(f", activation_{key} = [{value}]" for key, value in defaults.items() if key in ("alpha", "beta"))
+    check(network(name, ""), network(name, told))
