@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from pytrtplugins import errors
 from pytrtplugins.cuda import Constant, CudaKernel, find_symbol
+from pytrtplugins.cuda import kernel as kernel_module
 from pytrtplugins.cuda.backends import host as host_backend
+from pytrtplugins.cuda.source import CompileUnit, compile_error
 from tests.cuda.conftest import AFFINE
+from tests.interleaving import Interleaving
 
 FLIP = """
 #include <cuda_fp16.h>
@@ -265,3 +268,47 @@ def test_a_kernel_needs_to_be_told_its_element_type_ahead_of_time(affine):
         affine.prepare()
     with pytest.raises(errors.KernelError, match="T cannot be bfloat16"):
         affine.unit("bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("k.cu:1:5: error: first", 1),
+        ("k.cu(3): error: last", 3),
+        ("k.cu:0: error: before the source", None),
+        ("k.cu(4): error: behind the source", None),
+        ("other.cu:2:1: error: elsewhere", None),
+        ("k.cu:2:1: warning: no error", None),
+        ("k.cu(2): catastrophic error: x\nk.cu(1): error: y", 2),
+    ],
+)
+def test_a_complaint_names_a_line_of_the_source(log, line):
+    unit = CompileUnit("one\ntwo\nthree", "k.cu", CudaKernel("__global__ void k(int n) {}", "k").signature, None)
+    error = compile_error(unit, log, "g++")
+    assert error.facts["line"] == line
+    assert (f"k.cu:{line}: " in str(error)) == (line is not None)
+
+
+@pytest.mark.parametrize("part", ["load", "prepare"])
+def test_one_thread_at_a_time_loads_a_kernel_and_prepares_its_launches(part, monkeypatch):
+    kernel, calls = CudaKernel("__global__ void k(int n) {}", "k"), []
+    both = Interleaving(kernel._lock)
+
+    def protected(*arguments):
+        calls.append(arguments)
+        both.inside()
+        return lambda *run: None
+
+    monkeypatch.setattr(kernel, "_lock", both.lock)
+    if part == "load":
+        monkeypatch.setattr(kernel_module.host, "load", protected)
+        first, second = both.run(*[lambda: kernel._load("host", None)] * 2)
+        assert first is second
+        assert len(calls) == 1
+    else:
+        monkeypatch.setattr(kernel, "_load", lambda place, element: protected)
+        monkeypatch.setattr(kernel_module.gpu, "library", lambda name: None)
+        monkeypatch.setattr(kernel, "_gpu_backend", lambda: "cupy")
+        both.run(*[lambda: kernel._device_plan([3], None, (1, 1, 1), (64, 1, 1), 0)] * 2)
+        assert len(calls) == 2
+    assert both.order == ["first", "second"]
