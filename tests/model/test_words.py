@@ -31,7 +31,7 @@ OTHERS = {("Cast", "to"), ("Constant", "value_string"), ("Upsample", "mode")}
 
 def listed_words(name, attribute):
     """What ONNX's texts list, those of the newest opset first."""
-    words = {}
+    words: dict[str, None] = {}
     for schema in sorted((each for each in SCHEMAS if each.name == name), key=lambda each: -each.since_version):
         text = schema.attributes[attribute].description if attribute in schema.attributes else ""
         bare = LIST.search(text)

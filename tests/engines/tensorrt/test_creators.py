@@ -100,7 +100,7 @@ def test_a_key_that_an_engine_names_is_looked_up_with_near_matches(api):
 
 def test_what_takes_anothers_place_is_kept_alone(monkeypatch):
     """With a registry that notes its calls, where TensorRT is not installed."""
-    calls = []
+    calls: list[tuple[object, ...]] = []
     registry = SimpleNamespace(
         register_creator=lambda made, namespace: calls.append(("register", made.cls, namespace)) or True,
         deregister_creator=lambda made: calls.append(("deregister", made.cls)),

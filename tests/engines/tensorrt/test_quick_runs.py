@@ -127,7 +127,8 @@ def test_a_class_that_two_threads_register_at_the_same_time_is_registered_once(m
             calls.append(self.id)
             both.inside()
 
-    calls, both = [], Interleaving(quick._lock)
+    calls: list[str] = []
+    both = Interleaving(quick._lock)
     api = Place(np, 0).api
     monkeypatch.setattr(quick, "_load", lambda: (api, ModuleType("tensorrt.plugin")))
     monkeypatch.setattr(quick, "_lock", both.lock)

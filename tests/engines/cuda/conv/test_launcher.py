@@ -43,9 +43,10 @@ def test_arguments_are_worked_out():
 
 
 def test_a_pool_is_launched_on_the_addresses_that_it_is_given(monkeypatch):
-    runs = []
+    runs, prepared = [], []
 
     def launch(function, grid, block, arguments, early):
+        prepared.append(arguments[0])
         return lambda stream: runs.append((arguments[0].x, arguments[0].y, stream))
 
     monkeypatch.setattr(pool_kernel, "load_kernel", lambda *arguments: SimpleNamespace())
@@ -56,3 +57,4 @@ def test_a_pool_is_launched_on_the_addresses_that_it_is_given(monkeypatch):
     for place in places:
         kernel.launch(*place)
     assert runs == places
+    assert len(prepared) == 3  # the last is as the first
