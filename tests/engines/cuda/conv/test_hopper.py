@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytrtplugins.engines.cuda.conv.hopper import _with_stages, halo_tactics
+from pytrtplugins.engines.cuda.conv.hopper import _with_stages, halo_tactics, hopper_tactics
 from pytrtplugins.engines.cuda.conv.launcher import Addresses, conv_arguments
 from pytrtplugins.engines.cuda.conv.tactics import Tactic
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, square
@@ -136,12 +136,11 @@ def test_rings_are_as_deep_as_four_three_two_or_one_block_of_a_multiprocessor_le
     assert [ring.stages for ring in found] == stages
 
 
-def test_sums_are_split_only_where_multiprocessors_have_no_block():
+@pytest.mark.parametrize("offered", [halo_tactics, hopper_tactics])
+def test_sums_are_split_only_where_multiprocessors_have_no_block(offered):
     shape = square(1, 13, 512, 1024, 3, HALF)
-    tiles = {
-        rows * columns for tactic in halo_tactics(shape, max_tactics=1000) for rows, columns in [tactic.tiles(shape)]
-    }
+    tiles = {rows * columns for tactic in offered(shape, max_tactics=1000) for rows, columns in [tactic.tiles(shape)]}
     for count in tiles:
-        split = [tactic for tactic in halo_tactics(shape, count, max_tactics=1000) if tactic.split > 1]
+        split = [tactic for tactic in offered(shape, count, max_tactics=1000) if tactic.split > 1]
         assert all(rows * columns < count for tactic in split for rows, columns in [tactic.tiles(shape)])
     assert len(tiles) > 1
