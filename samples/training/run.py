@@ -113,12 +113,12 @@ class Run(ABC):
             self.load_held_back(self.held_back)
         self.checkpoints = Checkpoints(options.out / "checkpoints", ranks)
         self.rows: list[dict[str, float]] = []
-        found = self._found()
+        checkpoint = self._newest_checkpoint()
         self.task = self.make_task()
         self.loop = self._loop()
-        if found is not None:
-            self.loop.resume(self.checkpoints, *found)
-            self.rows = found[1]["rows"]
+        if checkpoint is not None:
+            self.loop.resume(self.checkpoints, *checkpoint)
+            self.rows = checkpoint[1]["rows"]
         self.loader = self.loop.loader = self._load(self.loop.step)
         self.task.draw_from(self.loader.pool, lambda number: self.data.read(number).key)
         self._say(
@@ -181,7 +181,7 @@ class Run(ABC):
 
     # --- the parts ---------------------------------------------------------------------------------------------------------
 
-    def _found(self) -> tuple[Path, dict[str, Any]] | None:
+    def _newest_checkpoint(self) -> tuple[Path, dict[str, Any]] | None:
         """The checkpoint to continue from, and its facts."""
         found = self.checkpoints.newest(lambda facts: _check_facts(facts, ("recipe", "rows", *self._identity())))
         if found is None or self.options.resume or is_restarted():
@@ -272,8 +272,8 @@ class Run(ABC):
                 )
                 if self.loop.stopped:
                     figures = self.loop.figures()
-                    told = bool(self.rows) and self.rows[-1]["step"] == self.loop.step
-                    if self.ranks.is_first and not told:
+                    has_row = bool(self.rows) and self.rows[-1]["step"] == self.loop.step
+                    if self.ranks.is_first and not has_row:
                         self._report(figures, None)  # the log ends with the step at which the run stopped
             self._save()
         finally:

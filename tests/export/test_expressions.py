@@ -38,9 +38,9 @@ def test_whole_numbers_and_floats_are_compared_exactly_as_python_does(tmp_path):
         ]
     (tmp_path / "compare.cpp").write_text("\n".join([*lines, "}"]))
     subprocess.run(["g++", "-w", "-o", tmp_path / "compare", tmp_path / "compare.cpp"], check=True)
-    told = subprocess.run([tmp_path / "compare"], check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run([tmp_path / "compare"], check=True, capture_output=True, text=True).stdout
     expected = [compare(*sides) for compare, whole, real in cases for sides in ((whole, real), (real, whole))]
-    assert [each == "1" for each in told] == expected
+    assert [each == "1" for each in printed] == expected
 
 
 def test_the_first_power_is_the_number_itself():

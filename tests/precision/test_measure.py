@@ -85,8 +85,8 @@ def test_codes_hold_127_steps_of_the_scale_of_what_is_copied():
 
 
 def test_a_tensor_without_a_scale_has_no_limit():
-    made = network("y = Sub(data, one)  z = Neg(y)")
-    found = measured(made, [LARGE], precisions(made, "int8", scales={"data": 1.0, "z": 2.0}))
+    whole = network("y = Sub(data, one)  z = Neg(y)")
+    found = measured(whole, [LARGE], precisions(whole, "int8", scales={"data": 1.0, "z": 2.0}))
     assert [(found[name].limit, found[name].clipped) for name in "yz"] == [(0, 0), (254, 1 / 4)]
 
 

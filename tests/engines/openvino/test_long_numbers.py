@@ -51,10 +51,10 @@ def model(op, kind):
 @pytest.mark.parametrize("kind", ["int64", "uint64", "uint32"])
 @pytest.mark.parametrize("op", OPERATORS)
 def test_numbers_beyond_32_bits_are_right_inside_a_network(op, kind):
-    made = model(op, kind)
+    network = model(op, kind)
     if (op, kind) in NOT_IN_ONNXRUNTIME:
         with pytest.raises(BuildError, match=f"engine 'cpu'.* {op} "):
-            ptp.build(made, engine="cpu", progress=False)
+            ptp.build(network, engine="cpu", progress=False)
         return
-    with ptp.build(made, engine="cpu", progress=False).create_context() as context:
-        np.testing.assert_array_equal(context.run(X)["y"], literal(made, X)[0])
+    with ptp.build(network, engine="cpu", progress=False).create_context() as context:
+        np.testing.assert_array_equal(context.run(X)["y"], literal(network, X)[0])

@@ -24,8 +24,8 @@ def animals(tmp_path):
 
 
 def test_a_photo_has_the_class_of_its_folder_as_a_box_around_all_of_it(animals, tmp_path):
-    made = make_shards(animals, tmp_path / "shards", labels="folders")
-    assert (made.labels, made.classes) == ("folders", ("cat", "dog"))
+    result = make_shards(animals, tmp_path / "shards", labels="folders")
+    assert (result.labels, result.classes) == ("folders", ("cat", "dog"))
     shards = Shards.open(tmp_path / "shards")
     boxes = {shards.key(number): shards.boxes(number).tolist() for number in range(len(shards))}
     assert boxes == {
@@ -49,9 +49,9 @@ def test_classes_that_are_given_choose_the_numbers(animals):
 def test_a_class_that_is_not_given_is_refused_or_left_out(animals, tmp_path):
     with pytest.raises(FormatError, match=r"dog/1\.jpg: unknown class 'dog'"):
         make_shards(animals, tmp_path / "shards", labels="folders", classes=["cat"])
-    made = make_shards(animals, tmp_path / "shards", labels="folders", classes=["cat"], drop_others=True)
-    assert made.sets[0].photos == 3
-    assert made.changed["boxes of other classes, left out"] == 1
+    result = make_shards(animals, tmp_path / "shards", labels="folders", classes=["cat"], drop_others=True)
+    assert result.sets[0].photos == 3
+    assert result.changed["boxes of other classes, left out"] == 1
 
 
 def test_a_photo_in_no_folder_has_no_class(animals, tmp_path):

@@ -45,7 +45,7 @@ def test_an_activation_has_onnxruntimes_numbers(name):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if onnx.defs.has(name)])
 def test_what_the_node_does_not_say_is_as_in_the_operator_of_the_same_name(name):
-    """ONNX's text says so; onnxruntime takes 0 for some, and is told here."""
+    """ONNX's text says so; onnxruntime takes 0 for some, and is given them here."""
     defaults = {key: item.default_value.f for key, item in onnx.defs.get_schema(name).attributes.items()}
-    told = "".join(f", activation_{key} = [{value}]" for key, value in defaults.items() if key in ("alpha", "beta"))
-    check(network(name, ""), network(name, told))
+    alphas = "".join(f", activation_{key} = [{value}]" for key, value in defaults.items() if key in ("alpha", "beta"))
+    check(network(name, ""), network(name, alphas))
