@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Beta
 from torch.nn import functional
 
 from training.batch import Batch, Pool
@@ -114,8 +115,7 @@ class Classification:
         others = kinds
         if self.recipe.mixup:
             alpha = torch.full((shape.images,), self.recipe.mixup, device=self._device)
-            one, two = torch._standard_gamma(alpha), torch._standard_gamma(alpha)  # whose share of the sum is Beta's
-            share = one / (one + two)
+            share = Beta(alpha, alpha, validate_args=False).sample()  # which would wait for the device
             images = torch.lerp(images.roll(1, 0), images, share.view(-1, 1, 1, 1))
             others = kinds.roll(1, 0)
         return images.contiguous(memory_format=self._format), kinds, others, share
