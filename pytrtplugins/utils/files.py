@@ -300,7 +300,10 @@ def _temporary(path: str | Path, durable: bool, within: str | Path | None) -> It
                 mode = os.fstat(handle).st_mode
                 yield target.with_name(name), handle
                 _adopt(place(name), folder, mode, old, durable)
-                os.replace(place(name), place(target.name), src_dir_fd=folder, dst_dir_fd=folder)
+                try:
+                    os.replace(place(name), place(target.name), src_dir_fd=folder, dst_dir_fd=folder)
+                except IsADirectoryError as error:  # made while the file was written
+                    raise _no_file(target, stat.S_IFDIR) from error
             finally:
                 os.close(handle)
         finally:
@@ -316,12 +319,18 @@ def _old(target: Path, name: str, folder: int | None, within: str | Path | None)
     except FileNotFoundError:
         return None
     if within is not None and not stat.S_ISREG(old.st_mode):
-        what = "a link, and could name any file" if stat.S_ISLNK(old.st_mode) else kind(old.st_mode)
-        raise UsageError(
-            f"{target}: expected a file to write, found {what}.\nDo: look where the folder comes from; rm {target}",
-            path=target,
-        )
+        raise _no_file(target, old.st_mode)
     return old
+
+
+def _no_file(target: Path, mode: int) -> UsageError:
+    """The error for something else than a file in the place of one that is to be written."""
+    what = "a link, and could name any file" if stat.S_ISLNK(mode) else kind(mode)
+    remove = "rm -r" if stat.S_ISDIR(mode) else "rm"
+    return UsageError(
+        f"{target}: expected a file to write, found {what}.\nDo: look where the folder comes from; {remove} {target}",
+        path=target,
+    )
 
 
 def _status(path: str | Path) -> os.stat_result | None:

@@ -345,6 +345,17 @@ def test_a_fifo_in_the_place_is_refused_at_once_where_links_are(tmp_path):
         files.write_atomic(tmp_path / "index", b"new", within=tmp_path)
 
 
+@pytest.mark.parametrize("within", [True, False])
+def test_a_folder_that_takes_the_name_while_the_file_is_written_stays(tmp_path, within):
+    target = tmp_path / "index"
+    options = {"within": tmp_path} if within else {}
+    with pytest.raises(UsageError, match=r"index: expected a file to write, found a folder\.\nDo: .*; rm -r "):
+        with files.atomic_path(target, **options) as temporary:
+            temporary.write_bytes(b"new")
+            (target / "in").mkdir(parents=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["index", "in"]
+
+
 def test_a_regular_file_is_replaced_in_a_folder_that_is_a_link(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "named").symlink_to("real")
