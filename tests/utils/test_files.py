@@ -347,12 +347,15 @@ def test_a_fifo_in_the_place_is_refused_at_once_where_links_are(tmp_path):
 
 @pytest.mark.parametrize("within", [True, False])
 def test_a_folder_that_takes_the_name_while_the_file_is_written_stays(tmp_path, within):
-    target = tmp_path / "index"
     options = {"within": tmp_path} if within else {}
-    with pytest.raises(UsageError, match=r"index: expected a file to write, found a folder\.\nDo: .*; rm -r "):
-        with files.atomic_path(target, **options) as temporary:
+
+    def write():
+        with files.atomic_path(tmp_path / "index", **options) as temporary:
             temporary.write_bytes(b"new")
-            (target / "in").mkdir(parents=True)
+            (tmp_path / "index" / "in").mkdir(parents=True)
+
+    with pytest.raises(UsageError, match=r"index: expected a file to write, found a folder\.\nDo: .*; rm -r "):
+        write()
     assert [path.name for path in tmp_path.rglob("*")] == ["index", "in"]
 
 
