@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import FieldError
@@ -151,3 +152,63 @@ class Formula(ptp.Plugin):
             self.floats.launch(outputs[0].view(np.float64), value, threads=1, stream=stream)
         else:
             self.whole.launch(outputs[0], value, threads=1, stream=stream)
+
+
+QUESTIONS = {
+    "x < y": lambda x, y: x < y,
+    "x <= y": lambda x, y: x <= y,
+    "x > y": lambda x, y: x > y,
+    "x >= y": lambda x, y: x >= y,
+    "x == y": lambda x, y: x == y,
+    "x != y": lambda x, y: x != y,
+    "2 > x": lambda x, y: x < 2,
+    "both": np.logical_and,
+    "either": np.logical_or,
+    "neither": lambda x, y: np.logical_not(np.logical_or(x, y)),
+    "not x": lambda x, y: np.logical_not(x),
+    "&": lambda x, y: (x < y) & (x > 0),
+    "|": lambda x, y: (x < y) | (y == 1),
+    "~": lambda x, y: ~(x < y),
+    "finite": lambda x, y: np.isfinite(x - y),
+    "nan": lambda x, y: np.isnan(x * y),
+    "itself": lambda x, y: np.minimum(abs(x), np.sqrt(abs(y))),
+}
+
+
+@ptp.plugin(namespace="test.export")
+class Question(ptp.Plugin):
+    """What is asked of two arrays, element by element: true of any of them, of all of them."""
+
+    question: str
+    x: npt.NDArray[np.float32]
+    y: npt.NDArray[np.float32]
+
+    whole = ptp.CudaKernel.from_file("layers.cu", "write_whole")
+
+    def validate(self):
+        if self.x.ndim != 1 or self.y.ndim != 1 or self.x.size != self.y.size:
+            raise FieldError("Question: expected arrays of one axis and size")
+        if self.question not in (*QUESTIONS,):
+            raise FieldError("Question.question: unknown", name="question")
+
+    def output_dims(self, shape):
+        return (1,)
+
+    def output_dtypes(self, shape):
+        return DType.INT64
+
+    def supports_format(self, position, descs):
+        wanted = DType.INT64 if position else DType.FLOAT32
+        return descs[position].dtype is wanted and descs[position].layout == "linear"
+
+    def value(self):
+        """0: of none; 1: of some; 3: of all."""
+        *others, last = QUESTIONS.items()
+        answers = next((ask for name, ask in others if self.question == name), last[1])(self.x, self.y)
+        return (1 if answers.any() else 0) + (2 if answers.all() else 0)
+
+    def compute(self, shape):
+        return np.array([self.value()], np.int64)
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self.whole.launch(outputs[0], self.value(), threads=1, stream=stream)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -16,6 +17,7 @@ from pytrtplugins.export._explore import Given, explore
 from pytrtplugins.export._values import Expr, TracedInt
 from pytrtplugins.export.trace import trace_plugin
 
+from .arithmetic import QUESTIONS, Question
 from .layers import Mix, Normalize, PRelu
 
 MIXED = Mix(matrix=[[1, 2, 3], [0.5, -1, 0.1]], offsets=[0.1, -3], shifts=[5], twice=[False])
@@ -255,3 +257,13 @@ def test_a_value_in_the_export_is_part_of_the_library():
     traced = trace_plugin(Loop, {"twice": [3, 4]})
     assert [constant.tolist() for constant in traced.constants] == [[6, 8]]
     assert not traced.tables
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_what_is_asked_of_elements_is_what_numpy_answers(export, question):
+    values = [-np.inf, -1, -0.0, 0.0, 1, 2, 3, np.inf, np.nan]
+    exported, x = export(Question), np.zeros(1, np.float32)
+    for pairs in (*([pair] for pair in itertools.product(values, values)), [(0, 1), (2, 1)], [(1, 2), (3, 4)]):
+        plugin = Question(question, *np.float32(pairs).T)
+        with np.errstate(all="ignore"):
+            assert exported.run(plugin, x)[0] == plugin.compute(x), pairs

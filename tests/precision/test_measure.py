@@ -8,7 +8,7 @@ import pytest
 
 from pytrtplugins.passes import LayerPrecision, Precisions, layer_names
 from pytrtplugins.precision import Network, parse_tolerance
-from pytrtplugins.precision.interventions import modelled_us
+from pytrtplugins.precision.interventions import interventions, modelled_us
 from pytrtplugins.precision.measure import Measurer
 
 HALVES = parse_tolerance("atol=0.5,rtol=0")
@@ -105,3 +105,19 @@ def test_the_modelled_time_is_that_of_moving_each_layers_bytes_at_200_gb_a_secon
         assert found == pytest.approx(1e6 * moved / 200e9), layers
     codes = modelled_us(precisions(made, "int8"), made.layers, made.model)
     assert codes == pytest.approx(1e6 * (2 * values + weights["y"] + weights["z"]) / 200e9)
+
+
+@pytest.mark.parametrize(
+    ("precision", "wanted"),
+    [
+        ("int8", ["scales per channel", "scales of other", "pin", "pin with parents"]),
+        ("fp16", ["float32 sums, half weights", "pin", "pin with parents"]),
+    ],
+)
+def test_what_is_tried_at_a_layer_depends_on_the_precision(precision, wanted):
+    """Scales are of codes alone, though a table of them is there; half weights are of half precision alone."""
+    made = network("y = Sub(data, one)  z = MatMul(y, w)", "float[4,4] w = {" + "1," * 15 + "1}, float[1] one = {1}")
+    held = precisions(made, precision, scales={"data": 1.0, "y": 0.5, "z": 2.0}, per_tensor=True)
+    layer = next(layer for layer in made.layers if layer.name == "z")
+    table = {"same": {"y": 0.5}, "other": {"y": 0.25}}
+    assert [each.name for each in interventions(held, layer, made.layers, made.model, table)] == wanted

@@ -109,7 +109,6 @@ class FuseBiases(Rewrite["tuple[ir.Node, npt.NDArray[Any]]"]):
 
     name: ClassVar[str] = "biases"
     needs: ClassVar[tuple[str, ...]] = ("Conv",)
-    leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> tuple[ir.Node, npt.NDArray[Any]] | None:
         """The product, and the row."""

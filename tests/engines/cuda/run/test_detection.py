@@ -11,6 +11,7 @@ import pytest
 
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.cuda.device.device import HostDevice
+from pytrtplugins.engines.cuda.engine import CudaEngine
 from pytrtplugins.engines.cuda.run import detection as module
 from pytrtplugins.engines.cuda.run.detection import CudaDetection
 from pytrtplugins.engines.cuda.run.image_run import ImageRun
@@ -193,12 +194,12 @@ def test_a_closed_context_and_a_second_thread_are_refused(model):
 
 
 def test_another_context_is_of_the_same_kind_with_memory_of_its_own(model):
-    engine = Engine(model)
-    first = CudaDetection(engine, read_heads(model), (32, 16), "stretch", 7)
+    engine = Engine(model, batches=(4, 1))
+    first = CudaEngine.create_detection_context(engine, read_heads(model), (32, 16), "stretch", 7, 3)
     second = first.another()
     for context in (first, second):
         assert len(context.detect([random_image((40, 30))], score_threshold=0.0)[0].scores) == 7
-    assert second.mode == "stretch"
+        assert (context.mode, context.batch) == ("stretch", 3)
     assert len(engine.executions) == 2
 
 
