@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import ModelError
 from ..model.ir import to_ir, to_proto
+from ..utils.garbage import no_collection
 
 if TYPE_CHECKING:
     import onnx
@@ -73,6 +74,7 @@ class Pass(ABC):
         """Raise ModelError if the result is not what the pass promises."""
 
 
+@no_collection()
 def run_passes(model: onnx.ModelProto, *passes: Pass) -> onnx.ModelProto:
     """Run passes one after the other over a model that was checked; it comes back itself where none of them changes anything."""
     ir_model = to_ir(model, checked=True)
