@@ -23,6 +23,7 @@ from pytrtplugins.serving.access.access import Access
 from pytrtplugins.serving.config import choose_models
 from pytrtplugins.serving.export.content import image_files
 from pytrtplugins.serving.export.deployment import Deployment
+from pytrtplugins.serving.model import registered as module
 from pytrtplugins.serving.model.registered import is_registered
 from pytrtplugins.serving.run import check, read_target
 from pytrtplugins.utils.toml_file import TomlFile
@@ -261,3 +262,12 @@ def test_an_image_gets_the_version_that_is_in_the_stage_now(registry):
     text = files["serving.toml"]
     assert 'target = "models/scale-1.engine"' in text
     assert "registry" not in text
+
+
+def test_an_installation_that_lacks_the_readers_entry_point_says_so(monkeypatch):
+    monkeypatch.setattr(module.importlib.metadata, "entry_points", lambda **wanted: [])
+    module._reader.cache_clear()
+    with pytest.raises(
+        UsageError, match=r"'pytrtplugins\.model_sources', which this installation lacks\.\nDo: pip install"
+    ):
+        module.name_of("registry:scale:1")

@@ -1,21 +1,22 @@
-"""Models that a registry has: targets such as ``registry:animals@production`` and ``registry:animals:3``."""
+"""Models that a registry has: targets such as ``registry:animals@production`` and ``registry:animals:3``.
+
+Serving knows no registry. An entry point of the group ``pytrtplugins.model_sources`` names the module that reads one.
+"""
 
 from __future__ import annotations
 
-import os
+import functools
+import importlib.metadata
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ...errors import UsageError
 
-if TYPE_CHECKING:
-    from ...model_registry import ModelRegistry, ModelVersion, Reference
+__all__ = ["Source", "current", "default_folder", "is_registered", "name_of", "resolve", "state"]
 
-__all__ = ["Source", "current", "is_registered", "name_of", "resolve", "state"]
-
-_PREFIX = "registry:"
+_GROUP, _NAME = "pytrtplugins.model_sources", "registry"
 _TARGET = re.compile(r"registry:[^:@]*[:@].*")  # without a version or a stage it would be the class of a module
 
 
@@ -37,13 +38,18 @@ def is_registered(target: str) -> bool:
     return _TARGET.fullmatch(target) is not None
 
 
+def default_folder() -> str:
+    """The folder of the registry where none is named."""
+    return str(_reader().default_folder())
+
+
 def name_of(target: str) -> str:
     """The model that a target names.
 
     Raises:
         UsageError: it names no version and no stage.
     """
-    return _reference(target).name
+    return str(_reader().name_of(target))
 
 
 def resolve(target: str, folder: str) -> tuple[Path, Source]:
@@ -53,8 +59,8 @@ def resolve(target: str, folder: str) -> tuple[Path, Source]:
         ModelRegistryError: there is no such version, or its file is damaged.
         UsageError: the target names no version and no stage.
     """
-    registry, version = _found(target, folder)
-    return registry.file(version), _source(version)
+    path, version = _reader().resolve(target, folder)
+    return path, _source(version)
 
 
 def current(target: str, folder: str) -> Source:
@@ -63,35 +69,25 @@ def current(target: str, folder: str) -> Source:
     Raises:
         ModelRegistryError: there is none.
     """
-    return _source(_found(target, folder)[1])
+    return _source(_reader().current(target, folder))
 
 
 def state(target: str, folder: str) -> tuple[int, int, int] | None:
     """What differs once a version came into a stage, at little cost; None: the file is not there."""
-    from ...model_registry.folder import Folder
-
-    try:
-        status = os.stat(Folder(Path(folder)).history_path(name_of(target)))
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    found: tuple[int, int, int] | None = _reader().state(target, folder)
+    return found
 
 
-def _reference(target: str) -> Reference:
-    from ...model_registry import Reference  # here: a server of files needs none of it
-
-    try:
-        return Reference.parse(target.removeprefix(_PREFIX))
-    except UsageError as error:
-        raise UsageError(f"{target}: {error}") from None
-
-
-def _found(target: str, folder: str) -> tuple[ModelRegistry, ModelVersion]:
-    from ...model_registry import ModelRegistry
-
-    registry = ModelRegistry(folder)
-    return registry, registry.find(_reference(target))
+@functools.cache
+def _reader() -> Any:
+    """The module that reads a registry; a server of files needs none."""
+    for entry in importlib.metadata.entry_points(group=_GROUP, name=_NAME):
+        return entry.load()
+    raise UsageError(
+        f"targets that begin with '{_NAME}:' need the entry point {_NAME!r} of {_GROUP!r}, which this installation lacks.\n"
+        "Do: pip install --force-reinstall --no-deps pytrtplugins"
+    )
 
 
-def _source(version: ModelVersion) -> Source:
+def _source(version: Any) -> Source:
     return Source(str(version.version), version.digest)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from ...errors import UsageError
 from ...utils.declared import check_fields
 from ...utils.numbers import SHARE, Real, Whole
-from .registered import is_registered
+from .registered import default_folder, is_registered
 
 __all__ = ["MAX_PRIORITY", "MOST_PROCESSES", "MOST_ROWS", "Limits", "ModelSpec", "device_name", "is_name"]
 
@@ -88,9 +88,7 @@ class ModelSpec:
         object.__setattr__(self, "sizes", tuple(self.sizes))  # a list, where it was read from a file
         object.__setattr__(self, "devices", tuple(map(device_name, self.devices)))
         if is_registered(self.target) and not self.registry:
-            from ...model_registry import default_folder  # here: a server of files needs none of it
-
-            object.__setattr__(self, "registry", str(default_folder()))
+            object.__setattr__(self, "registry", default_folder())
         if not is_name(self.name):
             raise UsageError(
                 f"ModelSpec.name: expected letters, digits, '.', '_' and '-', 64 at most, found {self.name[:80]!r}"
