@@ -93,7 +93,7 @@ def test_an_engine_file(tmp_path):
         "built_with", "computes", "created_by", "engine", "format", "model_sha256", "options", "requirements",
     ]  # fmt: skip
     proto = model().SerializeToString()
-    options = {"device": None, "plugins": {}, "precision": "fp32", "settings": {}, "threads": None}
+    options: dict[str, object] = {"device": None, "plugins": {}, "precision": "fp32", "settings": {}, "threads": None}
     kept = {
         "format": 1, "engine": "reference", "computes": "fp32", "built_with": "NumPy", "created_by": "pytrtplugins 0.1.0",
         "options": options, "requirements": {}, "model_sha256": hashlib.sha256(proto).hexdigest(),

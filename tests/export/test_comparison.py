@@ -55,15 +55,15 @@ def test_outputs_that_one_model_lacks_are_left_out():
     more.graph.node.append(helper.make_node("Neg", ["y"], ["z"]))
     more.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ("N", 3)))
     sample = {"x": np.ones((1, 3), np.float32)}
-    for models in ((scaled(2), more), (more, scaled(2))):
-        found = compare_models(*models, sample, "")
+    for model, written in ((scaled(2), more), (more, scaled(2))):
+        found = compare_models(model, written, sample, "")
         assert ([output.name for output in found.outputs], found.problem) == (["y"], "")
 
 
 @pytest.mark.parametrize("room", [0, 1])
 @pytest.mark.parametrize("larger", [0, 1])
 def test_the_larger_model_counts_up_to_the_limit_itself(monkeypatch, larger, room):
-    models = [scaled(1), scaled(1)]
+    models = scaled(1), scaled(1)
     models[larger].doc_string = "more"
     monkeypatch.setattr(comparison, "_MAX_BYTES", models[larger].ByteSize() - room)
     problem = compare_models(*models, {"x": np.ones((1, 3), np.float32)}, "").problem
