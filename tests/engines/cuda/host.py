@@ -6,18 +6,21 @@ import math
 
 import numpy as np
 
+from pytrtplugins.engines import BuildOptions
 from pytrtplugins.engines.cuda.conv.problem import DirectProvider
 from pytrtplugins.engines.cuda.conv.selector import ConvSelector
-from pytrtplugins.engines.cuda.device.device import HostDevice
+from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
 from pytrtplugins.engines.cuda.device.elements import decoded, encoded, from_stored, to_stored
 from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.engines.cuda.plan.weights import take_weights
 from pytrtplugins.engines.cuda.run.execution import Execution
+from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.model.proto import info_dims, info_dtype
 from pytrtplugins.plugin.policy import NO_REQUESTS
 from pytrtplugins.tensor import DType, bind_dims
+from tests.measures import relative
 
 
 class NumpyProvider:
@@ -125,6 +128,44 @@ def run_on_host(model, inputs, float_type=DType.FLOAT32, disable=(), direct=Fals
         execution.input(name)[...] = to_stored(array)
     execution.queue(None)
     return {info.name: outcome(execution, info.name) for info in model.graph.output}, execution
+
+
+def by_reference(model, inputs, precision="fp32"):
+    """What the reference engine gives."""
+    with ReferenceEngine(model, BuildOptions(precision)).create_context() as context:
+        return context.run(inputs)
+
+
+def assert_near(found, wanted, room):
+    """The error of each output is less than so much of the norm."""
+    for name, values in wanted.items():
+        assert relative(found[name], values) < room, name
+
+
+def assert_close(found, wanted, room):
+    """The error of each value of the outputs is so much of it, and so much more, at most."""
+    for name, values in wanted.items():
+        np.testing.assert_allclose(found[name], values, rtol=room, atol=room, err_msg=name)
+
+
+def assert_same(found, wanted):
+    """All outputs are equal bit by bit."""
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def filled(form, values, gap=0):
+    """A tensor of the host with these values; ``gap`` lies between and behind them."""
+    tensor = tensor_at(np, HostDevice().allocate(form.bytes + 64), 0, form)
+    tensor.flat[...] = gap
+    tensor.view[...] = values
+    return tensor
+
+
+def copied(device, tensor):
+    """A tensor's copy on a GPU, with what lies between and behind its values."""
+    memory = device.upload(np.ascontiguousarray(tensor.flat).view(np.uint8))
+    return tensor_at(device.xp, memory, 0, tensor.format)
 
 
 def outcome(execution, name):

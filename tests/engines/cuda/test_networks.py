@@ -9,44 +9,34 @@ import numpy as np
 import pytest
 
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.engines import BuildOptions, calibrate
+from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
-from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.passes import CODES, prepare, quantize
 from pytrtplugins.passes.prepare import ready_for
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.conftest import darknet_model, in_fp8
-from tests.engines.cuda.host import host_execution, run_on_host, run_shuffled
+from tests.engines.cuda.host import assert_near, assert_same, by_reference, host_execution, run_on_host, run_shuffled
 from tests.engines.cuda.infinities import infinite_net
 from tests.engines.cuda.layers import assert_right, layers_of
-from tests.measures import relative
 
 NETWORKS = ["yolov2-animals.cfg", "yolov3-tiny.cfg", "resnet18.cfg", "yolov2-tiny-voc.cfg"]
 UNPLANNED = ("tactics", "graph", "schedule", "handwritten-kernels", "cudnn-kernels", "cublaslt-kernels")
 PLANNED = [name for name in OPTIONAL_STEPS if name not in UNPLANNED]
 
 
-def by_reference(model, inputs, precision="fp32"):
-    with ReferenceEngine(model, BuildOptions(precision)).create_context() as context:
-        return context.run(inputs)
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_gives_the_reference_engines_numbers_in_fp32(name):
+@pytest.mark.parametrize(
+    ("name", "float_type", "room", "direct"),
+    [
+        *((name, *case) for name in NETWORKS for case in ((DType.FLOAT32, 5e-6, False), (DType.FLOAT16, 4e-3, False))),
+        ("yolov2-tiny-voc.cfg", DType.FLOAT32, 5e-6, True),
+    ],
+)
+def test_a_network_gives_the_reference_engines_numbers(name, float_type, room, direct):
     model, inputs = darknet_model(name, size=32)
-    found, _ = run_on_host(model, inputs)
-    for output, wanted in by_reference(model, inputs).items():
-        assert found[output].dtype == np.float32
-        assert relative(found[output], wanted) < 5e-6
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_in_fp16_it_stays_within_half_precisions_rounding(name):
-    model, inputs = darknet_model(name, size=32)
-    found, _ = run_on_host(model, inputs, DType.FLOAT16)
-    for output, wanted in by_reference(model, inputs).items():
-        assert relative(found[output], wanted) < 4e-3
+    found, _ = run_on_host(model, inputs, float_type, direct=direct)
+    assert {values.dtype for values in found.values()} == {np.dtype(np.float32)}
+    assert_near(found, by_reference(model, inputs), room)
 
 
 @functools.cache
@@ -63,27 +53,17 @@ def quantized(name, precision):
     return in_fp8(model, table_of(name)) if precision == "fp8" else prepare(quantize(model, table_of(name)))
 
 
-def check_quantized(model, inputs, precision, codes, bound):
-    """Run it where all convolutions but the last, and in FP8 the first, take codes, and compare it with the reference engine."""
+@pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
+@pytest.mark.parametrize(("precision", "codes", "bound"), [("int8", DType.INT8, 3e-3), ("fp8", FP8, 5e-3)])
+def test_in_codes_it_is_the_reference_engines_but_for_codes_at_their_edges(name, precision, codes, bound):
+    """All convolutions but the last, and in FP8 the first, take codes."""
+    model, inputs = quantized(name, precision), darknet_model(name, size=32)[1]
     found, execution = run_on_host(model, inputs)
     kinds = [
         execution.plan.tensors[step.inputs[0]].format.dtype for step in execution.plan.steps if step.kind == "conv"
     ]
     assert kinds.count(codes) >= len(kinds) - (2 if codes is FP8 else 1)
-    for output, wanted in by_reference(model, inputs, precision).items():
-        assert relative(found[output], wanted) < bound
-
-
-@pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
-def test_in_int8_it_equals_the_integer_sums_of_the_reference_engine(name):
-    _, inputs = darknet_model(name, size=32)
-    check_quantized(quantized(name, "int8"), inputs, "int8", DType.INT8, 3e-3)
-
-
-@pytest.mark.parametrize("name", ["yolov2-animals.cfg", "resnet18.cfg"])
-def test_in_fp8_it_is_the_reference_engines_but_for_codes_at_their_edges(name):
-    _, inputs = darknet_model(name, size=32)
-    check_quantized(quantized(name, "fp8"), inputs, "fp8", FP8, 5e-3)
+    assert_near(found, by_reference(model, inputs, precision), bound)
 
 
 def test_in_fp8_a_first_layer_in_float_takes_no_kernel_more():
@@ -114,13 +94,6 @@ def test_without_a_step_the_numbers_stay(step, with_all_steps):
             np.testing.assert_allclose(less[output], wanted, rtol=2e-5, atol=2e-6)
 
 
-def test_the_direct_kernel_runs_a_whole_network():
-    model, inputs = darknet_model("yolov2-tiny-voc.cfg", size=32)
-    found, _ = run_on_host(model, inputs, direct=True)
-    for output, wanted in by_reference(model, inputs).items():
-        assert relative(found[output], wanted) < 5e-6
-
-
 def test_free_dims_take_any_batch():
     model, one = darknet_model("yolov2-tiny-voc.cfg", size=32, batch="dynamic")
     many = {"data": np.concatenate([one["data"] + shift for shift in (0, 1, 2)]).astype(np.float32)}
@@ -136,8 +109,7 @@ def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed):
     model, inputs = darknet_model(name, size=32)
     wanted, execution = run_on_host(model, inputs)
     found, shuffled = run_shuffled(execution, inputs, seed)
-    for output, value in wanted.items():
-        np.testing.assert_array_equal(found[output], value)
+    assert_same(found, wanted)
     if name != "resnet18.cfg":
         assert max(execution.plan.schedule.streams) > 0
         assert shuffled != sorted(shuffled)
@@ -148,8 +120,7 @@ def test_branches_may_run_in_any_order_that_the_streams_allow(name, seed):
 def test_relu_behind_a_convolution_makes_0_of_minus_infinity(dtype, direct):
     model, inputs, wanted = infinite_net()
     found, _ = run_on_host(prepare(model), inputs, dtype, direct=direct)
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value)
+    assert_same(found, wanted)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8", "fp8"])

@@ -12,7 +12,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS, check_disable, lower
@@ -25,7 +24,9 @@ from pytrtplugins.passes import prepare, quantize, to_ir, to_proto
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.plugin.onnx_node import node_attributes
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.host import run_on_host
+from tests.engines.cuda.branches import inception
+from tests.engines.cuda.host import assert_close, assert_same, by_reference, run_on_host
+from tests.engines.model_parts import model as model_of
 from tests.passes.nets import Net, Swap
 
 
@@ -37,13 +38,11 @@ def convolutions(model):
     return {node.outputs[0].name: node_attributes(node) for node in model.graph if node.domain == DOMAIN}
 
 
-def same_numbers(model, inputs, disable=(), room=2e-5):
+def same_numbers(model, inputs):
     """Runs the model lowered and as it was."""
     prepared = prepare(model)
-    found, execution = run_on_host(prepared, inputs, disable=disable)
-    with ptp.build(prepared, engine="reference").create_context() as context:
-        for name, wanted in context.run(inputs).items():
-            np.testing.assert_allclose(found[name], wanted, rtol=room, atol=room)
+    found, execution = run_on_host(prepared, inputs)
+    assert_close(found, by_reference(prepared, inputs), 2e-5)
     return execution
 
 
@@ -51,13 +50,9 @@ def data(channels=3, size=8, batch=1):
     return {"data": np.random.default_rng(2).standard_normal((batch, channels, size, size), dtype=np.float32)}
 
 
-def inception():
-    """A block of three branches whose first 1x1 convolutions read one tensor."""
-    net = Net(channels=8)
-    branches = [net.conv("data", "one", 16, kernel=1)]
-    branches.append(net.conv(net.conv("data", "reduce3", 8, kernel=1), "three", 24, kernel=3))
-    branches.append(net.conv(net.conv("data", "reduce5", 16, kernel=1), "five", 8, kernel=5))
-    return net.model(net.conv(net.add("Concat", branches, "joined", 48, axis=1), "last", 8, kernel=1))
+def in_int8(model, inputs):
+    table = calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False)
+    return prepare(quantize(model, table))
 
 
 def residual_block(behind="Relu"):
@@ -120,9 +115,7 @@ def test_a_projection_runs_beside_the_convolutions_that_it_is_added_to(order, pr
     sides = ["projection", "deep"] if projection_first else ["deep", "projection"]
     added = net.add("Relu", [net.add("Add", sides, "added")], "acted")
     model, inputs = prepare(net.model(net.conv(net.conv(added, "next", 8), "last", 4, leaky=False))), data(8)
-    if precision == "int8":
-        table = calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False)
-        model = prepare(quantize(model, table))
+    model = in_int8(model, inputs) if precision == "int8" else model
     (adding,) = (node for node in lower(model).graph if operand(node, 3) is not None)
     assert adding.inputs[0].name.startswith("main")
     assert adding.inputs[3].name.startswith("projection")
@@ -131,9 +124,7 @@ def test_a_projection_runs_beside_the_convolutions_that_it_is_added_to(order, pr
     projection, deep = order_of[adding.inputs[3].name], order_of[adding.inputs[0].name]
     assert not execution.plan.schedule.ordered(projection, deep)
     assert not execution.plan.schedule.ordered(deep, projection)
-    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
-        for name, wanted in context.run(inputs).items():
-            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+    assert_close(found, by_reference(model, inputs, precision), 1e-5)
 
 
 @pytest.mark.parametrize("shortcut_first", [False, True])
@@ -145,16 +136,14 @@ def test_codes_of_a_shortcut_are_added_by_the_convolution_beside_it(shortcut_fir
         net.conv(first, name, 8, leaky=False)
     added = net.add("Relu", [net.add("Add", ["main", "shortcut"], "added")], "acted")
     model, inputs = prepare(net.model(net.conv(net.conv(added, "next", 8), "last", 4, leaky=False))), data(8)
-    quantized = quantize(model, calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False))
-    lowered = lower(prepare(quantized), disable=("patches", "stem"))
+    quantized = in_int8(model, inputs)
+    lowered = lower(quantized, disable=("patches", "stem"))
     assert counted(lowered) == {"QuantizeLinear": 1, "Conv": 5}
     adding = [node for node in lowered.graph if operand(node, 3) is not None]
     assert [node_attributes(node)["residual_scale"] > 0 for node in adding] == [True]
-    found, execution = run_on_host(prepare(quantized), inputs)
+    found, execution = run_on_host(quantized, inputs)
     assert execution.plan.tensors[adding[0].outputs[0].name].format.dtype is DType.INT8
-    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
-        for name, wanted in context.run(inputs).items():
-            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+    assert_close(found, by_reference(prepare(quantized), inputs, "int8"), 1e-5)
 
 
 @pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
@@ -164,8 +153,7 @@ def test_producers_write_into_the_concats_memory(float_type):
     less, copying = run_on_host(model, data(8), float_type, disable=("concat",))
     assert not [step for step in execution.plan.steps if step.op == "Concat"]
     assert sum(step.op == "Concat" for step in copying.plan.steps) == 3
-    for name, value in full.items():
-        np.testing.assert_array_equal(value, less[name])
+    assert_same(less, full)
 
 
 def test_int8_takes_in_scales_and_moves_codes():
@@ -175,16 +163,13 @@ def test_int8_takes_in_scales_and_moves_codes():
     swapped = net.plugin(Swap(), pooled, "swapped")
     model = prepare(net.model(net.conv(net.conv(swapped, "second", 8), "last", 4, leaky=False)))
     inputs = data(8)
-    quantized = quantize(model, calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False))
-    assert counted(lower(prepare(quantized))) == {"QuantizeLinear": 1, "Conv": 3, "Swap": 1}
-    unpooled = lower(prepare(quantized), ["pools"])
-    assert counted(unpooled) == {"QuantizeLinear": 1, "Conv": 3, "MaxPool": 1, "Swap": 1}
-    found, execution = run_on_host(prepare(quantized), inputs)
+    quantized = in_int8(model, inputs)
+    assert counted(lower(quantized)) == {"QuantizeLinear": 1, "Conv": 3, "Swap": 1}
+    assert counted(lower(quantized, ["pools"])) == {"QuantizeLinear": 1, "Conv": 3, "MaxPool": 1, "Swap": 1}
+    found, execution = run_on_host(quantized, inputs)
     kinds = [execution.plan.tensors[name].format.dtype for name in ("pooled", "swapped")]
     assert kinds == [DType.INT8, DType.INT8]
-    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
-        for name, wanted in context.run(inputs).items():
-            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+    assert_close(found, by_reference(prepare(quantized), inputs, "int8"), 1e-5)
 
 
 def written_by_others(x_zero, w_zero, axis):
@@ -203,22 +188,15 @@ def written_by_others(x_zero, w_zero, axis):
         helper.make_node("QuantizeLinear", ["r", "r_scale", "r_zero"], ["r_codes"]),
         helper.make_node("DequantizeLinear", ["r_codes", "r_scale", "r_zero"], ["y"]),
     ]
-    data, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 8, 8]) for name in ("data", "y"))
-    initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "others", [data], [y], initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10)
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8, 8, 8]) for name in ("data", "y")]
+    return model_of(nodes, infos[:1], infos[1:], constants, opset=19)
 
 
 @pytest.mark.parametrize(
     ("x_zero", "w_zero", "axis"),
     [
-        (np.int8(0), 0, 0),
-        (np.int8(0), 0, 1),
-        (np.int8(0), 7, 0),
-        (np.int8(0), 7, 1),
-        (np.int8(-20), 0, 0),
-        (np.uint8(0), 0, 0),
-        (np.uint8(128), 0, 0),
+        *((np.int8(0), w_zero, axis) for w_zero in (0, 7) for axis in (0, 1)),
+        *((x_zero, 0, 0) for x_zero in (np.int8(-20), np.uint8(0), np.uint8(128))),
     ],
 )
 def test_zero_points_and_axes_of_other_quantizers_are_kept_to(x_zero, w_zero, axis):
@@ -239,19 +217,16 @@ def pooled(size=8, **pool):
     return net.model(net.conv(pooled, "last", 8))
 
 
-def test_a_pool_goes_into_the_convolution_before_it():
-    lowered = lower(prepare(pooled()))
-    assert counted(lowered) == {"Conv": 2}
-    assert convolutions(lowered)["pooled"]["pool"] == 1
-    same_numbers(pooled(), data())
-
-
 @pytest.mark.parametrize(
-    ("size", "pool"), [(9, {}), (8, {"strides": [1, 1]}), (8, {"kernel_shape": [3, 3]}), (8, {"pads": [0, 0, 1, 1]})]
+    ("size", "pool"),
+    [(9, {}), (8, {"strides": [1, 1]}), (8, {"kernel_shape": [3, 3]}), (8, {"pads": [0, 0, 1, 1]}), (8, {})],
 )
-def test_other_pools_stay(size, pool):
+def test_a_pool_of_blocks_alone_goes_into_the_convolution_before_it(size, pool):
     model = pooled(size, **pool)
-    assert counted(lower(prepare(model)))["MaxPool"] == 1
+    lowered = lower(prepare(model))
+    fused = (size, pool) == (8, {})
+    assert counted(lowered) == ({"Conv": 2} if fused else {"Conv": 2, "MaxPool": 1})
+    assert not fused or convolutions(lowered)["pooled"]["pool"] == 1
     same_numbers(model, data(size=size))
 
 
@@ -276,13 +251,10 @@ def test_a_stem_of_few_channels_reads_the_image_itself(channels, filters, fused)
 def test_in_int8_the_stem_quantizes_the_image_on_the_way():
     net = Net()
     model = prepare(net.model(net.conv(net.conv(net.conv("data", "first", 16), "second", 8), "last", 4, leaky=False)))
-    inputs = data()
-    quantized = quantize(model, calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False))
-    assert counted(lower(prepare(quantized))) == {"Conv": 3}
-    found, _ = run_on_host(prepare(quantized), inputs)
-    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
-        for name, wanted in context.run(inputs).items():
-            np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-5)
+    quantized, inputs = in_int8(model, data()), data()
+    assert counted(lower(quantized)) == {"Conv": 3}
+    found, _ = run_on_host(quantized, inputs)
+    assert_close(found, by_reference(prepare(quantized), inputs, "int8"), 1e-5)
 
 
 def test_a_model_that_says_its_types_keeps_them_layer_by_layer():
@@ -296,10 +268,9 @@ def test_a_model_that_says_its_types_keeps_them_layer_by_layer():
     kinds = [execution.plan.tensors[step.outputs[0]].format.dtype for step in convs]
     assert kinds == [DType.FLOAT16, DType.FLOAT32, DType.FLOAT16]
     assert convs[0].inputs[0] == "data"
-    with ptp.build(model, engine="reference").create_context() as context:
-        for name, wanted in context.run(inputs).items():
-            assert found[name].dtype == np.float32
-            assert 0 < np.abs(found[name] - wanted).max() < 5e-3 * np.abs(wanted).max()
+    for name, wanted in by_reference(model, inputs).items():
+        assert found[name].dtype == np.float32
+        assert 0 < np.abs(found[name] - wanted).max() < 5e-3 * np.abs(wanted).max()
 
 
 def test_every_step_that_can_be_left_out_is_known_and_others_are_refused():
@@ -347,36 +318,20 @@ def test_reorg_is_part_of_the_convolution_before_it_and_writes_into_the_concat(c
     np.testing.assert_array_equal(found["last_leaky"], apart["last_leaky"])
 
 
-def test_the_last_convolution_of_half_precision_writes_the_linear_output_itself():
-    net = Net(channels=8)
-    model, inputs = prepare(net.model(net.conv(net.conv("data", "first", 8), "last", 5))), data(8)
-    found, execution = run_on_host(model, inputs, DType.FLOAT16)
-    copied, copying = run_on_host(model, inputs, DType.FLOAT16, disable=("outputs",))
-    assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
-    assert [step.kind for step in copying.plan.steps] == ["reformat", "conv", "conv", "reformat"]
-    np.testing.assert_allclose(found["last_leaky"], copied["last_leaky"], rtol=1e-3, atol=1e-6)
-    assert (found["last_leaky"] != copied["last_leaky"]).any(), "the output is not rounded to half"
-
-
-def test_so_does_that_of_single_precision():
-    net = Net(channels=8)
-    model, inputs = prepare(net.model(net.conv(net.conv("data", "first", 8), "last", 5))), data(8)
-    found, execution = run_on_host(model, inputs)
-    copied, _ = run_on_host(model, inputs, disable=("outputs",))
-    assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
-    np.testing.assert_array_equal(found["last_leaky"], copied["last_leaky"])
-
-
-@pytest.mark.parametrize("filters", [16, 5])
-def test_a_pool_behind_the_last_convolution_writes_the_linear_output_too(filters):
+@pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize(("filters", "pool"), [(5, False), (5, True), (16, True)])
+def test_the_last_convolution_writes_the_linear_output_itself_behind_a_pool_too(filters, pool, float_type):
     net = Net(channels=8)
     last = net.conv(net.conv("data", "first", 8), "last", filters)
-    pooled = net.add("MaxPool", [last], "pooled", kernel_shape=[2, 2], strides=[2, 2])
-    model, inputs = prepare(net.model(pooled)), data(8, batch=2)
-    found, execution = run_on_host(model, inputs, DType.FLOAT16)
-    copied, _ = run_on_host(model, inputs, DType.FLOAT16, disable=("outputs",))
+    last = net.add("MaxPool", [last], "pooled", kernel_shape=[2, 2], strides=[2, 2]) if pool else last
+    model, inputs = prepare(net.model(last)), data(8, batch=2)
+    found, execution = run_on_host(model, inputs, float_type)
+    copied, copying = run_on_host(model, inputs, float_type, disable=("outputs",))
     assert [step.kind for step in execution.plan.steps] == ["reformat", "conv", "conv"]
-    np.testing.assert_allclose(found["pooled"], copied["pooled"], rtol=1e-3, atol=1e-6)
+    assert [step.kind for step in copying.plan.steps] == ["reformat", "conv", "conv", "reformat"]
+    half = float_type is DType.FLOAT16
+    np.testing.assert_allclose(found[last], copied[last], rtol=1e-3 * half, atol=1e-6 * half)
+    assert (found[last] != copied[last]).any() == half, "the output is not rounded to half"
 
 
 def test_a_convolution_that_others_read_too_keeps_its_layout():
