@@ -11,7 +11,6 @@ from pytrtplugins.cuda import CudaKernel, find_symbol
 from pytrtplugins.engines.cuda.conv import problem
 from pytrtplugins.engines.cuda.conv.depthwise import DepthwiseProvider
 from pytrtplugins.engines.cuda.conv.few_rows import FewRowsProvider
-from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape
 from pytrtplugins.engines.cuda.device import attention, nhwc, pool, source
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.expression import Expression, Number
@@ -23,7 +22,7 @@ from pytrtplugins.engines.cuda.run import launches
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType
 from pytrtplugins.vision import kernels
-from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, square, tactics_of
+from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, square, stem, tactics_of
 
 pytestmark = pytest.mark.usefixtures("empty_cache")
 FLOATS = ("float32", "float16")
@@ -36,35 +35,31 @@ KERNELS = sorted(
 )
 WITH_INT8 = ("reorg", "reorg_nhwc", "letterbox")
 WITH_FP8 = ("direct", "few_rows", "patches", "pixels", "planes", "pool")  # as uint8
-STEM = StemShape(
-    n=1, c=3, h=16, w=16, k=32, x_strides=(768, 256, 16, 1), x_type=SINGLE, element=HALF, y_pitch=32, y_type=HALF
-)
+STEM = dataclasses.replace(stem(HALF), h=16, w=16, x_strides=(768, 256, 16, 1))
 
 
 def test_no_kernel_is_left_out():
     files = {path.name for path in source.KERNELS.parent.rglob("*.cu")}
-    ours = {
-        "common.cu",
-        "conv_halo.cu",
-        "conv_hopper.cu",
-        "conv_mma.cu",
-        "conv_simt.cu",
-        "copies.cu",
-        "fence.cu",
-        "hopper.cu",
-        "late_copy.cu",
-        "pool.cu",
-        "stem.cu",
-    }
+    ours = {f"conv_{family}.cu" for family in ("halo", "hopper", "mma", "simt")}
+    ours |= {"common.cu", "copies.cu", "fence.cu", "hopper.cu", "late_copy.cu", "pool.cu", "stem.cu"}
     generated = {"codes.cu", "early.cu", "pointwise.cu", "rows.cu", "depthwise.cu", "few_rows.cu", "means.cu"}
     assert {kernel.label for kernel in (*KERNELS, MATRIX_UNITS)} == files - ours - generated
 
 
+@pytest.fixture(params=["NVRTC", "nvcc"])
+def compiler(request, compile_with):
+    """Kernels are compiled by it."""
+    compile_with(request.param)
+
+
+BY_BOTH = pytest.mark.usefixtures("compiler")
+GPUS = pytest.mark.parametrize("capability", [75, 80, 86, 89, 90])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
-@pytest.mark.parametrize("capability", [75, 80, 86, 89, 90])
-def test_every_kernel_compiles_without_a_gpu(capability, compiler, compile_with):
-    compile_with(compiler)
+@BY_BOTH
+@GPUS
+def test_every_kernel_compiles_without_a_gpu(capability):
     for kernel in [*KERNELS, *[MATRIX_UNITS] * (capability >= 80)]:
         dtypes = (None,) if kernel.signature.element is None else FLOATS
         more = ["int8"] * (kernel.name in WITH_INT8) + ["uint8"] * (kernel.name in WITH_FP8)
@@ -75,10 +70,9 @@ def test_every_kernel_compiles_without_a_gpu(capability, compiler, compile_with)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
-@pytest.mark.parametrize("capability", [75, 80, 86, 89, 90])
-def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler, compile_with):
-    compile_with(compiler)
+@BY_BOTH
+@GPUS
+def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability):
     wanted = [("simt", SINGLE)]
     wanted += [("mma", HALF), ("mma", INT8)] if capability >= 80 else []
     wanted += [("mma", FP8)] if capability >= 89 else []
@@ -107,11 +101,10 @@ def test_every_kernel_of_engine_cuda_compiles_without_a_gpu(capability, compiler
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
-@pytest.mark.parametrize("capability", [75, 80, 86, 89, 90])
+@BY_BOTH
+@GPUS
 @pytest.mark.parametrize("dtype", [SINGLE, HALF])
-def test_generated_kernels_compile_without_a_gpu(dtype, capability, compiler, compile_with):
-    compile_with(compiler)
+def test_generated_kernels_compile_without_a_gpu(dtype, capability):
     image, mean = channels_last((1, 24, 8, 8), dtype), channels_last((1, 24, 1, 1), dtype)
     gated = Expression.parse(1, ["Sigmoid float32 0", "Mul float32 0 1"], [2])
     pooled = Expression.parse(1, ["ReduceSum float32 0", "Mul float32 1 float32:0.015625"], [2])
@@ -125,11 +118,10 @@ def test_generated_kernels_compile_without_a_gpu(dtype, capability, compiler, co
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
-@pytest.mark.parametrize("capability", [75, 80, 86, 89, 90])
+@BY_BOTH
+@GPUS
 @pytest.mark.parametrize("dtype", [SINGLE, HALF, INT8, FP8])
-def test_kernels_of_one_problem_compile_without_a_gpu(dtype, capability, compiler, compile_with):
-    compile_with(compiler)
+def test_kernels_of_one_problem_compile_without_a_gpu(dtype, capability):
     form, vector = channels_last((1, 48, 9, 9), dtype), channels_last((1, 48, 1, 1), dtype)
     depthwise = problem.ConvProblem(x=form, y=form, kernel=(5, 5), pads=(2, 2, 2, 2), groups=48, activation="swish")
     product = problem.ConvProblem(x=vector, y=vector, kernel=(1, 1), activation="hard_sigmoid", bounds=(0.2, 0.5))

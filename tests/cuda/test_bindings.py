@@ -63,16 +63,13 @@ def test_what_lies_elsewhere_is_no_array_on_a_gpu(value):
 def test_arguments_on_a_gpu_are_checked_before_the_gpu_is_asked():
     kernel = CudaKernel.from_source(AFFINE, "affine")
     x, y = OnGpu(np.zeros(4, np.float32)), OnGpu(np.zeros(4, np.float16))
-    with pytest.raises(
-        errors.KernelError, match=r"`T\* y`: expected an array of float32 as the first one is, found float16"
+    for arrays, message in (
+        ((x, y), r"`T\* y`: expected an array of float32 as the first one is, found float16"),
+        ((x, np.zeros(4, np.float32)), r"different devices \((y: host, x: device|x: device, y: host)\)"),
+        ((DeviceAllocation(), DeviceAllocation()), "no array says what T is"),
     ):
-        kernel.launch(x, y, 4, 1, False, threads=4)
-    with pytest.raises(
-        errors.KernelError, match=r"different devices \(y: host, x: device\)|different devices \(x: device, y: host\)"
-    ):
-        kernel.launch(x, np.zeros(4, np.float32), 4, 1, False, threads=4)
-    with pytest.raises(errors.KernelError, match="no array says what T is"):
-        kernel.launch(DeviceAllocation(), DeviceAllocation(), 4, 1, False, threads=4)
+        with pytest.raises(errors.KernelError, match=message):
+            kernel.launch(*arrays, 4, 1, False, threads=4)
 
 
 class Stream:

@@ -43,9 +43,8 @@ def test_a_compile_error_shows_the_line_of_the_source(name, compile_with):
 def test_an_error_in_a_kernel_of_engine_cuda_names_file_and_line(name, compile_with):
     compile_with(name)
     window = {"ELEMENT": 1, "R": 2, "S": 2, "STRIDE_H": 2, "STRIDE_W": 2}  # PADDED is missing
-    with pytest.raises(
-        KernelError, match=r"engine 'cuda': pool.cu does not compile \(.*, sm_80\):\npool.cu\(\d+\): error"
-    ) as caught:
+    message = r"engine 'cuda': pool.cu does not compile \(.*, sm_80\):\npool.cu\(\d+\): error"
+    with pytest.raises(KernelError, match=message) as caught:
         source.compile_kernel("pool.cu", window, 80)
     assert caught.value.path == "pool.cu"
 
@@ -62,9 +61,8 @@ def test_cudas_own_headers_are_found(name, compile_with):
 def test_without_a_compiler_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setattr(compiler, "find_nvrtc", lambda: (None, ""))
     monkeypatch.setattr(compiler, "find_nvcc", lambda: ("", ""))
-    with pytest.raises(
-        UnavailableError, match=r'kernel f: neither NVRTC nor nvcc.*\nDo: pip install "pytrtplugins\[nvrtc\]"'
-    ):
+    message = r'kernel f: neither NVRTC nor nvcc.*\nDo: pip install "pytrtplugins\[nvrtc\]"'
+    with pytest.raises(UnavailableError, match=message):
         CudaKernel.from_source(BROKEN, "f").compile()
     with pytest.raises(UnavailableError, match=r"kernel f: nvcc is not installed\.\nDo: .* backend='cupy'"):
         CudaKernel.from_source(BROKEN, "f", backend="nvcc").compile()

@@ -140,14 +140,8 @@ def test_a_launch_is_converted_once(types, cluster, early, names):
     assert (handle, extra) == (function.handle, 0)
     pointers = (ctypes.c_void_p * 2).from_address(address)
     assert [(Args.from_address(at).count, Args.from_address(at).value) for at in pointers] == [(3, 0), (0, 5)]
-    assert [getattr(config, f"{what}Dim{axis}") for what in ("grid", "block") for axis in "XYZ"] == [
-        12,
-        1,
-        1,
-        128,
-        1,
-        1,
-    ]
+    sizes = [getattr(config, f"{what}Dim{axis}") for what in ("grid", "block") for axis in "XYZ"]
+    assert sizes == [12, 1, 1, 128, 1, 1]
     assert (config.sharedMemBytes, config.numAttrs) == (1000, len(names))
     ids = [getattr(types.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}") for name in names]
     assert [attribute.id for attribute in config.attrs] == ids

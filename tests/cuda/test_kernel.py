@@ -155,12 +155,9 @@ def test_a_signature_is_read_through_qualifiers_comments_and_line_breaks():
     source = """/* __global__ void k(int wrong) */ template <class Element>
         __global__ void __launch_bounds__(256, 2) k(Element const *__restrict__ x, // the input
             unsigned long long count, const float scale, signed char* const y, const void* z) {}"""
-    kernel = CudaKernel.from_source(source, "k")
-    assert (
-        str(kernel.signature)
-        == "k(const Element* x, unsigned long long count, float scale, signed char* y, const void* z)"
-    )
-    assert (kernel.signature.element, kernel.signature.line) == ("Element", 1)
+    signature = CudaKernel.from_source(source, "k").signature
+    text = "k(const Element* x, unsigned long long count, float scale, signed char* y, const void* z)"
+    assert (str(signature), signature.element, signature.line) == (text, "Element", 1)
 
 
 def test_a_compile_error_shows_the_line_of_the_source(host):
@@ -181,9 +178,8 @@ def test_what_does_not_compile_is_compiled_once(host, monkeypatch):
 
 
 def test_dynamic_shared_memory_needs_a_gpu(host):
-    kernel = CudaKernel.from_source(
-        "__global__ void f(float* x) { extern __shared__ float tile[]; x[0] = tile[0]; }", "f"
-    )
+    text = "__global__ void f(float* x) { extern __shared__ float tile[]; x[0] = tile[0]; }"
+    kernel = CudaKernel.from_source(text, "f")
     with pytest.raises(errors.UnavailableError, match="dynamic shared memory"):
         kernel.launch(np.zeros(1, np.float32), threads=1, shared_bytes=16)
 
@@ -206,21 +202,16 @@ def test_a_compiled_kernel_is_found_on_disk_by_the_next_process(host, tmp_path):
     )
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
 
-    def run(extra):
-        return subprocess.run(
-            [sys.executable, str(script)],
-            env={**environment, **extra},
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    command = [sys.executable, str(script)]
 
-    first = run({})
+    def run():
+        return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
+
+    first = run()
     assert first.stdout.strip() == "[2.5, 2.5, 2.5, 2.5]", first.stderr
     (library,) = (tmp_path / "cache" / "pytrtplugins" / "kernels").glob("*.so")
     written = library.stat().st_mtime_ns
-    second = run({})
+    second = run()
     assert second.stdout == first.stdout
     assert library.stat().st_mtime_ns == written
 

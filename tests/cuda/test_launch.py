@@ -97,13 +97,8 @@ ALIKE = {"count": 6, "factor": 2.0, "negate": False, "threads": 6, "block": 32, 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("count", 4),
-        ("factor", 3.0),
-        ("negate", True),
-        ("threads", 70),
-        ("threads", (6, 2)),
-        ("block", 64),
-        ("shared_bytes", 8),
+        *(("count", 4), ("factor", 3.0), ("negate", True), ("threads", 70), ("threads", (6, 2))),
+        *(("block", 64), ("shared_bytes", 8)),
     ],
 )
 def test_a_launch_that_differs_in_one_number_from_one_before_has_its_own(device, affine, name, value):

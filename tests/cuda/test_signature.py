@@ -12,20 +12,9 @@ from pytrtplugins.cuda import CudaKernel
 from pytrtplugins.cuda.signature import C_TYPES, ELEMENT_TYPES
 from pytrtplugins.errors import KernelError
 
-C: dict[str, Any] = {
-    "float": "f4",
-    "double": "f8",
-    "__half": "f2",
-    "half": "f2",
-    "bool": ctypes.c_bool,
-    "char": ctypes.c_byte,
-}
-C |= {
-    "signed char": ctypes.c_byte,
-    "unsigned char": ctypes.c_ubyte,
-    "short": ctypes.c_short,
-    "unsigned short": ctypes.c_ushort,
-}
+C: dict[str, Any] = {"float": "f4", "double": "f8", "__half": "f2", "half": "f2", "bool": ctypes.c_bool}
+C |= {"char": ctypes.c_byte, "signed char": ctypes.c_byte, "unsigned char": ctypes.c_ubyte}
+C |= {"short": ctypes.c_short, "unsigned short": ctypes.c_ushort}
 C |= {"int": ctypes.c_int, "unsigned": ctypes.c_uint, "unsigned int": ctypes.c_uint, "size_t": ctypes.c_size_t}
 C |= {"long long": ctypes.c_longlong, "long long int": ctypes.c_longlong, "unsigned long long": ctypes.c_ulonglong}
 C |= {f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -49,9 +38,8 @@ def every():
 
 
 def test_every_row_is_the_type_that_a_compiler_knows():
-    assert {name: np.dtype(kind) for name, kind in C.items()} == {
-        name: np.dtype(kind) for name, kind in C_TYPES.items()
-    }
+    ours, theirs = ({name: np.dtype(kind) for name, kind in types.items()} for types in (C, C_TYPES))
+    assert ours == theirs
     assert {C_TYPES[c] for c in ELEMENT_TYPES.values()} == ELEMENT_TYPES.keys()
     assert all(C_TYPES[c] == name for name, c in ELEMENT_TYPES.items())
 

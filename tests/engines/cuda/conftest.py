@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pytrtplugins as ptp
 from darknet2caffe import read_network, to_onnx
 from darknet2caffe.cfg import parse_cfg
 from pytrtplugins.passes import prepare, quantize
@@ -32,6 +33,14 @@ def darknet_model(name, size=96, seed=1, batch=1):
 def _prepared(path, size, seed, batch):
     text = re.sub(r"^(width|height) *=.*", rf"\1={size}", path.read_text(), flags=re.M)
     return prepare(to_onnx(read_network(parse_cfg(text)).with_random_weights(seed), batch=batch))
+
+
+def animals_engine(batch):
+    """The shipped network in FP16, with the first kernels that fit: which they are makes no difference to its users."""
+    base = SAMPLES / "yolov2-animals"
+    network = read_network(base.with_suffix(".cfg"), base.with_suffix(".weights"))
+    model, settings = to_onnx(network, input_size=(224, 224), batch="dynamic"), {"batch": batch, "disable": ["tactics"]}
+    return ptp.build(model, engine="cuda", precision="fp16", settings=settings)
 
 
 def in_fp8(model, table):

@@ -62,11 +62,20 @@ def machine():
         yield patch
 
 
+def build(model, settings=SETTINGS, **options):
+    return ptp.build(model, engine="cuda", settings=settings, progress=False, **options)
+
+
+def one_layer():
+    net = Net()
+    return net.model(net.conv("data", "a", channels=24))
+
+
 @pytest.fixture(scope="module")
 def built(machine, tmp_path_factory):
     net = Net()
     y = net.conv(net.add("MaxPool", [net.conv("data", "a", channels=24)], "p", kernel_shape=[2, 2]), "b", channels=40)
-    engine = ptp.build(net.model(y), engine="cuda", precision="fp16", settings=SETTINGS, progress=False)
+    engine = build(net.model(y), precision="fp16")
     path = tmp_path_factory.mktemp("engine") / "net.engine"
     engine.save(path)
     return engine, path
@@ -104,9 +113,7 @@ def test_the_precision_decides_in_which_type_floats_are_computed(machine, precis
     model = net.model(net.conv(net.conv(net.conv("data", "a", 16), "b", 16), "c", 16))
     x = {"data": np.random.default_rng(0).random((1, 16, 8, 8), dtype=np.float32)}
     scales = {"calibration": MinMaxCalibrator([x])} if precision == "int8" else {}
-    engine = ptp.build(
-        model, engine="cuda", precision=precision, settings={**SETTINGS, **settings}, progress=False, **scales
-    )
+    engine = build(model, precision=precision, settings={**SETTINGS, **settings}, **scales)
     execution = engine.execution({"N": 1})
     kinds = {name: str(placed.format.dtype) for name, placed in execution.plan.tensors.items()}
     inner = [kinds[name] for name in ("a_leaky", "b_leaky") if name in kinds and kinds[name] != "int8"]
@@ -122,11 +129,9 @@ def test_kernels_are_chosen_for_each_batch_that_was_asked_for(machine, monkeypat
         return execution(self, sizes, progress)
 
     monkeypatch.setattr(module.CudaEngine, "execution", noting)
-    net = Net()
-    model = net.model(net.conv("data", "a", channels=24))
     for chosen, wanted in ((SETTINGS, [1, 2]), ({**SETTINGS, "batch": 4}, [4])):
         asked.clear()
-        ptp.build(model, engine="cuda", settings=chosen, progress=False)
+        build(one_layer(), settings=chosen)
         assert asked == [{"N": batch} for batch in wanted]
 
 
@@ -136,16 +141,15 @@ def test_optimizations_that_are_left_out_are_left_out_of_the_plan(machine):
     sizes = []
     for more in ([], ["reuse"]):
         settings = {**SETTINGS, "disable": [*SETTINGS["disable"], *more]}
-        engine = ptp.build(model, engine="cuda", settings=settings, progress=False)
+        engine = build(model, settings=settings)
         sizes.append(engine.execution({"N": 1}).plan.memory.bytes)
     assert sizes[0] < sizes[1]
 
 
 def test_choices_among_fewer_kernels_are_kept_apart(machine):
-    net, paths = Net(), []
-    model = net.model(net.conv("data", "a", channels=24))
+    paths = []
     for left_out in ([], ["handwritten-kernels"], ["cudnn-kernels"]):
-        engine = ptp.build(model, engine="cuda", settings=SETTINGS, progress=False)
+        engine = build(one_layer())
         engine.disabled = frozenset(left_out)
         paths.append(engine._cache().path)
     assert len(set(paths)) == 3
@@ -161,9 +165,10 @@ def test_a_loaded_engine_gives_the_same_bits_without_reading_the_model(built, ma
             assert all(same(run(each, batch), wanted) for each in (loaded, again, loaded))
         assert (loaded.inputs, loaded.outputs, loaded.options) == (engine.inputs, engine.outputs, engine.options)
         assert loaded.tactics() == engine.tactics()
-        assert [node.op_type for node in loaded.model_without_weights.graph.node] == [
-            node.op_type for node in engine.model.graph.node
-        ]
+        without, whole = (
+            [node.op_type for node in model.graph.node] for model in (loaded.model_without_weights, engine.model)
+        )
+        assert without == whole
 
 
 def test_an_engine_is_loaded_on_the_gpu_that_the_caller_names_if_it_is_of_the_same_model(built, machine):
@@ -205,20 +210,22 @@ def test_a_file_that_was_changed_behind_the_engines_back_is_not_taken_for_its_mo
     assert same(run(loaded, 1), run(built[0], 1))
 
 
+def write_with(path, file, payload):
+    """A file of other contents and the right digests."""
+    facts = {name: value for name, value in file.metadata.items() if name != "format" and "sha256" not in name}
+    write_engine_file(path, facts, file.model().SerializeToString(deterministic=True), payload)
+
+
 def test_a_form_that_the_file_lacks_is_packed_from_the_model(built, tmp_path):
     engine, path = built
     file = read_engine_file(path)
     plan = module.SavedPlan.from_bytes(file.payload())
-    nothing = module.SavedPlan(plan.model, plan.graph, plan.choices, {}).to_bytes({})
-    facts = {name: value for name, value in file.metadata.items() if name != "format" and "sha256" not in name}
-    write_engine_file(tmp_path / "net.engine", facts, file.model().SerializeToString(deterministic=True), nothing)
+    write_with(tmp_path / "net.engine", file, module.SavedPlan(plan.model, plan.graph, plan.choices, {}).to_bytes({}))
     assert same(run(ptp.load_engine(tmp_path / "net.engine"), 2), run(engine, 2))
 
 
 def test_a_file_of_the_second_gpu_is_held_against_that_one(machine, tmp_path):
-    net = Net()
-    model, path = net.model(net.conv("data", "a", channels=24)), tmp_path / "second.engine"
-    engine = ptp.build(model, engine="cuda", device="cuda:1", settings=SETTINGS, progress=False)
+    engine, path = build(one_layer(), device="cuda:1"), tmp_path / "second.engine"
     engine.save(path)
     loaded = ptp.load_engine(path)
     assert (loaded.device.number, loaded.device.model) == (1, "NVIDIA Other")
@@ -280,9 +287,8 @@ def test_a_forged_plan_of_the_right_digest_is_refused_or_runs(built, tmp_path, d
     header = 8 + int.from_bytes(payload[:8], "little")
     position = data.draw(st.integers(0, header - 1))
     changed = payload[:position] + bytes([data.draw(st.integers(0, 255))]) + payload[position + 1 :]
-    facts = {name: value for name, value in file.metadata.items() if name != "format" and "sha256" not in name}
     forged = tmp_path / "forged.engine"
-    write_engine_file(forged, facts, file.model().SerializeToString(deterministic=True), changed)
+    write_with(forged, file, changed)
     try:
         run(ptp.load_engine(forged), 1)
     except EngineFileError as error:

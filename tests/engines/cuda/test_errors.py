@@ -66,10 +66,8 @@ def fake_cupy(capability=(9, 0), count=1):
     def full(*_):
         raise MemoryError("out of memory")
 
-    memory = SimpleNamespace(OutOfMemoryError=MemoryError)
-    return SimpleNamespace(
-        cuda=SimpleNamespace(runtime=runtime, memory=memory), zeros=full, asarray=full, uint8=np.uint8
-    )
+    cuda = SimpleNamespace(runtime=runtime, memory=SimpleNamespace(OutOfMemoryError=MemoryError))
+    return SimpleNamespace(cuda=cuda, zeros=full, asarray=full, uint8=np.uint8)
 
 
 @pytest.fixture
@@ -110,9 +108,8 @@ def test_in_a_forked_child_the_parent_may_be_why_no_gpu_can_be_used(cupy, monkey
     with pytest.raises(UnavailableError, match=r"initialization error\.\nDo: nvidia-smi"):
         CudaDevice()
     monkeypatch.setattr(forks, "_count", 1)
-    with pytest.raises(
-        UnavailableError, match='forked from one that used the GPU; start it by multiprocessing\'s "spawn"'
-    ):
+    message = 'forked from one that used the GPU; start it by multiprocessing\'s "spawn"'
+    with pytest.raises(UnavailableError, match=message):
         CudaDevice()
 
 
@@ -122,14 +119,9 @@ def test_an_engine_of_a_gpu_is_refused_in_a_forked_child(monkeypatch):
     monkeypatch.setattr(forks, "_count", 1)
     assert context.run({"data": image()})["y"].shape == (1, 4, 8, 8)
     monkeypatch.setattr(NullEngine, "survives_fork", CudaEngine.survives_fork)
-    for use in (
-        engine.create_context,
-        lambda: context.run({"data": image()}),
-        lambda: context.run_async({"data": image()}),
-    ):
-        with pytest.raises(
-            EngineError, match="it was made before this process was forked, and the GPU cannot be used across"
-        ):
+    message, x = "it was made before this process was forked, and the GPU cannot be used across", {"data": image()}
+    for use in (engine.create_context, lambda: context.run(x), lambda: context.run_async(x)):
+        with pytest.raises(EngineError, match=message):
             use()
 
 
@@ -143,9 +135,8 @@ def test_where_memory_does_not_suffice_the_message_says_how_much_is_missing_and_
     cupy()
     gpu = CudaDevice()
     for take in (lambda: gpu.allocate(3 << 20), lambda: gpu.upload(np.zeros(3 << 20, np.uint8))):
-        with pytest.raises(
-            UnavailableError, match=r"NVIDIA Test does not suffice: 3 MiB more.* 1 of 1024 MiB"
-        ) as caught:
+        message = r"NVIDIA Test does not suffice: 3 MiB more.* 1 of 1024 MiB"
+        with pytest.raises(UnavailableError, match=message) as caught:
             take()
         assert "Do: run smaller batches" in str(caught.value)
         assert (caught.value.needed, caught.value.free) == (3 << 20, 1 << 20)

@@ -16,10 +16,10 @@ from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
 from pytrtplugins.passes import CODES, prepare, quantize
 from tests.engines.cuda.conftest import SAMPLES, darknet_model, in_fp8
+from tests.engines.cuda.host import assert_near, assert_same, by_reference
 from tests.engines.cuda.infinities import infinite_net
 from tests.engines.cuda.layers import HOPPER_FP8, assert_right, layers_of, of_cublaslt
 from tests.engines.networks import Affine, Failing, OutOfPaperError, conv_net, image
-from tests.measures import relative
 from tests.passes.nets import Net
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -50,6 +50,25 @@ def quantized_to(precision, model, table):
     return in_fp8(model, table) if precision == "fp8" else quantize(model, table)
 
 
+def results(model, inputs, precision, settings=FAST_BUILD):
+    """What the engine gives."""
+    with ptp.build(model, engine="cuda", precision=precision, settings=settings).create_context() as context:
+        return context.run(inputs)
+
+
+def assert_layers_right(model, inputs, precision, disable):
+    """Each layer by itself; gives their number."""
+    settings = {"disable": ["reuse", "tactics", *disable]}
+    engine = ptp.build(model, engine="cuda", precision=precision, settings=settings)
+    with engine.create_context() as context:
+        context.run(inputs)
+        execution = next(iter(context._ready.values())).execution
+        layers = list(layers_of(execution, precision == "tf32", engine._weights.__getitem__, of_cublaslt(engine)))
+    for layer in layers:
+        assert_right(layer, precision, HOPPER_FP8)
+    return len(layers)
+
+
 @pytest.fixture(scope="module")
 def animals():
     return shipped(224)
@@ -68,19 +87,15 @@ def test_the_shipped_network_is_right_in_each_precision(animals, wanted, precisi
     engine = ptp.build(model, engine="cuda", precision=precision, settings=FAST_BUILD)
     with engine.create_context() as context:
         for batch in (1, 3):
-            found = context.run({"data": x[:batch]})
-            for name, value in wanted.items():
-                assert relative(found[name], value[:batch]) < BOUNDS[precision]
+            part = {name: value[:batch] for name, value in wanted.items()}
+            assert_near(context.run({"data": x[:batch]}), part, BOUNDS[precision])
 
 
 @pytest.mark.parametrize("channels", [3, 16])
 @pytest.mark.parametrize("precision", list(BOUNDS))
 def test_relu_behind_a_convolution_makes_0_of_minus_infinity(precision, channels):
     model, inputs, wanted = infinite_net(channels)
-    with ptp.build(model, engine="cuda", precision=precision, settings=FAST_BUILD).create_context() as context:
-        found = context.run(inputs)
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value)
+    assert_same(results(model, inputs, precision), wanted)
 
 
 @pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])
@@ -97,16 +112,7 @@ def test_every_layer_is_right_by_itself(precision, weights, disable):
         if weights == "random":
             table = calibrate(model, MinMaxCalibrator([{"data": x[:1]}]), engine="onnxruntime", progress=False)
         model = quantized_to(precision, model, table)
-    settings = {"disable": ["reuse", "tactics", *disable]}
-    engine = ptp.build(model, engine="cuda", precision=precision, settings=settings)
-    with engine.create_context() as context:
-        context.run({"data": x[:1]})
-        execution = next(iter(context._ready.values())).execution
-        weights = engine._weights.__getitem__
-        layers = list(layers_of(execution, precision == "tf32", weights, of_cublaslt(engine)))
-    assert len(layers) > 10
-    for layer in layers:
-        assert_right(layer, precision, HOPPER_FP8)
+    assert assert_layers_right(model, {"data": x[:1]}, precision, disable) > 10
 
 
 @pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])
@@ -124,16 +130,7 @@ def test_every_layer_of_a_mobile_network_is_right_by_itself(precision, disable):
         skip_without(precision)
         table = calibrate(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)
         model = quantized_to(precision, model, table)
-    settings = {"disable": ["reuse", "tactics", *disable]}
-    engine = ptp.build(model, engine="cuda", precision=precision, settings=settings)
-    with engine.create_context() as context:
-        context.run(inputs)
-        execution = next(iter(context._ready.values())).execution
-        weights = engine._weights.__getitem__
-        layers = list(layers_of(execution, precision == "tf32", weights, of_cublaslt(engine)))
-    assert len(layers) == 11
-    for layer in layers:
-        assert_right(layer, precision, HOPPER_FP8)
+    assert assert_layers_right(model, inputs, precision, disable) == 11
 
 
 @pytest.mark.parametrize("disable", [[], ["handwritten-kernels"]], ids=["handwritten", "cudnn"])
@@ -143,11 +140,8 @@ def test_a_network_that_ends_with_a_pool_is_right(precision, disable):
     last = net.conv(net.conv("data", "first", 16), "last", 24)
     model = prepare(net.model(net.add("MaxPool", [last], "pooled", kernel_shape=[2, 2], strides=[2, 2])))
     inputs = {"data": np.random.default_rng(1).standard_normal((2, 8, 8, 8), dtype=np.float32)}
-    with ptp.build(model, engine="reference").create_context() as context:
-        wanted = context.run(inputs)["pooled"]
-    settings = {"disable": ["tactics", *disable], "batch": 2}
-    with ptp.build(model, engine="cuda", precision=precision, settings=settings).create_context() as context:
-        assert relative(context.run(inputs)["pooled"], wanted) < BOUNDS[precision]
+    found = results(model, inputs, precision, {"disable": ["tactics", *disable], "batch": 2})
+    assert_near(found, by_reference(model, inputs), BOUNDS[precision])
 
 
 @pytest.mark.parametrize("precision", list(BOUNDS))
@@ -159,35 +153,24 @@ def test_activations_that_no_convolution_takes_are_right(precision):
     soft = net.add("Tanh", [net.add("Softplus", [net.conv(y, "third", 16, leaky=False)], "soft")], "tanh")
     model = prepare(net.model(net.conv(net.add("Mul", [soft, "third"], "mish"), "last", 8, leaky=False)))
     inputs = {"data": np.random.default_rng(1).standard_normal((1, 8, 8, 8), dtype=np.float32)}
-    with ptp.build(model, engine="reference").create_context() as context:
-        wanted = context.run(inputs)["last"]
-    with ptp.build(model, engine="cuda", precision=precision, settings=FAST_BUILD).create_context() as context:
-        assert relative(context.run(inputs)["last"], wanted) < BOUNDS[precision]
+    assert_near(results(model, inputs, precision), by_reference(model, inputs), BOUNDS[precision])
 
 
-def test_int8_is_the_reference_engines_but_for_rounding(animals):
+@pytest.mark.parametrize(
+    ("precision", "settings", "room"),
+    [
+        ("int8", {"float": "float32"}, 0.08),  # codes that differ by one in a million grow over 20 layers
+        ("fp8", {"float": "float32"}, 0.15),  # codes that differ by one
+        ("fp8", {}, 0.15),
+    ],
+)
+def test_codes_are_the_reference_engines_but_for_rounding(animals, precision, settings, room):
+    skip_without(precision)
     model, x = animals
-    quantized = quantize(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
-    with ptp.build(quantized, engine="reference", precision="int8").create_context() as context:
+    quantized = quantized_to(precision, model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
+    with ptp.build(quantized, engine="reference", precision=precision).create_context() as context:
         wanted = context.run({"data": x[:1]})
-    settings = {"float": "float32", **FAST_BUILD}
-    with ptp.build(quantized, engine="cuda", precision="int8", settings=settings).create_context() as context:
-        found = context.run({"data": x[:1]})
-    for name, value in wanted.items():
-        assert relative(found[name], value) < 0.08  # codes that differ by one in a million grow over 20 layers
-
-
-def test_fp8_is_the_reference_engines_but_for_rounding(animals):
-    skip_without("fp8")
-    model, x = animals
-    quantized = in_fp8(model, CalibrationTable.read(SAMPLES / "yolov2-animals.cache"))
-    with ptp.build(quantized, engine="reference", precision="fp8").create_context() as context:
-        wanted = context.run({"data": x[:1]})
-    for settings in ({"float": "float32", **FAST_BUILD}, FAST_BUILD):
-        with ptp.build(quantized, engine="cuda", precision="fp8", settings=settings).create_context() as context:
-            found = context.run({"data": x[:1]})
-        for name, value in wanted.items():
-            assert relative(found[name], value) < 0.15  # codes that differ by one grow over 20 layers
+    assert_near(results(quantized, {"data": x[:1]}, precision, {**settings, **FAST_BUILD}), wanted, room)
 
 
 def test_a_file_of_an_engine_in_fp8_gives_its_numbers(animals, tmp_path):
@@ -197,8 +180,7 @@ def test_a_file_of_an_engine_in_fp8_gives_its_numbers(animals, tmp_path):
     engine = ptp.build(model, engine="cuda", precision="fp8", calibration=table, settings=FAST_BUILD)
     engine.save(tmp_path / "fp8.engine")
     with engine.create_context() as context, ptp.load_engine(tmp_path / "fp8.engine").create_context() as other:
-        for name, value in context.run({"data": x[:1]}).items():
-            np.testing.assert_array_equal(other.run({"data": x[:1]})[name], value)
+        assert_same(other.run({"data": x[:1]}), context.run({"data": x[:1]}))
 
 
 def test_four_threads_give_the_numbers_of_one_and_every_run_the_same(animals):
@@ -210,12 +192,10 @@ def test_four_threads_give_the_numbers_of_one_and_every_run_the_same(animals):
             return [context.run({"data": x[number % 3 : number % 3 + 1]}) for _ in range(20)]
 
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(work, range(4)))
-    for number, runs in enumerate(results):
-        for name in runs[0]:
-            for run in runs:
-                np.testing.assert_array_equal(run[name], runs[0][name])
-            np.testing.assert_array_equal(runs[0][name], results[number % 3][0][name])
+        threads = list(pool.map(work, range(4)))
+    for number, runs in enumerate(threads):
+        for run in (*runs, threads[number % 3][0]):
+            assert_same(run, runs[0])
 
 
 def test_arrays_of_the_gpu_go_in_and_out_on_the_callers_stream(animals):
@@ -238,14 +218,23 @@ def test_arrays_of_the_gpu_go_in_and_out_on_the_callers_stream(animals):
             np.testing.assert_array_equal(cupy.asnumpy(after[name]), value + 1)
 
 
-def test_torch_tensors_are_arrays_of_the_gpu(animals):
-    torch = pytest.importorskip("torch")
+def by_torch(array):
+    return pytest.importorskip("torch").from_numpy(array).cuda()
+
+
+def by_pycuda(array):
+    pytest.importorskip("pycuda.autoprimaryctx", reason="PyCUDA is not installed")
+    from pycuda import gpuarray
+
+    return gpuarray.to_gpu(array)
+
+
+@pytest.mark.parametrize("to_gpu", [by_torch, by_pycuda])
+def test_arrays_of_other_libraries_are_arrays_of_the_gpu(animals, to_gpu):
     model, x = animals
     with ptp.build(model, engine="cuda", precision="fp16", settings=FAST_BUILD).create_context() as context:
         wanted = context.run({"data": x[:1]})
-        found = context.run({"data": torch.from_numpy(x[:1]).cuda()})
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value)
+        assert_same(context.run({"data": to_gpu(x[:1])}), wanted)
 
 
 def test_a_run_waits_for_the_stream_that_writes_its_inputs(animals):
@@ -259,31 +248,15 @@ def test_a_run_waits_for_the_stream_that_writes_its_inputs(animals):
             torch.cuda._sleep(100_000_000)  # cycles
             data.copy_(late)
             found = context.run({"data": data})
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value)
-
-
-def test_pycuda_arrays_are_arrays_of_the_gpu(animals):
-    pytest.importorskip("pycuda.autoprimaryctx", reason="PyCUDA is not installed")
-    from pycuda import gpuarray
-
-    model, x = animals
-    with ptp.build(model, engine="cuda", precision="fp16", settings=FAST_BUILD).create_context() as context:
-        wanted = context.run({"data": x[:1]})
-        found = context.run({"data": gpuarray.to_gpu(x[:1])})
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value)
+    assert_same(found, wanted)
 
 
 @pytest.mark.parametrize("step", OPTIONAL_STEPS)
 def test_every_optimization_can_be_left_out(animals, wanted, step):
     model, x = animals
     disable = sorted({step, "tactics"})  # no search for each
-    engine = ptp.build(model, engine="cuda", precision="fp16", settings={"disable": disable})
-    with engine.create_context() as context:
-        found = context.run({"data": x[:1]})
-    for name, value in wanted.items():
-        assert relative(found[name], value[:1]) < BOUNDS["fp16"]
+    found = results(model, {"data": x[:1]}, "fp16", {"disable": disable})
+    assert_near(found, {name: value[:1] for name, value in wanted.items()}, BOUNDS["fp16"])
 
 
 def test_a_plugin_that_computes_runs_between_graphs():
@@ -300,10 +273,9 @@ def test_a_plugin_that_computes_runs_between_graphs():
 
 def test_what_a_plugin_raises_reaches_the_caller_and_the_context_works_on():
     with ptp.build(conv_net(Failing()), engine="cuda").create_context() as context:
-        with pytest.raises(OutOfPaperError, match="negative"):
-            context.run({"data": image() - 0.5})
-        with pytest.raises(OutOfPaperError, match="negative"):
-            context.run({"data": image() - 0.5})
+        for _ in range(2):
+            with pytest.raises(OutOfPaperError, match="negative"):
+                context.run({"data": image() - 0.5})
 
 
 @pytest.fixture(scope="module")
@@ -333,8 +305,7 @@ def test_an_engine_file_gives_the_same_bits_with_the_same_kernels(animals, saved
         for other in (loaded, again):
             with other.create_context() as context:
                 for _ in range(2):
-                    for name, value in context.run({"data": x[:batch]}).items():
-                        np.testing.assert_array_equal(value, wanted[name])
+                    assert_same(context.run({"data": x[:batch]}), wanted)
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
@@ -347,9 +318,7 @@ def test_a_loaded_engine_saves_what_it_was_loaded_from(saved, tmp_path: Path, pr
 def test_a_loaded_engine_reads_its_weights_for_a_new_shape(animals, saved, wanted):
     _, path = saved["fp16"]
     with ptp.load_engine(path).create_context() as context:
-        found = context.run({"data": animals[1]})
-    for name, value in wanted.items():
-        assert relative(found[name], value) < BOUNDS["fp16"]
+        assert_near(context.run({"data": animals[1]}), wanted, BOUNDS["fp16"])
 
 
 def test_many_runs_need_no_more_memory(animals):

@@ -6,28 +6,30 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from pytrtplugins.errors import DimsError, PytrtpluginsError
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import run_on_host
+from tests.engines.model_parts import F, info, model
 from tests.engines.operators import literal
 
 
 def one_node(op, inputs, constants, opset, output=TensorProto.UNDEFINED, domain="", **attributes):
-    infos = [
-        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in inputs.items()
-    ]
     node = helper.make_node(op, [*inputs, *constants], ["y"], name="the_node", domain=domain, **attributes)
-    results = [helper.make_tensor_value_info("y", output, None) if output else onnx.ValueInfoProto(name="y")]
-    initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    graph = helper.make_graph([node], "g", infos, results, initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid(domain, opset)], ir_version=10)
+    results = [info("y", output, None) if output else onnx.ValueInfoProto(name="y")]
+    made = model([node], described(inputs), results, constants, opset, 10)
+    made.opset_import[0].domain = domain
+    return made
 
 
-def check(model, inputs, wanted=None, rtol=1e-5):
-    wanted = literal(model, inputs)[0] if wanted is None else wanted
-    got = run_on_host(prepare(model), inputs)[0]["y"]
+def described(inputs):
+    return [info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape) for name, array in inputs.items()]
+
+
+def check(network, inputs, wanted=None, rtol=1e-5):
+    wanted = literal(network, inputs)[0] if wanted is None else wanted
+    got = run_on_host(prepare(network), inputs)[0]["y"]
     assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
     np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=rtol)
 
@@ -47,8 +49,9 @@ def test_a_batch_normalization_that_is_not_spatial_has_numbers_for_each_place(dt
     constants = {name: (rng.random((3, 4)) + 0.5).astype(dtype) for name in names}
     scale, bias, mean, var = (constants[name].astype(np.float64) for name in names)
     wanted = ((x.astype(np.float64) - mean) / np.sqrt(var + 1e-5) * scale + bias).astype(dtype)
-    model = one_node("BatchNormalization", {"x": x}, constants, 7, helper.np_dtype_to_tensor_dtype(x.dtype), spatial=0)
-    check(model, {"x": x}, wanted, 1e-2 if dtype is np.float16 else 1e-4)
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    network = one_node("BatchNormalization", {"x": x}, constants, 7, kind, spatial=0)
+    check(network, {"x": x}, wanted, 1e-2 if dtype is np.float16 else 1e-4)
 
 
 def test_a_batch_normalization_of_float64():
@@ -61,25 +64,16 @@ def test_a_batch_normalization_of_float64():
 def test_a_zero_point_that_is_computed_counts(zero):
     codes = np.array([-128, -1, 0, 7], np.int8)
     inputs = {"x": codes, "z": zero.reshape(1)}
-    node = helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"])
-    infos = [
-        helper.make_tensor_value_info("x", TensorProto.INT8, [4]),
-        helper.make_tensor_value_info("z", TensorProto.INT8, [1]),
-    ]
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
-    graph = helper.make_graph([node], "g", infos, [result], [numpy_helper.from_array(np.array([0.5], np.float32), "s")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    check(model, inputs)
+    node, scale = helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"]), {"s": np.array([0.5], np.float32)}
+    check(model([node], described(inputs), [info("y", F, [4])], scale, opset=13), inputs)
 
 
 def test_bits_of_small_floats_are_kept():
     codes = np.array([-3, 5, 120, -128], np.int8)
     node = helper.make_node("BitCast", ["x"], ["b"], to=TensorProto.FLOAT8E4M3FNUZ)
     cast = helper.make_node("Cast", ["b"], ["y"], to=TensorProto.FLOAT)
-    info = helper.make_tensor_value_info("x", TensorProto.INT8, [4])
-    graph = helper.make_graph([node, cast], "g", [info], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)], ir_version=13)
-    check(model, {"x": codes}, codes.view(ml_dtypes.float8_e4m3fnuz).astype(np.float32))
+    network = model([node, cast], described({"x": codes}), [info("y", F, [4])], opset=26, ir=13)
+    check(network, {"x": codes}, codes.view(ml_dtypes.float8_e4m3fnuz).astype(np.float32))
 
 
 @pytest.mark.parametrize("computed", [False, True])
@@ -88,26 +82,22 @@ def test_results_in_powers_of_two_are_rounded_and_have_no_sign(computed):
     codes = np.array([1, 3, 5, 7, -2, 0], np.int8)
     scale = np.array(0.25, ml_dtypes.float8_e8m0fnu)
     wanted = (codes * np.float32(0.25)).astype(ml_dtypes.float8_e8m0fnu).astype(np.float32)
-    made = [numpy_helper.from_array(scale, "s"), *([] if computed else [numpy_helper.from_array(codes, "x")])]
+    inputs, constants = ({"x": codes}, {}) if computed else ({}, {"x": codes})
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "s"], ["d"]),
         helper.make_node("Cast", ["d"], ["y"], to=TensorProto.FLOAT),
     ]
-    infos = [helper.make_tensor_value_info("x", TensorProto.INT8, [6])] if computed else []
-    graph = helper.make_graph(nodes, "g", infos, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6])], made)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=12)
-    check(model, {"x": codes} if computed else {}, wanted)
+    network = model(nodes, described(inputs), [info("y", F, [6])], {"s": scale, **constants}, opset=24, ir=12)
+    check(network, inputs, wanted)
 
 
 def test_the_opset_of_domain_ai_onnx_counts():
     x = np.random.default_rng(0).standard_normal((1, 2, 6, 7)).astype(np.float32)
     constants = {"rois": np.array([[0.5, 1, 5, 4.5]], np.float32), "batch": np.array([0])}
-    plain = one_node("RoiAlign", {"x": x}, constants, 17, TensorProto.FLOAT, output_width=3)
-    check(
-        one_node("RoiAlign", {"x": x}, constants, 17, TensorProto.FLOAT, "ai.onnx", output_width=3),
-        {"x": x},
-        literal(plain, {"x": x})[0],
+    plain, other = (
+        one_node("RoiAlign", {"x": x}, constants, 17, F, domain, output_width=3) for domain in ("", "ai.onnx")
     )
+    check(other, {"x": x}, literal(plain, {"x": x})[0])
 
 
 def test_a_weight_scale_that_is_computed():
@@ -117,38 +107,27 @@ def test_a_weight_scale_that_is_computed():
         "x": rng.integers(0, 9, (1, 3, 4, 4)).astype(np.uint8), "xs": np.float32(0.1), "xz": np.uint8(2),
         "w": rng.integers(0, 9, (2, 3, 1, 1)).astype(np.uint8), "wz": np.zeros(2, np.uint8), "ys": np.float32(0.3), "yz": np.uint8(3),
     }  # fmt: skip
-    names = ["x", "xs", "xz", "w", "s", "wz", "ys", "yz"]
-    node = helper.make_node("QLinearConv", names, ["y"])
-    info = helper.make_tensor_value_info("s", TensorProto.FLOAT, [2])
-    made = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    result = helper.make_tensor_value_info("y", TensorProto.UINT8, [1, 2, 4, 4])
-    model = helper.make_model(
-        helper.make_graph([node], "g", [info], [result], made),
-        opset_imports=[helper.make_opsetid("", 13)],
-        ir_version=8,
-    )
-    got, wanted = run_on_host(prepare(model), {"s": scale})[0]["y"], literal(model, {"s": scale})[0]
+    node = helper.make_node("QLinearConv", ["x", "xs", "xz", "w", "s", "wz", "ys", "yz"], ["y"])
+    result = info("y", TensorProto.UINT8, [1, 2, 4, 4])
+    network = model([node], described({"s": scale}), [result], constants, opset=13)
+    got, wanted = run_on_host(prepare(network), {"s": scale})[0]["y"], literal(network, {"s": scale})[0]
     assert np.abs(got.astype(int) - wanted.astype(int)).max() <= 1
 
 
 @pytest.mark.parametrize("exclusive", [0, 1])
 def test_sums_along_an_axis_without_values(exclusive):
     x = np.zeros((0,), np.float64)
-    check(
-        one_node("CumSum", {"x": x}, {"axis": np.array([0])}, 14, TensorProto.DOUBLE, exclusive=exclusive), {"x": x}, x
-    )
+    network = one_node("CumSum", {"x": x}, {"axis": np.array([0])}, 14, TensorProto.DOUBLE, exclusive=exclusive)
+    check(network, {"x": x}, x)
 
 
 def test_an_error_in_lowering_names_the_node():
-    codes = np.zeros((4,), ml_dtypes.float6_e2m3fn)
-    model = one_node("DequantizeLinear", {"s": np.float32([1])}, {}, 28)
-    model.graph.node[0].input[:] = ["x", "s"]
-    tensor = onnx.TensorProto(
-        name="x", data_type=helper.np_dtype_to_tensor_dtype(codes.dtype), dims=[4], raw_data=bytes(3)
-    )
-    model.graph.initializer.append(tensor)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(ml_dtypes.float6_e2m3fn))
+    network = one_node("DequantizeLinear", {"s": np.float32([1])}, {}, 28)
+    network.graph.node[0].input[:] = ["x", "s"]
+    network.graph.initializer.append(onnx.TensorProto(name="x", data_type=kind, dims=[4], raw_data=bytes(3)))
     with pytest.raises(PytrtpluginsError, match=r"'the_node' \(DequantizeLinear\)"):
-        run_on_host(prepare(model), {"s": np.float32([1])})
+        run_on_host(prepare(network), {"s": np.float32([1])})
 
 
 def test_bits_of_another_number_are_refused():
@@ -161,11 +140,11 @@ def test_bits_of_another_number_are_refused():
 def test_an_stft_gives_half_of_the_frequencies_unless_told_otherwise(declared):
     x = np.random.default_rng(0).standard_normal((1, 12, 1)).astype(np.float32)
     constants = {"step": np.array(2), "window": np.hanning(6).astype(np.float32)}
-    model = one_node("STFT", {"x": x}, constants, 17, TensorProto.FLOAT)
-    wanted = literal(model, {"x": x})[0]
+    network = one_node("STFT", {"x": x}, constants, 17, F)
+    wanted = literal(network, {"x": x})[0]
     if declared:
-        model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, declared))
-    got = run_on_host(prepare(model), {"x": x})[0]["y"]
+        network.graph.output[0].CopyFrom(info("y", F, declared))
+    got = run_on_host(prepare(network), {"x": x})[0]["y"]
     np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 

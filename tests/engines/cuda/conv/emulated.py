@@ -18,26 +18,9 @@ from pytrtplugins.engines.cuda.device.source import kernel_text
 HERE = Path(__file__).parent
 FLAGS = ("-x", "c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-w", "-fno-gnu-unique")
 PTX = (
-    *(
-        "launch_dependents",
-        "wait_for_inputs",
-        "copy_piece",
-        "copy_word",
-        "cluster_sync",
-        "shared_address",
-        "load_shared",
-    ),
-    *(
-        "load_matrices",
-        r"multiply\((?:float|int)\*",
-        r"multiply\(int ",
-        "step",
-        "pinned",
-        "half_bits",
-        "halves",
-        "round_even",
-    ),
-    *("codes", "fp8_codes", "fp8_halves"),
+    *("launch_dependents", "wait_for_inputs", "copy_piece", "copy_word", "cluster_sync", "shared_address"),
+    *("load_shared", "load_matrices", r"multiply\((?:float|int)\*", r"multiply\(int ", "step", "pinned"),
+    *("half_bits", "halves", "round_even", "codes", "fp8_codes", "fp8_halves"),
 )
 """Functions of the sources that are PTX; emulated.h has those that a block without a cluster calls."""
 

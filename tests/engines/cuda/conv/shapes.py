@@ -8,6 +8,7 @@ from pytrtplugins.engines.cuda.conv.hopper import halo_tactics, hopper_tactics
 from pytrtplugins.engines.cuda.conv.packing import pack_weights
 from pytrtplugins.engines.cuda.conv.problem import Operands
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
+from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape
 from pytrtplugins.engines.cuda.conv.tactics import mma_tactics, simt_tactics
 from pytrtplugins.tensor import DType
 
@@ -27,6 +28,12 @@ def between(x, y, kernel, x_type, **more):
     (n, h, w, c), (oh, ow, k) = x, y
     given = {"n": n, "h": h, "w": w, "c": c, "x_pitch": c, "oh": oh, "ow": ow, "k": k, "y_pitch": k, **more}
     return ConvShape(kernel=(kernel, kernel), x_type=x_type, **given)
+
+
+def stem(element, **more):
+    """A first layer of 32 filters on an image of 4 x 4 pixels."""
+    given = {"y_type": element, "k": 32, "y_pitch": 32, **more}
+    return StemShape(n=1, c=3, h=4, w=4, x_strides=(48, 16, 4, 1), x_type=SINGLE, element=element, **given)
 
 
 def square(n, side, c, k, kernel, x_type, **more):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +23,7 @@ from pytrtplugins.engines.cuda.device.layout import channels_last, linear
 from pytrtplugins.engines.cuda.device.source import kernel_text
 from pytrtplugins.tensor import DType
 from tests.cuda.fake_driver import FakeDriver
+from tests.engines.cuda.conv import shapes
 
 HALF = DType.FLOAT16
 GPU = SimpleNamespace(capability=90, multiprocessors=132)
@@ -56,10 +58,7 @@ def test_the_stems_kernel_that_was_compiled_ahead_is_the_one_that_is_loaded(comp
     provider = StemProvider(GPU)
     assert list(provider.tactics(problem)) == ["stem"]
     provider.compile(problem, "stem")
-    shape = stem_kernel.StemShape(
-        n=1, c=3, h=32, w=32, k=32, x_strides=x.strides, x_type=x.dtype, element=HALF, y_pitch=32, y_type=HALF
-    )
-    stem_kernel.StemKernel(shape, 90)
+    stem_kernel.StemKernel(replace(shapes.stem(HALF), h=32, w=32, x_strides=x.strides), 90)
     assert kernel_text(*compiled[0][:2]) == kernel_text(*compiled[1][:2])
     assert compiled[0][2] == compiled[1][2]
 

@@ -91,6 +91,7 @@ def operands():
     return Operands(load=lambda: weights, bias=np.zeros(32, np.float32))
 
 
+FUSED, PLAIN = ([f"{form}:{name}" for name in "abc"] for form in ("fused", "plain"))
 DEVICE = SimpleNamespace(upload=lambda array: SimpleNamespace(nbytes=array.nbytes, data=SimpleNamespace(ptr=0)))
 
 
@@ -100,31 +101,27 @@ def test_nothing_of_cudnn_is_loaded_before_it_is_asked_for(monkeypatch):
 
 
 def test_each_plan_that_can_be_built_is_a_tactic_once(frontend):
-    assert list(CudnnProvider(DEVICE).tactics(problem())) == ["fused:a", "fused:b", "fused:c"]
+    assert list(CudnnProvider(DEVICE).tactics(problem())) == FUSED
     assert sorted(frontend.built) == [1, 2, 3]
     assert (frontend.graphs, frontend.handles) == (1, 1)
 
 
 def test_sums_alone_are_tactics_where_the_epilogue_is_none_of_cudnns(frontend):
-    assert list(CudnnProvider(DEVICE).tactics(problem("logistic"))) == ["plain:a", "plain:b", "plain:c"]
+    assert list(CudnnProvider(DEVICE).tactics(problem("logistic"))) == PLAIN
 
 
 def test_sums_alone_are_rivals_in_float32(frontend):
-    found = list(CudnnProvider(DEVICE).tactics(problem(dtype=DType.FLOAT32)))
-    assert [name.partition(":")[0] for name in found] == ["fused"] * 3 + ["plain"] * 3
+    assert list(CudnnProvider(DEVICE).tactics(problem(dtype=DType.FLOAT32))) == FUSED + PLAIN
 
 
-def strict(groups=1):
-    """True FP32."""
-    return replace(problem(dtype=DType.FLOAT32), tensor_cores=False, groups=groups)
-
-
-def test_fp32_has_one_rival_beside_handwritten_kernels_and_all_without(frontend):
-    assert list(CudnnProvider(DEVICE).tactics(strict())) == ["plain:a", "plain:b", "plain:c"]
-    assert list(CudnnProvider(DEVICE, has_rivals=True).tactics(strict())) == ["plain:a"]
-    assert list(CudnnProvider(DEVICE, has_rivals=True).tactics(strict(groups=16))) == ["plain:a"]
-    assert len(list(CudnnProvider(DEVICE, has_rivals=True).tactics(strict(groups=4)))) == 3
-    assert len(list(CudnnProvider(DEVICE, has_rivals=True).tactics(problem()))) == 3
+@pytest.mark.parametrize(
+    ("groups", "has_rivals", "tactics"),
+    [(1, False, PLAIN), (1, True, PLAIN[:1]), (16, True, PLAIN[:1]), (4, True, PLAIN)],
+)
+def test_fp32_has_one_rival_beside_handwritten_kernels_and_all_without(frontend, groups, has_rivals, tactics):
+    strict = replace(problem(dtype=DType.FLOAT32), tensor_cores=False, groups=groups)
+    assert list(CudnnProvider(DEVICE, has_rivals=has_rivals).tactics(strict)) == tactics
+    assert list(CudnnProvider(DEVICE, has_rivals=has_rivals).tactics(problem())) == FUSED
 
 
 @pytest.mark.parametrize("place", ["activation", "residual_activation"])
@@ -134,11 +131,7 @@ def test_there_are_no_sums_alone_in_int8(frontend, place, activation):
     assert list(CudnnProvider(DEVICE).tactics(given))
     x = channels_last(given.x.dims, DType.INT8)
     assert list(CudnnProvider(DEVICE).tactics(replace(given, x=x))) == []
-    assert list(CudnnProvider(DEVICE).tactics(replace(given, x=x, **{place: "linear"}))) == [
-        "fused:a",
-        "fused:b",
-        "fused:c",
-    ]
+    assert list(CudnnProvider(DEVICE).tactics(replace(given, x=x, **{place: "linear"}))) == FUSED
 
 
 def test_plans_that_cannot_be_built_take_time_too(frontend):

@@ -10,11 +10,12 @@ import pytest
 
 from pytrtplugins.engines.cuda.conv.depthwise import DepthwiseProvider, DepthwiseTile, depthwise_tiles
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
-from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
+from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.elements import encoded
 from pytrtplugins.engines.cuda.device.layout import FP8, Format, channels_last
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.host import convolve
+from tests.engines.cuda.host import convolve, filled
+from tests.measures import relative
 
 SINGLE, HALF, CODES = DType.FLOAT32, DType.FLOAT16, DType.INT8
 ROOM = {SINGLE: 2e-6, HALF: 1e-3}
@@ -44,17 +45,14 @@ def given(case, seed=1):
         return random.integers(-90, 90, dims) if kind is CODES else random.standard_normal(dims)
 
     def tensor(form):
-        made = tensor_at(np, HostDevice().allocate(form.bytes + 64), 0, form)
-        made.flat[...] = np.nan if form.dtype in ROOM else UNTOUCHED
-        made.view[...] = encoded(np, values(form.dtype, *form.dims), form.dtype, {})
-        return made
+        codes = encoded(np, values(form.dtype, *form.dims), form.dtype, {})
+        return filled(form, codes, np.nan if form.dtype in ROOM else UNTOUCHED)
 
     def step(form, scale):
         return scale if form is not None and form.dtype not in ROOM else 1.0
 
-    weights = values(case.x.dtype, c, 1, *case.kernel).astype(
-        np.float32 if case.x.dtype in ROOM else case.x.dtype.numpy
-    )
+    kind = np.float32 if case.x.dtype in ROOM else case.x.dtype.numpy
+    weights = values(case.x.dtype, c, 1, *case.kernel).astype(kind)
     operands = Operands(
         load=lambda: weights,
         bias=random.standard_normal(c).astype(np.float32),
@@ -67,8 +65,7 @@ def given(case, seed=1):
 
 
 def run(provider, case, tactic, operands, x, residual):
-    y = tensor_at(np, HostDevice().allocate(case.y.bytes + 64), 0, case.y)
-    y.flat[...] = UNTOUCHED
+    y = filled(case.y, UNTOUCHED, UNTOUCHED)
     provider.prepare(case, tactic, operands, Scratch())(x, y, residual, None)
     return y
 
@@ -79,35 +76,36 @@ def written(y, channels):
     return y.flat[: n * h * w * y.format.pitch].reshape(n, h, w, y.format.pitch)[..., channels]
 
 
+def defined(case, operands, x, residual):
+    """What the definition gives, which is computed in float64."""
+    wanted = filled(case.y, 0)
+    convolve(case, operands, x, wanted, residual)
+    return wanted.view.astype(np.float64)
+
+
+def assert_written(case, y, expected, room, tactic):
+    """A tensor of the host has these numbers, and zeros in the padding that is its own."""
+    found = y.view.astype(np.float64)
+    if case.y.dtype is CODES:
+        assert np.abs(found - expected).max() <= 1, tactic
+        assert (found != expected).mean() < 2e-3, tactic
+    else:
+        assert relative(found, expected) < room, tactic
+    assert not written(y, slice(case.y.dims[1], case.filters)).any(), tactic
+    assert (written(y, slice(case.filters, None)) == UNTOUCHED).all(), tactic
+
+
 def assert_right(case, *tactics):
-    """A tactic gives the definition's numbers, which are computed in float64, and zeros in the padding that is its own."""
+    """A tactic gives the definition's numbers."""
     provider = DepthwiseProvider(HostDevice())
     assert provider.tactics(case)
     names = [tile.name for tile in depthwise_tiles(case, 132)]
     usual = next(name for name in ("h2w2t64", "h1w2t64", "h1w1t64") if name in names)
     operands, x, residual = given(case)
-    wanted = tensor_at(np, HostDevice().allocate(case.y.bytes), 0, case.y)
-    convolve(case, operands, x, wanted, residual)
-    expected = wanted.view.astype(np.float64)
+    expected = defined(case, operands, x, residual)
     for tactic in tactics or [usual]:
-        y = run(provider, case, tactic, operands, x, residual)
-        found = y.view.astype(np.float64)
-        if case.y.dtype is CODES:
-            assert np.abs(found - expected).max() <= 1
-            assert (found != expected).mean() < 2e-3
-        else:
-            assert np.linalg.norm(found - expected) < ROOM[
-                case.y.dtype if case.x.dtype is not CODES else SINGLE
-            ] * np.linalg.norm(expected)
-        k = case.y.dims[1]
-        assert not written(y, slice(k, case.filters)).any()
-        assert (written(y, slice(case.filters, None)) == UNTOUCHED).all()
-
-
-@pytest.mark.parametrize("kind", [SINGLE, HALF, CODES])
-@pytest.mark.parametrize(("kernel", "stride"), [((3, 3), 1), ((3, 3), 2), ((5, 5), 1), ((5, 5), 2), ((7, 7), 1)])
-def test_each_kernel_size_and_stride(kernel, stride, kind):
-    assert_right(problem(kind, kernel=kernel, stride=stride))
+        room = ROOM.get(SINGLE if case.x.dtype is CODES else case.y.dtype)
+        assert_written(case, run(provider, case, tactic, operands, x, residual), expected, room, tactic)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +115,12 @@ def test_each_kernel_size_and_stride(kernel, stride, kind):
 @pytest.mark.parametrize("stride", [1, 2])
 def test_each_tile_that_the_timer_may_choose(tile, stride):
     assert_right(problem(stride=stride, size=(10, 13)), tile)
+
+
+ACTIVATIONS = [
+    *((name, HALF) for name in ("leaky", "logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "prelu")),
+    *(("swish", CODES), ("swish", SINGLE), ("gelu", SINGLE), ("hard_swish", CODES)),
+]
 
 
 @pytest.mark.parametrize(
@@ -139,10 +143,23 @@ def test_each_tile_that_the_timer_may_choose(tile, stride):
         {"kind": CODES, "to": SINGLE},
         {"kind": HALF, "to": SINGLE},
         {"kind": HALF, "to": CODES},
+        *({"kind": kind, "kernel": kernel, "stride": stride}
+          for kind in (SINGLE, HALF, CODES)
+          for kernel, stride in (((3, 3), 1), ((3, 3), 2), ((5, 5), 1), ((5, 5), 2), ((7, 7), 1))),
+        *({"kind": kind, "activation": activation} for activation, kind in ACTIVATIONS),
+        {"activation": "leaky", "bounds": (0.1, 0.0)},
+        *({"kind": kind, "activation": "clip", "bounds": (0.0, 6.0)} for kind in (HALF, CODES)),
+        {"activation": "clip", "bounds": (-math.inf, 0.5)},
+        *({"kind": kind, "activation": "hard_sigmoid", "bounds": (1 / 6, 0.5)} for kind in (HALF, CODES)),
+        *({"kind": kind, "c": 20, "residual": Format((2, 20, 9, 11), added, 48), "residual_activation": "leaky",
+           "activation": "prelu" if kind is added else "leaky", "bounds": (0.1, 0.0)}
+          for kind in (SINGLE, HALF, CODES) for added in (SINGLE, HALF, CODES)),
+        {"x": Format((2, 24, 9, 11), HALF, 40), "y": Format((2, 24, 9, 11), HALF, 64)},
+        *({"c": 13, "y": Format((2, 13, 9, 11), HALF, pitch)} for pitch in (13, 14)),
     ],
     ids=str,
-)
-def test_odd_channels_borders_dilations_and_types(changes):
+)  # fmt: skip
+def test_each_kernel_size_stride_border_dilation_type_activation_residual_and_format(changes):
     assert_right(problem(**changes))
 
 
@@ -162,48 +179,6 @@ def test_each_tile_with_a_dilation(changes):
     assert_right(case, *tiles.values())
 
 
-@pytest.mark.parametrize(
-    ("activation", "bounds", "kind"),
-    [
-        ("leaky", (0.0, 0.0), HALF),
-        ("leaky", (0.1, 0.0), HALF),
-        ("clip", (0.0, 6.0), HALF),
-        ("clip", (0.0, 6.0), CODES),
-        ("clip", (-math.inf, 0.5), HALF),
-        ("logistic", (0.0, 0.0), HALF),
-        ("swish", (0.0, 0.0), HALF),
-        ("swish", (0.0, 0.0), CODES),
-        ("swish", (0.0, 0.0), SINGLE),
-        ("gelu", (0.0, 0.0), HALF),
-        ("gelu", (0.0, 0.0), SINGLE),
-        ("gelu_tanh", (0.0, 0.0), HALF),
-        ("hard_swish", (0.0, 0.0), HALF),
-        ("hard_swish", (0.0, 0.0), CODES),
-        ("hard_sigmoid", (1 / 6, 0.5), HALF),
-        ("hard_sigmoid", (1 / 6, 0.5), CODES),
-        ("prelu", (0.0, 0.0), HALF),
-    ],
-)
-def test_each_activation(activation, bounds, kind):
-    assert_right(problem(kind, activation=activation, bounds=bounds))
-
-
-@pytest.mark.parametrize("kind", [SINGLE, HALF, CODES])
-@pytest.mark.parametrize("added", [SINGLE, HALF, CODES])
-def test_a_residual_of_each_type(kind, added):
-    residual = Format((2, 20, 9, 11), added, 48)
-    activation = "prelu" if kind is added else "leaky"
-    case = problem(kind, c=20, residual=residual, residual_activation="leaky", activation=activation, bounds=(0.1, 0.0))
-    assert_right(case)
-
-
-def test_it_reads_and_writes_runs_of_larger_tensors_channels():
-    x, y = Format((2, 24, 9, 11), HALF, 40), Format((2, 24, 9, 11), HALF, 64)
-    assert_right(problem(x=x, y=y))
-    assert_right(problem(y=Format((2, 13, 9, 11), HALF, 13), c=13))
-    assert_right(problem(y=Format((2, 13, 9, 11), HALF, 14), c=13))
-
-
 @pytest.mark.parametrize("kind", [CODES, FP8])
 def test_codes_are_the_plain_kernels(kind):
     residual = channels_last((2, 24, 9, 11), kind)
@@ -213,6 +188,12 @@ def test_codes_are_the_plain_kernels(kind):
     wanted = run(plain, case, "direct", operands, x, residual)
     for tactic in provider.tactics(case)[::4]:
         np.testing.assert_array_equal(run(provider, case, tactic, operands, x, residual).flat, wanted.flat)
+
+
+def assert_refused(case, tactic):
+    operands = Operands(load=lambda: np.zeros(0), bias=np.zeros(24, np.float32))
+    with pytest.raises(ValueError, match="depthwise"):
+        DepthwiseProvider(HostDevice()).prepare(case, tactic, operands, Scratch())
 
 
 @pytest.mark.parametrize(
@@ -228,11 +209,8 @@ def test_codes_are_the_plain_kernels(kind):
     ],
 )
 def test_other_problems_are_left_to_others(changes):
-    case = problem(**changes)
-    assert DepthwiseProvider(HostDevice()).tactics(case) == []
-    operands = Operands(load=lambda: np.zeros(0), bias=np.zeros(24, np.float32))
-    with pytest.raises(ValueError, match="depthwise"):
-        DepthwiseProvider(HostDevice()).prepare(case, "h1w1t64", operands, Scratch())
+    assert DepthwiseProvider(HostDevice()).tactics(problem(**changes)) == []
+    assert_refused(problem(**changes), "h1w1t64")
 
 
 @pytest.mark.parametrize(
@@ -247,18 +225,15 @@ def test_threads_may_share_the_rows_of_a_filter(changes):
 
 @pytest.mark.parametrize("tactic", ["h1w1t64s2", "h9w9t64", "h1w1t63", "fastest", "h4w8t64"])
 def test_a_tactic_that_a_file_names_is_checked(tactic):
-    case = problem(dilation=2)
-    operands = Operands(load=lambda: np.zeros(0), bias=np.zeros(24, np.float32))
-    with pytest.raises(ValueError, match="depthwise"):
-        DepthwiseProvider(HostDevice()).prepare(case, tactic, operands, Scratch())
+    assert_refused(problem(dilation=2), tactic)
 
 
 def test_small_images_get_small_tiles_and_large_batches_larger_ones():
-    few, many = problem(c=960, n=1, size=(7, 7), kernel=(5, 5)), problem(c=144, n=32, size=(56, 56))
-    assert depthwise_tiles(few, 132)[0].h * depthwise_tiles(few, 132)[0].w == 1
-    assert depthwise_tiles(few, 132)[0].slices == 5
-    assert depthwise_tiles(many, 132)[0].h * depthwise_tiles(many, 132)[0].w >= 4
-    assert all(DepthwiseTile.parse(tile.name) == tile for tile in depthwise_tiles(many, 132))
+    small, *_ = depthwise_tiles(problem(c=960, n=1, size=(7, 7), kernel=(5, 5)), 132)
+    large = depthwise_tiles(problem(c=144, n=32, size=(56, 56)), 132)
+    assert (small.h * small.w, small.slices) == (1, 5)
+    assert large[0].h * large[0].w >= 4
+    assert all(DepthwiseTile.parse(tile.name) == tile for tile in large)
 
 
 @pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])

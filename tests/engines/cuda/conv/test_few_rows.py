@@ -9,9 +9,10 @@ import pytest
 
 from pytrtplugins.engines.cuda.conv.few_rows import FewRowsProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
-from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
+from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.layout import FP8, Format, channels_last
 from pytrtplugins.tensor import DType
+from tests.engines.cuda.host import filled
 
 SINGLE, HALF, CODES = DType.FLOAT32, DType.FLOAT16, DType.INT8
 
@@ -28,12 +29,6 @@ def run(provider, case, whole=False):
     def values(*dims):
         return random.integers(-90, 90, dims) if codes else random.standard_normal(dims)
 
-    def tensor(form):
-        made = tensor_at(np, HostDevice().allocate(form.bytes + 64), 0, form)
-        made.flat[...] = 0
-        made.view[...] = values(*form.dims)
-        return made
-
     c, k = case.x.dims[1], case.y.dims[1]
     weights = values(k, c, 1, 1).astype(np.int8 if codes else np.float32)
     scale = np.full(k, 1e-4, np.float32) if codes else None
@@ -44,37 +39,32 @@ def run(provider, case, whole=False):
         slopes=np.random.default_rng(2).uniform(-0.5, 1.5, k).astype(np.float32),
         y_scale=0.05,
     )
-    x, y = tensor(case.x), tensor(case.y)
-    y.flat[...] = 77
-    residual = None if case.residual is None else tensor(case.residual)
+    x, y = filled(case.x, values(*case.x.dims)), filled(case.y, 77, 77)
+    residual = None if case.residual is None else filled(case.residual, values(*case.residual.dims))
     (tactic,) = provider.tactics(case)
     provider.prepare(case, tactic, operands, Scratch())(x, y, residual, None)
     return y.flat[: case.y.elements].reshape(-1, case.y.pitch) if whole else y.view.astype(np.float64)
 
 
-@pytest.mark.parametrize("kind", [SINGLE, HALF, CODES])
-@pytest.mark.parametrize(("rows", "c", "k"), [(1, 64, 9), (1, 2048, 5), (3, 272, 4), (8, 16, 1), (5, 13, 6)])
-def test_its_numbers_are_the_plain_kernels(rows, c, k, kind):
-    case = problem(kind, rows, c, k)
-    found, wanted = (run(provider(HostDevice()), case) for provider in (FewRowsProvider, DirectProvider))
-    np.testing.assert_allclose(found, wanted, rtol=2e-3 if kind is HALF else 1e-5, atol=2e-3 if kind is HALF else 1e-5)
+RESIDUAL = channels_last((1, 9, 2, 1), HALF)
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("case", "room"),
     [
-        {"activation": "gelu"},
-        {"activation": "leaky", "bounds": (0.1, 0.0)},
-        {"residual": channels_last((1, 9, 2, 1), HALF), "residual_activation": "leaky"},
-        {"activation": "prelu", "residual": channels_last((1, 9, 2, 1), HALF)},
-        {"residual": channels_last((1, 9, 2, 1), HALF), "residual_activation": "prelu"},
-        {"to": SINGLE},
+        *((problem(kind, *sizes), 2e-3 if kind is HALF else 1e-5) for kind in (SINGLE, HALF, CODES)
+          for sizes in ((1, 64, 9), (1, 2048, 5), (3, 272, 4), (8, 16, 1), (5, 13, 6))),
+        (problem(rows=2, activation="gelu"), 2e-3),
+        (problem(rows=2, activation="leaky", bounds=(0.1, 0.0)), 2e-3),
+        (problem(rows=2, residual=RESIDUAL, residual_activation="leaky"), 2e-3),
+        (problem(rows=2, activation="prelu", residual=RESIDUAL), 2e-3),
+        (problem(rows=2, residual=RESIDUAL, residual_activation="prelu"), 2e-3),
+        (problem(rows=2, to=SINGLE), 2e-3),
     ],
-)
-def test_so_is_its_epilogue(changes):
-    case = problem(rows=2, **changes)
+)  # fmt: skip
+def test_its_numbers_are_the_plain_kernels(case, room):
     found, wanted = (run(provider(HostDevice()), case) for provider in (FewRowsProvider, DirectProvider))
-    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(found, wanted, rtol=room, atol=room)
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from pytrtplugins.engines.cuda.conv.handwritten import HandwrittenProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, Operands, Scratch
 from pytrtplugins.engines.cuda.conv.shape import ConvShape
 from pytrtplugins.engines.cuda.conv.tactics import FP8_CAPABILITY
-from pytrtplugins.engines.cuda.device.device import CudaDevice, HostDevice, tensor_at
+from pytrtplugins.engines.cuda.device.device import CudaDevice, tensor_at
 from pytrtplugins.engines.cuda.device.elements import decoded, encoded
 from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.engines.cuda.device.source import compile_kernel
 from tests.engines.cuda.conv.definition import agrees
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, tactics_of
-from tests.engines.cuda.host import convolve
+from tests.engines.cuda.host import convolve, copied, filled
 
 pytestmark = pytest.mark.gpu
 GROUPS = [(17, 4), (13, 8), (9, 16), (3, 24), (5, 32), (3, 64), (2, 128)]
@@ -95,10 +95,7 @@ def given(problem, seed=1):
         return random.integers(-127, 128, dims) if kind is INT8 else (30 if codes else 1) * random.standard_normal(dims)
 
     def tensor(form):
-        made = tensor_at(np, HostDevice().allocate(form.bytes), 0, form)
-        made.flat[...] = 0
-        made.view[...] = encoded(np, values(*form.dims), form.dtype, {})
-        return made
+        return filled(form, encoded(np, values(*form.dims), form.dtype, {}))
 
     weights = values(k, c, 3, 3) * (1 if codes else (2 / 9 / c) ** 0.5)
     step = (9 * c) ** 0.5 * (73**2 if kind is INT8 else 30**2)  # what sums of products are about
@@ -118,14 +115,14 @@ def test_every_form_gives_the_definitions_numbers(device, family, problem):
     if not runs(family, problem, device.capability):
         pytest.skip(f"compute capability {device.capability} lacks the instructions")
     operands, x, residual = given(problem)
-    wanted = tensor_at(np, HostDevice().allocate(problem.y.bytes), 0, problem.y)
+    wanted = filled(problem.y, 0)
     convolve(problem, operands, x, wanted, residual)
     expected = decoded(np, wanted.view, problem.y.dtype).astype(np.float64)
     provider, stream = HandwrittenProvider(device, family), device.new_streams(1)[0]
     tactics = forms(family, problem, device.capability)
     assert tactics
     with device.current():
-        inputs = [None if each is None else _on(device, each) for each in (x, residual)]
+        inputs = [None if each is None else copied(device, each) for each in (x, residual)]
         for tactic in tactics:
             y = tensor_at(device.xp, device.allocate(problem.y.bytes + 256), 0, problem.y)
             y.flat.fill(UNTOUCHED)
@@ -139,8 +136,3 @@ def test_every_form_gives_the_definitions_numbers(device, family, problem):
             pixels = host.flat[: n * h * w * problem.y.pitch].reshape(-1, problem.y.pitch)
             assert not pixels[:, k : problem.filters].any(), tactic.name
             assert (pixels[:, problem.filters :] == UNTOUCHED).all(), tactic.name
-
-
-def _on(device, tensor):
-    memory = device.upload(np.ascontiguousarray(tensor.flat).view(np.uint8))
-    return tensor_at(device.xp, memory, 0, tensor.format)

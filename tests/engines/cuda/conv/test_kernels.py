@@ -6,17 +6,8 @@ import itertools
 
 import pytest
 
-from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape
 from pytrtplugins.engines.cuda.device.source import compile_kernel, wgmma_text
-from tests.engines.cuda.conv.shapes import (
-    FP8,
-    HALF,
-    INT8,
-    SINGLE,
-    grouped,
-    square,
-    tactics_of,
-)
+from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, grouped, square, stem, tactics_of
 
 
 def test_the_matrix_instruction_names_each_register_once():
@@ -31,10 +22,7 @@ def test_the_matrix_instruction_names_each_register_once():
 @pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
 @pytest.mark.parametrize(
     ("family", "x_type"),
-    [
-        *itertools.product(["hopper", "halo", "mma"], [HALF, INT8, FP8]),
-        ("simt", SINGLE),
-    ],
+    [*itertools.product(["hopper", "halo", "mma"], [HALF, INT8, FP8]), ("simt", SINGLE)],
 )
 def test_kernels_compile(family, x_type, compiler, compile_with):
     compile_with(compiler)
@@ -54,70 +42,46 @@ def test_kernels_whose_blocks_compute_several_tiles_compile(side, compile_with):
         assert compile_kernel("conv_halo.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize("y_type", [HALF, FP8])
-def test_the_stem_of_fp8_compiles(y_type, compile_with):
+@pytest.mark.parametrize(
+    ("shape", "capability"),
+    [
+        *((stem(FP8, y_type=y_type), 89) for y_type in (HALF, FP8)),
+        *((stem(element, k=64, y_pitch=64, prelu=True), 90) for element in (HALF, INT8)),
+    ],
+)
+def test_the_stem_of_fp8_and_with_slopes_compiles(shape, capability, compile_with):
     compile_with("NVRTC")
-    shape = StemShape(
-        n=1, c=3, h=4, w=4, k=32, x_strides=(48, 16, 4, 1), x_type=SINGLE, element=FP8, y_pitch=32, y_type=y_type
-    )
     assert shape.unsupported() == ""
-    assert compile_kernel("stem.cu", shape.definitions(), 89).startswith(b"\x7fELF")
+    assert compile_kernel("stem.cu", shape.definitions(), capability).startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize("family", ["hopper", "mma"])
-def test_kernels_of_fp8_compile_with_a_residual_and_write_halves(family, compile_with):
-    compile_with("NVRTC")
-    for more in ({"residual_type": FP8, "residual_pitch": 64}, {"y_type": HALF, "gate": 2}):
-        shape = square(1, 13, 64, 64, 1, FP8, **more)
-        tactic = tactics_of(family, shape, capability=90)[0]
-        assert compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
-
-
-@pytest.mark.parametrize(("family", "x_type"), [("hopper", HALF), ("halo", HALF), ("mma", INT8)])
-def test_kernels_of_groups_compile(family, x_type, compile_with):
-    compile_with("NVRTC")
-    shape = grouped(1, 8, 16, 8, x_type, residual_type=x_type, residual_pitch=128)
-    tactic = tactics_of(family, shape, capability=90)[0]
-    assert compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
-
-
-@pytest.mark.parametrize("gate", range(1, 10))
-@pytest.mark.parametrize(("family", "x_type"), [("hopper", HALF), ("mma", INT8), ("simt", SINGLE)])
-def test_kernels_of_each_activation_compile(family, x_type, gate, compile_with):
-    compile_with("NVRTC")
-    shape = square(1, 16, 64, 64, 1, x_type, gate=gate)
-    tactic = tactics_of(family, shape, capability=90)[0]
-    cubin = compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90)
-    assert cubin.startswith(b"\x7fELF")
+GATES = [(kind, square(1, 16, 64, 64, 1, kind, gate=gate)) for kind in (HALF, INT8, SINGLE) for gate in range(1, 10)]
+BEHIND = [
+    (kind, square(1, 13, 64, 33, 3, kind, residual_type=kind, residual_pitch=48, residual_gate=8))
+    for kind in (HALF, INT8, SINGLE)
+]
+FP8_SHAPES = [
+    square(1, 13, 64, 64, 1, FP8, **more)
+    for more in ({"residual_type": FP8, "residual_pitch": 64}, {"y_type": HALF, "gate": 2})
+]
+GROUPS = {kind: grouped(1, 8, 16, 8, kind, residual_type=kind, residual_pitch=128) for kind in (HALF, INT8)}
+FORMS = [
+    *((family, shape) for family in ("hopper", "mma") for shape in FP8_SHAPES),
+    *(("hopper", GROUPS[HALF]), ("halo", GROUPS[HALF]), ("mma", GROUPS[INT8])),
+    *(({HALF: "hopper", INT8: "mma", SINGLE: "simt"}[kind], shape) for kind, shape in GATES),
+    *((family, shape) for family in ("hopper", "halo", "mma") for kind, shape in BEHIND if kind is not SINGLE),
+    *(("simt", shape) for kind, shape in BEHIND if kind is SINGLE),
+]
+"""Residuals of FP8 and halves of it, groups, each activation, and slopes behind a residual."""
 
 
 @pytest.mark.parametrize(
-    ("family", "x_type"),
-    [
-        ("hopper", HALF),
-        ("hopper", INT8),
-        ("halo", HALF),
-        ("halo", INT8),
-        ("mma", HALF),
-        ("mma", INT8),
-        ("simt", SINGLE),
-    ],
+    ("family", "shape"), FORMS, ids=lambda value: value if isinstance(value, str) else str(value.x_type)
 )
-def test_kernels_with_slopes_behind_a_residual_compile(family, x_type, compile_with):
+def test_kernels_of_each_form_compile(family, shape, compile_with):
     compile_with("NVRTC")
-    shape = square(1, 13, 64, 33, 3, x_type, residual_type=x_type, residual_pitch=48, residual_gate=8)
     tactic = tactics_of(family, shape, capability=90)[0]
     assert compile_kernel(f"conv_{family}.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")
-
-
-@pytest.mark.parametrize("element", [HALF, INT8])
-def test_the_stem_with_slopes_compiles(element, compile_with):
-    compile_with("NVRTC")
-    shape = StemShape(
-        n=1, c=3, h=4, w=4, k=64, x_strides=(48, 16, 4, 1), x_type=SINGLE, element=element, y_pitch=64, y_type=element,
-        prelu=True,
-    )  # fmt: skip
-    assert compile_kernel("stem.cu", shape.definitions(), 90).startswith(b"\x7fELF")
 
 
 @pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])

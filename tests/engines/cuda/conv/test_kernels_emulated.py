@@ -15,36 +15,31 @@ from pytrtplugins.engines.cuda.conv.stem_kernel import stem_arguments
 from pytrtplugins.engines.cuda.device.elements import stored, to_stored
 from tests.engines.cuda.conv.definition import STEP, agrees, biases_of, problem, stem_problem
 from tests.engines.cuda.conv.emulated import addressed, emulated
-from tests.engines.cuda.conv.shapes import (
-    FP8,
-    HALF,
-    INT8,
-    SINGLE,
-    between,
-    grouped,
-    packed_weights,
-    square,
-    tactics_of,
-)
+from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, between, grouped, packed_weights, square, tactics_of
 
 pytestmark = pytest.mark.skipif(not available(), reason="g++ is missing")
 
 
+def run(family, shape, tactic, x, weights, scale, biases, y, residual, factor, step):
+    """What a kernel makes of y; behind each array lies what would show in its numbers."""
+    arrays = [to_stored(x), packed_weights(shape, tactic, weights), pack_filters(scale, tactic, shape, 1.0), biases, y]
+    held = [addressed(array) for array in (*arrays, *([] if residual is None else [to_stored(residual)]))]
+    arguments = conv_arguments(shape, tactic, Addresses(*(address for _, address in held)), factor, step)
+    rows, columns = tactic.tiles(shape)
+    launch = emulated(f"conv_{family}.cu", tactic.definitions(shape), tactic.shared_bytes(shape))
+    launch(arguments, rows * columns, tactic.threads)
+    return held[4][0]
+
+
 def assert_right(family, shape, tactic):
-    """A tactic gives the definition's numbers, and writes nothing else; behind each array lies what would show in them."""
+    """A tactic gives the definition's numbers, and writes nothing else."""
     x, weights, scale, bias, residual, expected = problem(shape)
     on_gpu = np.zeros((shape.n, shape.h, shape.w, shape.x_pitch), x.dtype)
     on_gpu[..., : shape.c] = x
     room = expected.shape[3] if shape.linear else shape.y_pitch
     y = np.full((*expected.shape[:3], room), 77, stored(shape.y_type))
-    numbers = pack_filters(scale, tactic, shape, 1.0), biases_of(shape, tactic, bias)
-    arrays = to_stored(on_gpu), packed_weights(shape, tactic, weights), *numbers, y
-    held = [addressed(array) for array in (*arrays, *([] if residual is None else [to_stored(residual)]))]
-    arguments = conv_arguments(shape, tactic, Addresses(*(address for _, address in held)), 0.37, STEP)
-    rows, columns = tactic.tiles(shape)
-    run = emulated(f"conv_{family}.cu", tactic.definitions(shape), tactic.shared_bytes(shape))
-    run(arguments, rows * columns, tactic.threads)
-    found = held[4][0]
+    biases = biases_of(shape, tactic, bias)
+    found = run(family, shape, tactic, on_gpu, weights, scale, biases, y, residual, 0.37, STEP)
     if shape.linear:
         n, oh, ow, k = expected.shape
         found = found.reshape(n, k, oh, ow).transpose(0, 2, 3, 1)
@@ -72,11 +67,8 @@ FORMS = [
     for kind in (HALF, INT8, FP8, SINGLE)
     for form in (
         *(bent(kind, 72), added(kind), added(kind, residual_gate=8), bent(kind, 72, pool=True)),
-        *(
-            bent(kind, 40, reorg=2, y_pitch=176),
-            bent(kind, 128, blocks=2, y_pitch=48),
-            bent(kind, linear=True, y_type=SINGLE),
-        ),
+        *(bent(kind, 40, reorg=2, y_pitch=176), bent(kind, 128, blocks=2, y_pitch=48)),
+        bent(kind, linear=True, y_type=SINGLE),
         *(square(1, 6, 16, 33, 3, kind), square(1, 6, 16, 72, 3, kind, pool=True, slope=0.1)),
         *(square(1, 6, 16, 33, 3, kind, gate=9), added(kind, residual_gate=9)),
         between((2, 7, 9, 48), (4, 5, 24), 3, kind, strides=(2, 2), pads=(1, 1), y_type=kind, gate=8),
@@ -113,29 +105,13 @@ def test_relu_makes_0_of_minus_infinity_and_keeps_nan(family, kind, behind):
     shape = square(1, 4, 16, 16, 1, kind, **more)
     x = np.zeros((1, 4, 4, 16), kind.numpy)
     x[0, 0, :3, 5] = -np.inf, np.inf, np.nan
-    weights = np.ones((16, 16, 1, 1), kind.numpy)
+    weights, ones, y = np.ones((16, 16, 1, 1), kind.numpy), np.ones(16, np.float32), np.full_like(x, 77)
     tactic = next(iter(whole(family, shape)))
-    numbers = (
-        pack_filters(np.ones(16, np.float32), tactic, shape, 1.0),
-        pack_biases([np.ones(16, np.float32)], tactic, shape),
-    )
-    y = np.full_like(x, 77)
-    arrays = (
-        to_stored(x),
-        packed_weights(shape, tactic, weights),
-        *numbers,
-        to_stored(y),
-        *([to_stored(y)] if behind else []),
-    )
-    held = [addressed(array) for array in arrays]
-    arguments = conv_arguments(shape, tactic, Addresses(*(address for _, address in held)), 1.0, 1.0)
-    rows, columns = tactic.tiles(shape)
-    run = emulated(f"conv_{family}.cu", tactic.definitions(shape), tactic.shared_bytes(shape))
-    run(arguments, rows * columns, tactic.threads)
-    usual = 78.0 if behind else 1.0
-    assert held[4][0][0, 0, :, 0].tolist()[:2] == [0.0, np.inf]
-    assert np.isnan(held[4][0][0, 0, 2]).all()
-    assert (held[4][0][0, 1:] == usual).all()
+    biases = pack_biases([ones], tactic, shape)
+    found = run(family, shape, tactic, x, weights, ones, biases, to_stored(y), y if behind else None, 1.0, 1.0)
+    assert found[0, 0, :, 0].tolist()[:2] == [0.0, np.inf]
+    assert np.isnan(found[0, 0, 2]).all()
+    assert (found[0, 1:] == (78.0 if behind else 1.0)).all()
 
 
 @pytest.mark.slow
@@ -163,6 +139,6 @@ def test_each_way_to_memory_with_tiles_of_each_width(shape):
 def test_the_stem_takes_the_image_as_it_is(element, y_type, pool, prelu):
     shape, arrays, expected = stem_problem(element, pool, prelu, y_type)
     held = [addressed(to_stored(array)) for array in (*arrays, np.full(expected.shape, 77, stored(y_type)))]
-    run = emulated("stem.cu", shape.definitions())
-    run(stem_arguments(shape, *(address for _, address in held)), math.prod(shape.tiles), 256)
+    launch = emulated("stem.cu", shape.definitions())
+    launch(stem_arguments(shape, *(address for _, address in held)), math.prod(shape.tiles), 256)
     assert agrees(held[-1][0], expected, y_type)

@@ -12,10 +12,7 @@ from pytrtplugins.engines.cuda.conv.tactics import Tactic
 from pytrtplugins.engines.cuda.device import pool_kernel
 from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.engines.cuda.device.source import KERNELS
-from tests.engines.cuda.conv.shapes import (
-    HALF,
-    square,
-)
+from tests.engines.cuda.conv.shapes import HALF, square
 
 
 @pytest.mark.parametrize(

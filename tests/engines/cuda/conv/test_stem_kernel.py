@@ -7,35 +7,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape, pack_stem
-from pytrtplugins.tensor import DType
-from tests.engines.cuda.conv.shapes import (
-    FP8,
-    HALF,
-    INT8,
-)
+from pytrtplugins.engines.cuda.conv.stem_kernel import pack_stem
+from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, stem
 
 
 @pytest.mark.parametrize("element", [HALF, INT8, FP8])
 def test_the_stems_weights_lie_as_its_threads_read_them(element):
     random = np.random.default_rng(0)
     weights = random.integers(-8, 8, (32, 3, 3, 3)).astype(element.numpy)
-    shape = StemShape(
-        n=1,
-        c=3,
-        h=4,
-        w=4,
-        k=32,
-        x_strides=(48, 16, 4, 1),
-        x_type=DType.FLOAT32,
-        element=element,
-        y_pitch=32,
-        y_type=element,
-    )
-    packed = pack_stem(shape, weights)
-    for filter_ in range(
-        32
-    ):  # thread (group, quarter), block: w[block][t] is row 8 * block + group; sums 2 * quarter + i
+    packed = pack_stem(stem(element), weights)
+    for filter_ in range(32):
+        # thread (group, quarter), block: w[block][t] is row 8 * block + group; sums 2 * quarter + i
         quarter, held = filter_ // 8, filter_ % 8
         row = packed[held // 2 * 8 + 2 * quarter + held % 2]
         for tap in range(12):
@@ -44,9 +26,7 @@ def test_the_stems_weights_lie_as_its_threads_read_them(element):
 
 
 def test_a_stem_says_what_it_cannot_do():
-    first = StemShape(
-        n=1, c=3, h=4, w=4, k=32, x_strides=(48, 16, 4, 1), x_type=DType.FLOAT32, element=HALF, y_pitch=32, y_type=HALF
-    )
+    first = stem(HALF)
     assert first.unsupported() == ""
     assert "5 channels" in dataclasses.replace(first, c=5).unsupported()
     assert "odd" in dataclasses.replace(first, h=5).unsupported()

@@ -1,4 +1,4 @@
-"""The kernel of attention, against float64, on NumPy arrays."""
+"""The kernels of attention, against float64, on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from pytrtplugins.engines.cuda.device import attention as module
 from pytrtplugins.engines.cuda.device.attention import AttentionProblem, Operand, attention
 from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
 from pytrtplugins.engines.cuda.device.layout import linear
@@ -15,7 +16,18 @@ from pytrtplugins.tensor import DType
 from tests.engines.cuda.attention import attended
 
 DEVICE = HostDevice()
-ROOM = {DType.FLOAT32: 3e-6, DType.FLOAT16: 2e-3}
+HALF = DType.FLOAT16
+ROOM = {DType.FLOAT32: 3e-6, HALF: 2e-3}
+KERNELS = [(DType.FLOAT32, False), (HALF, False), (HALF, True)]
+"""The element type, and whether matrix units are asked for: weights are rounded to float16 before their second product."""
+
+
+@pytest.fixture(autouse=True)
+def used(monkeypatch):
+    """Names of the kernels that were launched."""
+    names, real = [], module._kernel
+    monkeypatch.setattr(module, "_kernel", lambda name, depth: names.append(name) or real(name, depth))
+    return names
 
 
 def memory(size, dtype, seed, spread=1.0):
@@ -95,67 +107,87 @@ def causal(dims, dtype, fill):
     return mask, view.expanded((1, h, m, n))
 
 
-def assert_first_row_is_empty(found, zero):
-    assert np.array_equal(found[:, :, 0], np.full_like(found[:, :, 0], 0 if zero else np.nan), equal_nan=True)
+def assert_near(found, wanted, dtype, fast=False):
+    room = {"rtol": 4e-3, "atol": 3e-3} if fast else {"rtol": ROOM[dtype], "atol": ROOM[dtype]}
+    np.testing.assert_allclose(found.astype(np.float64), wanted, **room)
 
 
-def assert_near(found, wanted, dtype):
-    np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=ROOM[dtype], atol=ROOM[dtype])
-
-
-@pytest.mark.parametrize("dtype", list(ROOM))
+@pytest.mark.parametrize(("dtype", "fast"), KERNELS)
 @pytest.mark.parametrize(
-    "dims",
+    ("dims", "units"),
     [
-        (1, 2, 5, 7, 16, 16),
-        (2, 3, 17, 65, 32, 32),  # a row and a key more than a tile
-        (1, 1, 1, 130, 64, 64),  # one row, three tiles of keys
-        (1, 2, 16, 64, 64, 48),  # v narrower than k
-        (1, 1, 3, 40, 5, 19),  # nothing a multiple of anything
-        (1, 1, 20, 40, 128, 128),
-        (1, 1, 18, 20, 256, 256),
-        (2, 1, 3, 1, 80, 80),  # one key
-        (1, 1, 3, 20, 300, 270),  # a head in two parts
+        ((1, 2, 5, 7, 16, 16), True),
+        ((2, 3, 17, 65, 32, 32), True),  # a row and a key more than a tile
+        ((2, 3, 65, 65, 32, 32), True),  # and than a tile of matrix units
+        ((1, 1, 1, 130, 64, 64), True),  # one row, three tiles of keys
+        ((1, 2, 16, 64, 64, 48), True),  # v narrower than k
+        ((1, 1, 70, 40, 24, 40), True),  # wider, and neither a multiple of 16
+        ((1, 1, 3, 40, 5, 19), False),  # nothing a multiple of anything
+        ((1, 1, 20, 40, 128, 128), True),
+        ((1, 1, 18, 20, 256, 256), False),
+        ((2, 1, 3, 1, 80, 80), True),  # one key
+        ((1, 1, 3, 20, 300, 270), False),  # a head in two parts
+        ((1, 1, 3, 9, 136, 136), False),
+        ((1, 1, 3, 9, 20, 20), False),
     ],
 )
-def test_any_dims_give_what_float64_gives(dims, dtype):
-    found, wanted, _ = run(dims, heads_first(dims), dtype)
-    assert_near(found, wanted, dtype)
+def test_any_dims_give_what_float64_gives(dims, units, dtype, fast, used):
+    found, wanted, _ = run(dims, heads_first(dims), dtype, fast=fast)
+    assert_near(found, wanted, dtype, fast)
+    assert set(used) == {"attention_mma" if fast and units else "attention"}
+
+
+@pytest.mark.parametrize(("dtype", "fast"), KERNELS)
+def test_one_tensor_that_holds_q_k_and_v_is_read_in_place(dtype, fast):
+    dims, views, memories = in_one_tensor(2, 3, 19, 16, dtype)
+    found, wanted, tensors = run(dims, views, dtype, memories=memories, fast=fast)
+    assert_near(found, wanted, dtype, fast)
+    assert np.isfinite(tensors["y"].flat.astype(np.float32)).all()
 
 
 @pytest.mark.parametrize("dtype", list(ROOM))
-def test_one_tensor_that_holds_q_k_and_v_is_read_in_place(dtype):
-    dims, views, memories = in_one_tensor(2, 3, 19, 16, dtype)
-    found, wanted, tensors = run(dims, views, dtype, memories=memories)
-    assert_near(found, wanted, dtype)
-    assert np.isfinite(tensors["y"].flat).all()
-
-
-def test_keys_may_lie_transposed():
+@pytest.mark.parametrize("fast", [False, True])
+def test_keys_may_lie_transposed_for_the_kernel_without_matrix_units(dtype, fast, used):
     dims = b, h, _, n, d, _ = 1, 2, 6, 70, 16, 16
     views = {**heads_first(dims), "k": contiguous((b, h, d, n)).transposed((0, 1, 3, 2))}
-    found, wanted, _ = run(dims, views)
+    found, wanted, _ = run(dims, views, dtype, fast=fast)
+    assert_near(found, wanted, dtype, fast and dtype is HALF)
+    assert used == ["attention"]
+
+
+def test_float32_has_no_matrix_units(used):
+    dims = (1, 2, 6, 10, 16, 16)
+    found, wanted, _ = run(dims, heads_first(dims), fast=True)
     assert_near(found, wanted, DType.FLOAT32)
+    assert used == ["attention"]
 
 
 @pytest.mark.parametrize("kind", list(ROOM))
+@pytest.mark.parametrize(("dtype", "fast"), [(DType.FLOAT32, False), (HALF, True)])
 @pytest.mark.parametrize(
     "bias_dims", [(1, 1, 1, 21), (4, 1, 1, 21), (1, 3, 18, 21), (4, 3, 18, 21), (2, 3, 18, 21), (1, 1, 18, 1)]
 )
-def test_what_is_added_broadcasts_and_repeats(bias_dims, kind):
+def test_what_is_added_broadcasts_and_repeats(bias_dims, dtype, fast, kind):
     dims = (4, 3, 18, 21, 8, 8)
-    found, wanted, _ = run(dims, heads_first(dims), **added(bias_dims, kind, dims))
-    assert_near(found, wanted, DType.FLOAT32)
+    found, wanted, _ = run(dims, heads_first(dims), dtype, fast=fast, **added(bias_dims, kind, dims))
+    assert_near(found, wanted, dtype, fast)
 
 
 @pytest.mark.parametrize("zero", [False, True])
-@pytest.mark.parametrize("fill", [-np.inf, np.float32(-3.4028235e38)])
-def test_masked_keys_do_not_count(zero, fill):
+@pytest.mark.parametrize(
+    ("fill", "dtype", "fast"),
+    [
+        (-np.inf, DType.FLOAT32, False),
+        (np.float32(-3.4028235e38), DType.FLOAT32, False),
+        (-np.inf, HALF, True),
+    ],
+)
+def test_masked_keys_do_not_count(zero, fill, dtype, fast):
     dims = (1, 2, 17, 70, 16, 16)
-    found, wanted, _ = run(dims, heads_first(dims), bias=causal(dims, DType.FLOAT32, fill), zero=zero)
-    assert_near(found, wanted, DType.FLOAT32)
+    found, wanted, _ = run(dims, heads_first(dims), dtype, bias=causal(dims, dtype, fill), zero=zero, fast=fast)
+    assert_near(found, wanted, dtype, fast)
     if np.isinf(fill):
-        assert_first_row_is_empty(found, zero)
+        np.testing.assert_array_equal(found[:, :, 0], 0 if zero else np.nan)
 
 
 def test_large_scores_do_not_overflow():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytrtplugins.engines.cuda.device.device import CudaDevice, tensor_at
+from pytrtplugins.engines.cuda.device.device import CudaDevice
 from pytrtplugins.engines.cuda.device.expression import Expression
 from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
 from pytrtplugins.engines.cuda.device.means import means_kernel
@@ -22,6 +22,7 @@ from tests.engines.cuda.device.test_pointwise import (
     filled,
     run,
 )
+from tests.engines.cuda.host import copied
 
 pytestmark = pytest.mark.gpu
 HALF, FLOAT = DType.FLOAT16, DType.FLOAT32
@@ -36,17 +37,11 @@ SOFTMAX = [
 ]
 
 
-def on_gpu(device, tensor):
-    """A copy with what lies between and behind its values."""
-    memory = device.upload(np.ascontiguousarray(tensor.flat).view(np.uint8))
-    return tensor_at(device.xp, memory, 0, tensor.format)
-
-
 def on_both(make, inputs, outputs):
     """Each output of a kernel on the GPU, and on the host."""
     device, host = CudaDevice(), [filled(form, 0) for form in outputs]
     with device.current():
-        tensors = [on_gpu(device, tensor) for tensor in (*inputs, *host)]
+        tensors = [copied(device, tensor) for tensor in (*inputs, *host)]
         stream = device.new_streams(1)[0]
         make(device).prepare(tensors)(stream)
         stream.synchronize()
@@ -131,7 +126,7 @@ def test_means_are_right_and_repeat_bit_by_bit(gpu, dims, dtype):
     device, form = CudaDevice(), linear((n, c), FLOAT)
     expression = Expression.parse(1, ["ReduceSum float32 0", f"Mul float32 1 float32:{1 / (h * w)!r}"], [2])
     with device.current():
-        given, y = on_gpu(device, x), on_gpu(device, filled(form, 0))
+        given, y = copied(device, x), copied(device, filled(form, 0))
         stream = device.new_streams(1)[0]
         launch = means_kernel(device, expression, (2, 3), [x.format], [form]).prepare([given, y])
         found = []

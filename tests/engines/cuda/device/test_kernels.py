@@ -48,20 +48,12 @@ def problems(draw):
     activation, bounds = draw(
         st.sampled_from([("linear", (0.0, 0.0)), ("leaky", (0.1, 0.0)), ("clip", (0.0, 6.0)), ("logistic", (0.0, 0.0))])
     )
+    x, y, residual_activation = (n, c, h, w), (n, k, oh, ow), draw(st.sampled_from(["linear", "leaky"]))
     return ConvProblem(
-        x=channels_last((n, c, h, w), kind),
-        y=channels_last((n, k, oh, ow), to),
-        kernel=kernel,
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        groups=groups,
-        activation=activation,
-        bounds=bounds,
-        residual=residual,
-        residual_activation=draw(st.sampled_from(["linear", "leaky"])),
+        x=channels_last(x, kind), y=channels_last(y, to), kernel=kernel, strides=strides, pads=pads, dilations=dilations,
+        groups=groups, activation=activation, bounds=bounds, residual=residual, residual_activation=residual_activation,
         residual_bounds=(0.2, 0.0),
-    )
+    )  # fmt: skip
 
 
 @given(problems(), st.integers(0, 99))
@@ -120,30 +112,17 @@ def test_quantizing_rounds_half_to_even_and_saturates(dims, make):
     np.testing.assert_array_equal(back.view, y.view.astype(np.float32) * np.float32(0.5))
 
 
-def test_a_run_of_channels_of_a_larger_tensor_is_written_alone():
-    whole = filled(channels_last((2, 24, 3, 3), DType.FLOAT16))
-    before = whole.view.copy()
-    part_format = Format((2, 8, 3, 3), DType.FLOAT16, 24)
-    part = tensor_at(np, whole.flat.view(np.uint8), 8 * 2, part_format)
-    x = filled(linear((2, 8, 3, 3), DType.FLOAT32), 5)
-    reformat(x, part)(None)
-    np.testing.assert_array_equal(whole.view[:, 8:16], x.view.astype(np.float16))
-    np.testing.assert_array_equal(np.delete(whole.view, slice(8, 16), 1), np.delete(before, slice(8, 16), 1))
-    back = filled(linear((2, 8, 3, 3), DType.FLOAT32), 6)
+@pytest.mark.parametrize(("begin", "count", "alone"), [(8, 8, {}), (3, 5, {"alone": False}), (8, 5, {"alone": False})])
+def test_a_run_of_channels_of_a_larger_tensor_is_written_without_its_neighbours(begin, count, alone):
+    whole, here = filled(channels_last((2, 24, 3, 3), DType.FLOAT16)), slice(begin, begin + count)
+    before, dims = whole.view.copy(), (2, count, 3, 3)
+    part = tensor_at(np, whole.flat.view(np.uint8), begin * 2, Format(dims, DType.FLOAT16, 24))
+    x, back = (filled(linear(dims, DType.FLOAT32), seed) for seed in (5, 6))
+    reformat(x, part, **alone)(None)
+    np.testing.assert_array_equal(whole.view[:, here], x.view.astype(np.float16))
+    np.testing.assert_array_equal(np.delete(whole.view, here, 1), np.delete(before, here, 1))
     reformat(part, back)(None)
     np.testing.assert_array_equal(back.view, part.view.astype(np.float32))
-
-
-@pytest.mark.parametrize("begin", [3, 8])
-def test_a_run_that_begins_anywhere_is_written_without_its_neighbours(begin):
-    whole = filled(channels_last((1, 24, 2, 2), DType.FLOAT16))
-    before = whole.view.copy()
-    part = tensor_at(np, whole.flat.view(np.uint8), begin * 2, Format((1, 5, 2, 2), DType.FLOAT16, 24))
-    x = filled(linear((1, 5, 2, 2), DType.FLOAT32), 5)
-    reformat(x, part, alone=False)(None)
-    np.testing.assert_array_equal(whole.view[:, begin : begin + 5], x.view.astype(np.float16))
-    here = slice(begin, begin + 5)
-    np.testing.assert_array_equal(np.delete(whole.view, here, 1), np.delete(before, here, 1))
 
 
 def test_unsigned_codes_saturate_at_their_own_limits():

@@ -8,15 +8,15 @@ import math
 import numpy as np
 import pytest
 
-import pytrtplugins as ptp
 from pytrtplugins.engines.cuda.conv.problem import ACTIVATIONS as CONV_ACTIVATIONS
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.operators import ACTIVATIONS
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.activations import FILTERS, IDS, WRITTEN, write
-from tests.engines.cuda.host import activated, run_on_host
+from tests.engines.cuda.host import activated, assert_near, by_reference, run_on_host
 from tests.engines.operators import literal
+from tests.measures import relative
 from tests.passes.nets import Net
 
 KERNELS = pytest.mark.parametrize(("step", "disable"), [("pointwise", ()), ("activation", ("pointwise",))])
@@ -37,11 +37,10 @@ def operators(model):
     return [node.op_type for node in lower(prepare(model), disable=("patches",)).graph]
 
 
-def found_and_wanted(model, float_type, disable=(), direct=False):
+def found_and_wanted(model, float_type, disable=()):
     inputs = {"data": 4 * np.random.default_rng(0).standard_normal((2, 3, 8, 8), dtype=np.float32)}
-    found, execution = run_on_host(prepare(model), inputs, float_type, disable, direct)
-    with ptp.build(model, engine="reference").create_context() as context:
-        return found, context.run(inputs), execution.plan
+    found, execution = run_on_host(prepare(model), inputs, float_type, disable)
+    return found, by_reference(prepare(model), inputs), execution.plan
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -83,9 +82,7 @@ def test_a_convolution_acts_as_onnxruntime_does(kind, op, constants, attributes,
     (wanted,) = literal(model, x)
     for float_type, direct in itertools.product((DType.FLOAT32, DType.FLOAT16), (False, True)):
         result = run_on_host(prepare(model), x, float_type, direct=direct)[0]["last"]
-        assert np.linalg.norm(result - wanted) < (2e-6 if float_type is DType.FLOAT32 else 2e-3) * np.linalg.norm(
-            wanted
-        )
+        assert relative(result, wanted) < (2e-6 if float_type is DType.FLOAT32 else 2e-3)
 
 
 def hard_swish(net, x):
@@ -129,9 +126,7 @@ def test_activations_give_the_reference_engines_numbers(write, channels, float_t
     acted = net.add(write, [x], "acted") if isinstance(write, str) else write(net, x)
     found, wanted, plan = found_and_wanted(net.model(net.conv(acted, "last", 8)), float_type, disable)
     assert [each.kind for each in plan.steps].count(step) == 1
-    room = 2e-6 if float_type is DType.FLOAT32 else 2e-3
-    for name, values in wanted.items():
-        assert np.linalg.norm(found[name] - values) < room * np.linalg.norm(values)
+    assert_near(found, wanted, 2e-6 if float_type is DType.FLOAT32 else 2e-3)
 
 
 @KERNELS

@@ -13,7 +13,8 @@ from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.attention import place_attention
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.host import run_on_host
+from tests.engines.cuda.host import assert_close, run_on_host
+from tests.engines.model_parts import model as model_of
 from tests.passes.nets import Net
 
 B, S, H, D = 2, 9, 3, 8
@@ -204,8 +205,7 @@ def test_heads_that_are_joined_with_the_batch_are_parted_again(float_type):
 def test_windows_with_a_mask_of_their_own_repeat_for_each_image(float_type):
     """Swin: a bias by head, and a mask by window, added to five axes."""
     windows = 4
-    net = Graph(S, 3 * H * D, batch=None)
-    net.input = [B * windows, S, 3 * H * D]
+    net = Graph(S, 3 * H * D, batch=B * windows)
     whole = net.transposed(net.reshaped("data", 0, S, 3, H, D), 2, 0, 3, 1, 4)
     q, k, v = (net.op("Gather", whole, net.constant(f"i{index}", np.array(index)), axis=0) for index in range(3))
     scores = net.op("MatMul", net.op("Mul", q, net.number(0.3)), net.transposed(k, 0, 1, 3, 2))
@@ -237,15 +237,10 @@ def test_queries_may_be_constants(float_type):
     checked(net, net.transposed(y, 0, 2, 1, 3), (B, S, 3 * H * D), float_type, 2)  # a copy of the constant
 
 
-@pytest.mark.parametrize(
-    "attributes",
-    [{}, {"scale": 0.2}, {"is_causal": 1}],
-    ids=["plain", "scale", "causal"],
-)
+@pytest.mark.parametrize("attributes", [{}, {"scale": 0.2}, {"is_causal": 1}], ids=["plain", "scale", "causal"])
 @pytest.mark.parametrize("rank", [3, 4])
 def test_the_operator_that_onnx_has_is_one_step(rank, attributes):
-    net = Graph(S, 3 * H * D, opset=23, batch=None)
-    net.input = [B, S, 3 * H * D]
+    net = Graph(S, 3 * H * D, opset=23, batch=B)
     q, k, v = net.split("data")
     if rank == 4:
         q, k, v = (net.heads(x) for x in (q, k, v))
@@ -257,30 +252,23 @@ def test_the_operator_that_onnx_has_is_one_step(rank, attributes):
     assert step.inputs[0] == step.inputs[1] == step.inputs[2]
 
 
-@pytest.mark.parametrize("mask", [np.bool_, np.float32])
-def test_its_mask_is_added(mask):
-    net = Graph(S, 3 * H * D, opset=23, batch=None)
-    net.input = [B, S, 3 * H * D]
-    q, k, v = net.split("data")
-    array = np.tri(S, dtype=bool) if mask is np.bool_ else net.random.standard_normal((S, S)).astype(np.float32)
-    y = net.op("Attention", q, k, v, net.constant("mask", array), q_num_heads=H, kv_num_heads=H)
-    checked(net, y, (B, S, 3 * H * D), DType.FLOAT32)
-
-
 @pytest.mark.parametrize("is_bool", [False, True])
-def test_its_mask_may_be_computed(is_bool):
-    net = Graph(S, 3 * H * D, opset=23, batch=None)
-    net.input = [B, S, 3 * H * D]
+@pytest.mark.parametrize("computed", [False, True])
+def test_its_mask_is_added(computed, is_bool):
+    net = Graph(S, 3 * H * D, opset=23, batch=B)
     q, k, v = net.split("data")
-    mask = net.reshaped(net.op("Slice", "data", net.ints(0), net.ints(S), net.ints(2)), B, 1, S, S)
-    mask = net.op("Greater", mask, net.number(0.0)) if is_bool else mask
+    if computed:
+        mask = net.reshaped(net.op("Slice", "data", net.ints(0), net.ints(S), net.ints(2)), B, 1, S, S)
+        mask = net.op("Greater", mask, net.number(0.0)) if is_bool else mask
+    else:
+        mask = net.constant("mask", np.tri(S, dtype=bool)) if is_bool else net.floats(S, S)
     y = net.op("Attention", q, k, v, mask, q_num_heads=H, kv_num_heads=H)
-    checked(net, y, (B, S, 3 * H * D), DType.FLOAT32, None)
+    checked(net, y, (B, S, 3 * H * D), DType.FLOAT32, None if computed else 1)
 
 
 def test_a_model_in_float16_may_compute_the_softmax_in_float32():
     half = TensorProto.FLOAT16
-    inputs = [helper.make_tensor_value_info(name, half, [B, H, S, D]) for name in "qkv"]
+    *inputs, y = (helper.make_tensor_value_info(name, half, [B, H, S, D]) for name in "qkvy")
     nodes = [
         helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]),
         helper.make_node("MatMul", ["q", "kt"], ["scores"]),
@@ -289,8 +277,7 @@ def test_a_model_in_float16_may_compute_the_softmax_in_float32():
         helper.make_node("Cast", ["weights"], ["narrow"], to=half),
         helper.make_node("MatMul", ["narrow", "v"], ["y"]),
     ]
-    graph = helper.make_graph(nodes, "half", inputs, [helper.make_tensor_value_info("y", half, [B, H, S, D])])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    model = model_of(nodes, inputs, [y], opset=18, ir=9)
     rng = np.random.default_rng(0)
     feeds = {name: rng.standard_normal((B, H, S, D)).astype(np.float16) for name in "qkv"}
     found, execution = run_on_host(prepare(model), feeds, DType.FLOAT16)
@@ -355,8 +342,7 @@ def test_what_is_something_else_stays(changes):
 
 
 def test_a_head_of_more_than_256_values_stays():
-    net = Graph(S, 300, batch=None)
-    net.input = [B, S, 300]
+    net = Graph(S, 300, batch=B)
     scores = net.op("MatMul", "data", net.transposed("data", 0, 2, 1))
     model = net.model(net.op("MatMul", net.op("Softmax", scores, axis=-1), "data"))
     assert "Softmax" in [node.op_type for node in lower(prepare(model)).graph]  # case 5
@@ -378,8 +364,7 @@ def test_it_can_be_left_out():
     with_step, _ = run_on_host(model, inputs)
     without, execution = run_on_host(model, inputs, disable={"attention"})
     assert [step.op for step in execution.plan.steps].count("Rows") == 1
-    for name, values in without.items():
-        np.testing.assert_allclose(with_step[name], values, rtol=2e-6, atol=2e-6)
+    assert_close(with_step, without, 2e-6)
 
 
 def test_scores_that_something_else_reads_stay():

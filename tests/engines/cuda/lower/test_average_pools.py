@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytrtplugins.engines import BuildOptions
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
-from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.passes import prepare
-from tests.engines.cuda.host import run_on_host
+from tests.engines.cuda.host import assert_near, by_reference, run_on_host
 from tests.engines.cuda.lower.test_phases import in_codes
-from tests.measures import relative
 from tests.passes.nets import Net
 
 X = {"data": np.random.default_rng(2).standard_normal((2, 3, 9, 9), dtype=np.float32)}
@@ -49,18 +46,10 @@ def test_a_pool_of_codes_is_one_kernel_with_the_reference_engines_numbers(betwee
     model = in_codes(prepare(pooled(between, **attributes)), X, precision)
     lowered = lower(model)
     steps = make_plan(lowered, {"N": 2}).steps
-    assert [step.name for step in steps if step.kind == "conv"] == [
-        "first",
-        "averages",
-        "side",
-        "other",
-        "next",
-        "last",
-    ]
+    names = [step.name for step in steps if step.kind == "conv"]
+    assert names == ["first", "averages", "side", "other", "next", "last"]
     assert not [step for step in steps if step.kind in ("pool", "reformat") and "averages" in step.name]
-    with ReferenceEngine(model, BuildOptions(precision)).create_context() as context:
-        wanted = context.run(X)["last_leaky"]
-    assert relative(run_on_host(model, X, lowered=lowered)[0]["last_leaky"], wanted) < room
+    assert_near(run_on_host(model, X, lowered=lowered)[0], by_reference(model, X, precision), room)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +67,7 @@ def test_a_pool_of_codes_is_one_kernel_with_the_reference_engines_numbers(betwee
 def test_other_pools_stay(attributes):
     model = in_codes(prepare(pooled(**attributes)), X, "int8")
     assert "AveragePool" in operators(model)
-    with ReferenceEngine(model, BuildOptions("int8")).create_context() as context:
-        wanted = context.run(X)["last_leaky"]
-    assert relative(run_on_host(model, X)[0]["last_leaky"], wanted) < 5e-3
+    assert_near(run_on_host(model, X)[0], by_reference(model, X, "int8"), 5e-3)
 
 
 def test_a_pool_of_floats_stays():

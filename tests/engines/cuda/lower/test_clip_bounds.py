@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host
+from tests.engines.model_parts import model as model_of
 
 LARGEST = 3.3895313892515355e38
 
@@ -23,9 +24,7 @@ def test_a_bound_that_is_left_out_is_the_types_own(low, high, ends, free):
     names = ["x", *(name if name in bounds else "" for name in ("low", "high"))]
     node = helper.make_node("Clip", names, ["y"])
     infos = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, dims) for name in ("x", "y")]
-    held = [numpy_helper.from_array(array, name) for name, array in bounds.items()]
-    graph = helper.make_graph([node], "clip", infos[:1], infos[1:], held)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    model = model_of([node], infos[:1], infos[1:], bounds, opset=13)
     x = np.array([[-np.inf, -2, 0], [0.5, 2, np.inf]], kind)
     found = run_on_host(prepare(model), {"x": x})[0]["y"].astype(np.float64)
     np.testing.assert_array_equal(found, np.clip(x.astype(np.float64), *ends))

@@ -6,17 +6,27 @@ import numpy as np
 import pytest
 
 from pytrtplugins.cuda.backends import host as host_backend
-from pytrtplugins.engines import BuildOptions
 from pytrtplugins.engines.cuda.lower.dims import fused_dims
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
-from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.layers import Reorg
 from pytrtplugins.model.ir import dims_of
 from pytrtplugins.passes import PropagateConstants, prepare
-from tests.engines.cuda.host import run_on_host
+from tests.engines.cuda.host import assert_close, by_reference, run_on_host
 from tests.engines.cuda.lower.test_attention import WRITERS, B, D, Graph, H, S
 from tests.passes.nets import Net
+
+
+def results(model):
+    return [value for node in model.graph for value in node.outputs]
+
+
+def inferred(model, sizes=None):
+    """Dims of all results, once those that the model says are forgotten."""
+    for value in results(model):
+        value.shape = None
+    PropagateConstants(sizes, own_dims=fused_dims)(model)
+    return {value.name: dims_of(value) for value in results(model)}
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -27,15 +37,10 @@ def test_dims_behind_attention_products_and_activations_follow_from_the_inputs(w
     y = net.op("Exp", net.op("Neg", y))  # what nothing is fused with
     model = lower(prepare(net.model(y)))
     PropagateConstants()(model)
-    wanted = {value.name: dims_of(value) for node in model.graph for value in node.outputs}
+    wanted = {value.name: dims_of(value) for value in results(model)}
     own = [node.op_type for node in model.graph if node.domain == DOMAIN]
     assert {"Attention", "Conv"} <= set(own)
-    for node in model.graph:
-        for value in node.outputs:
-            value.shape = None
-    PropagateConstants(own_dims=fused_dims)(model)
-    found = {value.name: dims_of(value) for node in model.graph for value in node.outputs}
-    assert found == wanted
+    assert inferred(model) == wanted
 
 
 def test_dims_of_other_nodes_are_not_told():
@@ -71,15 +76,10 @@ def test_a_pool_a_reorg_and_blocks_within_a_convolution_count():
     moved = net.plugin(Reorg(stride=2), net.conv(x, "b", leaky=False), "moved")
     weights = net.constant("up_w", net.random.normal(size=(16, 16, 3, 3)).astype(np.float32))
     model = lower(prepare(net.model(net.add("ConvTranspose", [moved, weights], "up", strides=[3, 3]))))
-    wanted = {value.name: (dims_of(value) or ())[1:] for node in model.graph for value in node.outputs}
+    wanted = {value.name: (dims_of(value) or ())[1:] for value in results(model)}
     fused = [[node.attributes.get_int(name) for name in ("pool", "reorg", "blocks")] for node in model.graph]
     assert fused == [[1, 0, 0], [0, 2, 0], [0, 0, 3]]
-    for node in model.graph:
-        for value in node.outputs:
-            value.shape = None
-    PropagateConstants({"N": 3}, own_dims=fused_dims)(model)
-    found = {value.name: dims_of(value) for node in model.graph for value in node.outputs}
-    assert found == {name: (3, *dims) for name, dims in wanted.items()}
+    assert inferred(model, {"N": 3}) == {name: (3, *dims) for name, dims in wanted.items()}
 
 
 @pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
@@ -94,5 +94,4 @@ def test_operands_that_are_left_out_leave_no_dims_unknown():
     x = np.random.default_rng(0).standard_normal((2, 4, 8, 8)).astype(np.float32)
     found, execution = run_on_host(model, {"data": x})
     assert [step.kind for step in execution.plan.steps].count("conv") == 2
-    with ReferenceEngine(model, BuildOptions("fp32")).create_context() as context:
-        np.testing.assert_allclose(found["acted"], context.run({"data": x})["acted"], rtol=1e-5, atol=1e-5)
+    assert_close(found, by_reference(model, {"data": x}), 1e-5)

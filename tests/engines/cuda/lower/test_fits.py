@@ -90,9 +90,8 @@ def test_an_operator_of_a_tensor_without_axes_raises_no_foreign_error(operator):
     ],
 )  # fmt: skip
 def test_dims_that_the_model_says_are_compared_before_it_is_lowered(text, what):
-    with pytest.raises(
-        DimsError, match=rf"engine 'cuda': node 'y' \(\w+\) cannot run on tensors of the dims .*: {what}"
-    ) as caught:
+    message = rf"engine 'cuda': node 'y' \(\w+\) cannot run on tensors of the dims .*: {what}"
+    with pytest.raises(DimsError, match=message) as caught:
         lower(prepare(parsed(text)))
     assert "\nDo: " in str(caught.value)
 
@@ -100,16 +99,13 @@ def test_dims_that_the_model_says_are_compared_before_it_is_lowered(text, what):
 def test_so_are_those_of_an_operator_that_is_written_with_others():
     text = """(float[1,2,4] q, float[1,2,4] k, float[1,2,4] v, float[1,4,2,2] b) => (float[1,2,4] y)
         { y = com.microsoft.MultiHeadAttention <num_heads = 2> (q, k, v, , , b) }"""
-    with pytest.raises(
-        DimsError, match=r"node 'y/biased' \(Add\) cannot run on tensors of the dims \(1, 2, 2, 2\), \(1, 4, 2, 2\)"
-    ):
+    message = r"node 'y/biased' \(Add\) cannot run on tensors of the dims \(1, 2, 2, 2\), \(1, 4, 2, 2\)"
+    with pytest.raises(DimsError, match=message):
         lower(prepare(parsed(text)))
 
 
 def test_a_node_of_an_operators_definition_has_the_operators_name():
     text = "(float[1,1,2,4] q, float[1,1,3,5] k, float[1,1,3,4] v) => (float[1,1,2,4] y) { y = Attention (q, k, v) }"
+    inputs = {name: np.zeros((1, 1, *size)) for name, size in {"q": (2, 4), "k": (3, 5), "v": (3, 4)}.items()}
     with pytest.raises(DimsError, match=r"engine 'cuda': node 'y\.\w+' \(\w+\) cannot run on"):
-        run_on_host(
-            prepare(parsed(text, 23)),
-            {"q": np.zeros((1, 1, 2, 4)), "k": np.zeros((1, 1, 3, 5)), "v": np.zeros((1, 1, 3, 4))},
-        )
+        run_on_host(prepare(parsed(text, 23)), inputs)

@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
-from pytrtplugins.engines import BuildOptions, calibrate
+from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
-from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.activations import SLOPES, WRITTEN, write
 from tests.engines.cuda.branches import dense, inception, joined, networks, partial, stacked
-from tests.engines.cuda.host import activated, run_on_host, run_shuffled
+from tests.engines.cuda.host import activated, assert_near, assert_same, by_reference, run_on_host, run_shuffled
 from tests.passes.nets import Net, Swap
 
 X = {"data": np.random.default_rng(2).standard_normal((2, 8, 8, 8), dtype=np.float32)}
+WIDE = {"data": np.random.default_rng(2).standard_normal((2, 16, 8, 8), dtype=np.float32)}
 TYPES = pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
 
 
@@ -29,22 +29,16 @@ def assert_right(model, float_type=DType.FLOAT32, disable=()):
     prepared = prepare(model)
     found, execution = run_on_host(prepared, X, float_type, disable)
     room = 2e-5 if float_type is DType.FLOAT32 else 1e-2
-    with ReferenceEngine(prepared, BuildOptions()).create_context() as context:
-        for name, wanted in context.run(X).items():
-            assert np.linalg.norm(found[name] - wanted) < room * np.linalg.norm(wanted)
+    assert_near(found, by_reference(prepared, X), room)
     for seed in range(3):
-        for name, again in run_shuffled(execution, X, seed)[0].items():
-            np.testing.assert_array_equal(again, found[name])
+        assert_same(run_shuffled(execution, X, seed)[0], found)
     return execution.plan
 
 
 def assert_codes(model):
     found, execution = run_on_host(model, X)
-    with ReferenceEngine(model, BuildOptions("int8")).create_context() as context:
-        for name, wanted in context.run(X).items():
-            assert np.linalg.norm(found[name] - wanted) <= 5e-3 * np.linalg.norm(wanted)
-    for name, again in run_shuffled(execution, X, 0)[0].items():
-        np.testing.assert_array_equal(again, found[name])
+    assert_near(found, by_reference(model, X, "int8"), 5e-3)
+    assert_same(run_shuffled(execution, X, 0)[0], found)
 
 
 def convolutions(model):
@@ -65,45 +59,38 @@ def test_convolutions_of_floats_that_write_fp8_of_two_scales_stay_apart(scales, 
     table = {info.name: 0.02 for info in model.graph.value_info} | dict(zip(parts, scales, strict=True))
     table["data"] = 0.02
     quantized = prepare(quantize(model, CalibrationTable(table), precision="fp8", exclude=["first", "a", "b"]))
-    x = {"data": np.random.default_rng(2).standard_normal((2, 16, 8, 8), dtype=np.float32)}
-    found, execution = run_on_host(quantized, x)
+    found, execution = run_on_host(quantized, WIDE)
     assert sum(step.kind == "conv" for step in execution.plan.steps) == count
-    with ReferenceEngine(quantized, BuildOptions("fp8")).create_context() as context:
-        (wanted,) = context.run(x).values()
-    assert np.linalg.norm(found["last"] - wanted) <= 2e-2 * np.linalg.norm(wanted)
+    assert_near(found, by_reference(quantized, WIDE, "fp8"), 2e-2)
 
 
 @TYPES
-def test_the_convolutions_that_a_concat_begins_with_come_last(float_type):
-    plan = assert_right(inception(), float_type)
-    assert convolutions(inception()) == ["reduce3_leaky.fused", "three_leaky", "five_leaky", "last_leaky"]
+@pytest.mark.parametrize(
+    ("make", "names", "begins", "storage", "pitch"),
+    [
+        pytest.param(
+            inception, ["reduce3_leaky.fused", "three_leaky", "five_leaky", "last_leaky"],
+            {"reduce3_leaky": 0, "reduce5_leaky": 8, "one_leaky": 24, "joined": 24, "three_leaky": 40}, "joined.wide", 72,
+            id="those that it begins with come last",
+        ),
+        pytest.param(
+            partial, ["short_leaky.fused", "deep_leaky", "last_leaky"],
+            {"joined": 0, "short_leaky": 24, "reduce_leaky": 40}, "joined.wide", 48, id="those that it ends with come first",
+        ),
+        pytest.param(
+            stacked, ["two_leaky.fused", "three_leaky", "four_leaky", "last_leaky"], {"joined": 0}, "joined", 40,
+            id="those of which it has all need no wider memory",
+        ),
+    ],
+)  # fmt: skip
+def test_fused_convolutions_lie_in_the_concats_memory(make, names, begins, storage, pitch, float_type):
+    plan = assert_right(make(), float_type)
+    assert convolutions(make()) == names
     assert not copies(plan)
     size = plan.tensors["joined"].format.dtype.itemsize
-    begins = {name: plan.tensors[name].offset // size for name in ("reduce3_leaky", "reduce5_leaky", "one_leaky")}
-    assert begins == {"reduce3_leaky": 0, "reduce5_leaky": 8, "one_leaky": 24}
-    assert plan.tensors["joined"].offset // size == 24
-    assert {plan.tensors[name].storage for name in (*begins, "joined", "three_leaky")} == {"joined.wide"}
-    assert {plan.tensors[name].format.pitch for name in (*begins, "joined", "three_leaky")} == {72}
-
-
-@TYPES
-def test_the_convolutions_that_a_concat_ends_with_come_first(float_type):
-    plan = assert_right(partial(), float_type)
-    assert convolutions(partial()) == ["short_leaky.fused", "deep_leaky", "last_leaky"]
-    assert not copies(plan)
-    size = plan.tensors["joined"].format.dtype.itemsize
-    begins = {name: plan.tensors[name].offset // size for name in ("joined", "short_leaky", "reduce_leaky")}
-    assert begins == {"joined": 0, "short_leaky": 24, "reduce_leaky": 40}
-    assert plan.tensors["joined"].format.pitch == 48
-
-
-@TYPES
-def test_fused_convolutions_that_a_concat_has_all_of_need_no_wider_memory(float_type):
-    plan = assert_right(stacked(), float_type)
-    assert convolutions(stacked()) == ["two_leaky.fused", "three_leaky", "four_leaky", "last_leaky"]
-    assert not copies(plan)
-    assert plan.tensors["two_leaky.fused"].storage == "joined"
-    assert plan.tensors["joined"].format.pitch == 40
+    assert {name: plan.tensors[name].offset // size for name in begins} == begins
+    assert {plan.tensors[name].storage for name in (*begins, names[0])} == {storage}
+    assert {plan.tensors[name].format.pitch for name in begins} == {pitch}
 
 
 def test_a_concat_that_is_the_output_lies_over_fused_convolutions_too():
@@ -258,9 +245,6 @@ def siblings(op="LeakyRelu", constants=(), attributes=None):
         part = net.conv("first_leaky", name, 16, kernel=1, leaky=False)
         parts.append(net.conv(write(net, part, f"{name}_act", op, constants, attributes or {}), f"{name}_next", 16))
     return net.model(net.conv(net.add("Concat", parts, "joined", 32, axis=1), "last", 8))
-
-
-WIDE = {"data": np.random.default_rng(2).standard_normal((2, 16, 8, 8), dtype=np.float32)}
 
 
 def in_int8(model, scales):

@@ -8,6 +8,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.branches import dense, inception, partial, stacked
+from tests.engines.cuda.host import assert_near, by_reference
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
@@ -20,10 +21,8 @@ BOUNDS = {"fp32": 1e-5, "tf32": 3e-3, "fp16": 4e-3}
 def test_blocks_with_horizontal_fusion_are_right(make, precision, disable):
     model = prepare(make())
     x = {"data": np.random.default_rng(2).standard_normal((2, 8, 8, 8), dtype=np.float32)}
-    with ptp.build(model, engine="reference").create_context() as context:
-        wanted = context.run(x)
+    wanted = by_reference(model, x)
     settings = {"disable": ["tactics", *disable], "batch": 2}
     with ptp.build(model, engine="cuda", precision=precision, settings=settings).create_context() as context:
         for _ in range(3):
-            for name, found in context.run(x).items():
-                assert np.linalg.norm(found - wanted[name]) < BOUNDS[precision] * np.linalg.norm(wanted[name])
+            assert_near(context.run(x), wanted, BOUNDS[precision])

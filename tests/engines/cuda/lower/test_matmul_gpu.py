@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.cuda.device.cublaslt import cublaslt_version
 from pytrtplugins.passes import prepare
+from tests.engines.cuda.host import assert_near, by_reference
 from tests.engines.cuda.lower.test_matmul import Rows, gelu_of_erf, gelu_of_tanh
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -24,14 +24,11 @@ OTHERS = {
 def assert_right(net, model, precision, disable):
     """The network's numbers are the reference engine's; what it runs as."""
     prepared, inputs = prepare(model), net.arrays()
-    with ptp.build(prepared, engine="reference").create_context() as context:
-        wanted = context.run(inputs)
+    wanted = by_reference(prepared, inputs)
     engine = ptp.build(prepared, engine="cuda", precision=precision, settings={"disable": ["tactics", *disable]})
     with engine.create_context() as context:
         for _ in range(3):  # the first is captured
-            for name, found in context.run(inputs).items():
-                error = np.linalg.norm(found - wanted[name])
-                assert error <= BOUNDS[precision] * np.linalg.norm(wanted[name])
+            assert_near(context.run(inputs), wanted, BOUNDS[precision])
         return next(iter(context._ready.values())).execution.segments
 
 

@@ -7,14 +7,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.engines import BuildOptions, calibrate
+from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN, weight_dims
-from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.host import run_on_host
-from tests.measures import relative
+from tests.engines.cuda.host import assert_near, by_reference, run_on_host
 from tests.passes.nets import Net
 
 SIDE = 11
@@ -54,9 +52,7 @@ def gathered(model):
 def assert_right(model, x, float_type=DType.FLOAT32, disable=()):
     prepared = prepare(model)
     found, execution = run_on_host(prepared, x, float_type, disable)
-    with ReferenceEngine(prepared, BuildOptions()).create_context() as context:
-        for name, wanted in context.run(x).items():
-            assert relative(found[name], wanted) < (2e-6 if float_type is DType.FLOAT32 else 2e-3)
+    assert_near(found, by_reference(prepared, x), 2e-6 if float_type is DType.FLOAT32 else 2e-3)
     return [step.op for step in execution.plan.steps]
 
 
@@ -97,9 +93,7 @@ def test_codes_are_made_on_the_way():
     found, execution = run_on_host(quantized, image())
     assert [step.op for step in execution.plan.steps][:2] == ["Patches", "Conv"]
     assert execution.plan.tensors[execution.plan.steps[0].outputs[0]].format.dtype is DType.INT8
-    with ReferenceEngine(quantized, BuildOptions("int8")).create_context() as context:
-        for name, wanted in context.run(image()).items():
-            assert relative(found[name], wanted) < 5e-3
+    assert_near(found, by_reference(quantized, image(), "int8"), 5e-3)
 
 
 def test_without_it_the_image_gets_channels_last():

@@ -6,11 +6,10 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.engines import BuildOptions, calibrate
-from pytrtplugins.engines.reference.engine import ReferenceEngine
+from pytrtplugins.engines import calibrate
 from pytrtplugins.passes import prepare, quantize
+from tests.engines.cuda.host import assert_near, by_reference
 from tests.engines.cuda.lower.test_patches import WINDOWS, First, gathered, image
-from tests.measures import relative
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
@@ -18,14 +17,11 @@ BOUNDS = {"fp32": 2e-6, "fp16": 4e-3, "int8": 5e-3}
 
 
 def assert_right(model, precision):
-    x = image()
-    wanted = ReferenceEngine(model, BuildOptions(precision if precision == "int8" else "fp32"))
+    wanted = by_reference(model, image(), precision if precision == "int8" else "fp32")
     engine = ptp.build(model, engine="cuda", precision=precision, settings={"disable": ["tactics"]})
-    with wanted.create_context() as reference, engine.create_context() as context:
+    with engine.create_context() as context:
         for _ in range(3):  # the first is captured
-            found = context.run(x)
-            for name, value in reference.run(x).items():
-                assert relative(found[name], value) < BOUNDS[precision]
+            assert_near(context.run(image()), wanted, BOUNDS[precision])
         assert "Patches" in [step.op for step in next(iter(context._ready.values())).execution.plan.steps]
 
 

@@ -37,6 +37,10 @@ class Graph:
         self.constants.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
+    def factors(self, size, seeds=(0, 1)):
+        """A scale and a bias."""
+        return [self.constant(random(size, seed=seed)) for seed in seeds]
+
     def model(self, *outputs, opset=20):
         inputs = [helper.make_tensor_value_info(n, KINDS[a.dtype], a.shape) for n, a in self.inputs.items()]
         results = [helper.make_empty_tensor_value_info(name) for name in outputs]
@@ -173,17 +177,8 @@ def test_a_tensor_without_values_needs_no_kernel():
 
 
 FLOAT_UNARY = [
-    "Abs",
-    "Neg",
-    "Relu",
-    "Sigmoid",
-    "Tanh",
-    "HardSwish",
-    "LeakyRelu",
-    "Erf",
-    "Softplus",
-    "Floor",
-    "Identity",
+    *("Abs", "Neg", "Relu", "Sigmoid", "Tanh", "HardSwish", "LeakyRelu", "Erf"),
+    *("Softplus", "Floor", "Identity"),
 ]
 FLOAT_BINARY = ["Add", "Sub", "Mul", "Max", "Min"]
 WHOLE_BINARY = ["Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "BitwiseAnd"]
@@ -215,11 +210,8 @@ def graphs(draw):
         elif kind == "binary":
             floats.append(graph.add(draw(st.sampled_from(FLOAT_BINARY)), one, two))
         elif kind == "whole":
-            wholes.append(
-                graph.add(
-                    draw(st.sampled_from(WHOLE_BINARY)), draw(st.sampled_from(wholes)), draw(st.sampled_from(divisors))
-                )
-            )
+            parts = [draw(st.sampled_from(names)) for names in (WHOLE_BINARY, wholes, divisors)]
+            wholes.append(graph.add(*parts))
         elif kind == "truth":
             truths.append(graph.add("GreaterOrEqual", draw(st.sampled_from(wholes)), draw(st.sampled_from(divisors))))
         elif kind == "where":
@@ -246,7 +238,7 @@ def layer_norm(graph, x, size):
     square = graph.add("Pow", centered, graph.constant(np.float32(2)))
     variance = graph.add("Add", graph.add("ReduceMean", square, graph.constant([-1])), graph.constant(np.float32(1e-5)))
     normed = graph.add("Div", centered, graph.add("Sqrt", variance))
-    factors = [graph.constant(random(size, seed=seed)) for seed in range(2)]
+    factors = graph.factors(size)
     return graph.add("Add", graph.add("Mul", normed, factors[0]), factors[1])
 
 
@@ -255,7 +247,7 @@ def layer_norm(graph, x, size):
 def test_a_residual_and_a_layer_norm_behind_it_are_one_kernel(size, float_type):
     graph = Graph(x=random(2, 3, size), y=random(2, 3, size, seed=1))
     total = graph.add("Add", "x", "y")
-    factors = [graph.constant(random(size, seed=seed)) for seed in range(2)]
+    factors = graph.factors(size)
     for last in (graph.add("LayerNormalization", total, *factors), layer_norm(graph, total, size)):
         (node,) = graph.groups(last, total)
         assert node[::2] == ("Rows", 2)
@@ -306,13 +298,12 @@ def test_reductions_give_what_onnxruntime_gives(op, dims):
 def test_means_of_images_are_taken_where_these_lie(channels):
     graph = Graph(x=random(2, 4, 6, 7))
     acted = graph.add("Neg", graph.add("Conv", "x", graph.constant(random(channels, 4, 3, 3))))
+    factors, largest = graph.factors(channels), graph.add("ReduceMax", acted, graph.constant([2, 3]))
     for last in (
         graph.add("GlobalAveragePool", acted),
         graph.add("Softmax", acted, axis=1),
-        graph.add("InstanceNormalization", acted, *(graph.constant(random(channels, seed=seed)) for seed in range(2))),
-        graph.add(
-            "Conv", graph.add("ReduceMax", acted, graph.constant([2, 3])), graph.constant(random(3, channels, 1, 1))
-        ),
+        graph.add("InstanceNormalization", acted, *factors),
+        graph.add("Conv", largest, graph.constant(random(3, channels, 1, 1))),
     ):
         assert "generic" not in graph.check(last, rtol=1e-4, atol=1e-5)
 
@@ -388,8 +379,6 @@ def test_codes_around_another_zero_and_of_channels_are_no_part_of_a_group():
     for scale, zero in ((np.float32(0.02), np.int8(3)), (np.full(3, 0.02, np.float32), np.zeros(3, np.int8))):
         graph = Graph(x=random(2, 3, 4, 4))
         steps = graph.add("QuantizeLinear", graph.add("Relu", "x"), graph.constant(scale), graph.constant(zero), axis=1)
-        assert [each if isinstance(each, str) else each[0] for each in graph.groups(steps)] == [
-            "Pointwise",
-            "QuantizeLinear",
-        ]
+        groups = [each if isinstance(each, str) else each[0] for each in graph.groups(steps)]
+        assert groups == ["Pointwise", "QuantizeLinear"]
         graph.check(steps, atol=1)

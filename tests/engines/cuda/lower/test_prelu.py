@@ -12,7 +12,7 @@ from pytrtplugins.engines.cuda.plan.parts import parts_of
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.host import run_on_host
+from tests.engines.cuda.host import assert_near, by_reference, run_on_host
 from tests.engines.cuda.lower.test_phases import in_codes
 from tests.measures import relative
 from tests.passes.nets import Net
@@ -74,16 +74,8 @@ def test_no_prelu_of_a_face_network_stays():
     assert sorted(operators(model)) == ["Conv"] * 8 + ["Flatten"]
     found = convolutions(model)
     acts = {name: (at["activation"].value, at["residual_activation"].value) for name, at in found.items()}
-    assert acts == {
-        "first": ("prelu", "linear"),
-        "wide": ("prelu", "linear"),
-        "deep": ("prelu", "linear"),
-        "behind": ("linear", "prelu"),
-        "summed": ("prelu", "linear"),
-        "grouped": ("prelu", "linear"),
-        "pooled": ("prelu", "linear"),
-        "last": ("prelu", "linear"),
-    }
+    before = dict.fromkeys(("first", "wide", "deep", "summed", "grouped", "pooled", "last"), ("prelu", "linear"))
+    assert acts == {**before, "behind": ("linear", "prelu")}
     assert (found["first"]["image"].value, found["pooled"]["pool"].value, found["last"]["rows"].value) == (1, 1, 1)
 
 
@@ -103,16 +95,11 @@ def test_in_codes_a_convolution_and_its_prelu_are_one(precision, room, direct):
     kinds = [node.op_type for node in lowered.graph]
     assert (kinds.count("Conv"), "PRelu" in kinds) == (8, False)
     scales = {node.outputs[0].name: node.attributes for node in lowered.graph if node.op_type == "Conv"}
-    codes = {name for name, at in scales.items() if at["x_scale"].value}
-    assert codes == scales.keys() - {
-        "last",
-        *(["first_quantized"] if precision == "fp8" else []),
-    }  # these stay in float
+    floats = {name for name, at in scales.items() if not at["x_scale"].value}
+    assert floats == {"last", *(["first_quantized"] if precision == "fp8" else [])}
     names = ("first", "wide", "deep", "behind", "before", "grouped")
     assert all(scales[f"{name}_quantized"]["y_scale"].value for name in names)
-    with ptp.build(model, engine="reference", precision=precision, progress=False).create_context() as context:
-        wanted = context.run(X)["last"]
-    assert relative(run_on_host(model, X, direct=direct)[0]["last"], wanted) < room
+    assert_near(run_on_host(model, X, direct=direct)[0], by_reference(model, X, precision), room)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +119,7 @@ def test_one_slope_between_0_and_1_is_darknets_leaky(slopes, activation):
     at = convolutions(model)["bent"]
     assert at["activation"].value == activation
     assert at["bounds"].value[0] == pytest.approx(0.25 if activation == "leaky" else 0.0)
-    found, wanted = run_on_host(prepare(model), X)[0], reference(model)
-    assert all(relative(found[name], wanted[name]) < 2e-6 for name in wanted)
+    assert_near(run_on_host(prepare(model), X)[0], reference(model), 2e-6)
 
 
 @pytest.mark.parametrize("dims", [(16, 8, 8), (8,), (1, 8), (16, 8, 1), (2, 16, 1, 1)], ids=str)
@@ -183,8 +169,7 @@ def test_convolutions_of_one_tensor_become_one_with_the_slopes_of_both():
     joined = net.add("Concat", [*(net.conv(part, f"{part}_next", 8) for part in (*parts, third))], "joined", 24, axis=1)
     model, x = net.model(net.conv(joined, "last", 8)), {"data": X["data"].repeat(3, 1)[:, :8].copy()}
     assert "a.fused" in convolutions(model)
-    found, wanted = run_on_host(prepare(model), x)[0], reference(model, x)
-    assert all(relative(found[name], wanted[name]) < 2e-6 for name in wanted)
+    assert_near(run_on_host(prepare(model), x)[0], reference(model, x), 2e-6)
 
 
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])

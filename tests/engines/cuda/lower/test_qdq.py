@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import run_on_host
+from tests.engines.model_parts import F, info
+from tests.engines.model_parts import model as model_of
 from tests.engines.operators import literal
 from tests.randomness import generator
 
@@ -26,14 +28,8 @@ def layer(weights, x_codes):
     nodes += [helper.make_node(op, inputs, outputs, outputs[0]) for op, inputs, outputs in weights]
     nodes.append(helper.make_node("Conv", ["x_values" if x_codes else "x", "w"], ["y"], "conv"))
     constants = {"step": STEP, "other_step": np.float32(0.03), "zero": ZERO, "codes": CODES, "floats": CODES * STEP}
-    graph = helper.make_graph(
-        nodes,
-        "layer",
-        [helper.make_tensor_value_info("x", 1, ["N", 8, 4, 4])],
-        [helper.make_tensor_value_info("y", 1, ["N", 8, 4, 4])],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x, y = (info(name, F, ["N", 8, 4, 4]) for name in "xy")
+    return model_of(nodes, [x], [y], constants)
 
 
 QUANTIZED = [

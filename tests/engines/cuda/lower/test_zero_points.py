@@ -8,10 +8,12 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import run_on_host
+from tests.engines.model_parts import info
+from tests.engines.model_parts import model as model_of
 from tests.engines.operators import literal
 from tests.passes.contrib.cases import codes, f
 
@@ -41,17 +43,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_read(name):
     nodes, inputs, constants = CASES[name]
-    graph = helper.make_graph(
-        [helper.make_node(op, reads.split(), [result], **at) for op, reads, result, at in nodes],
-        "zero_points",
-        [
-            helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-            for key, x in inputs.items()
-        ],
-        [onnx.ValueInfoProto(name="y")],
-        [numpy_helper.from_array(np.asarray(value), key) for key, value in constants.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made = [helper.make_node(op, reads.split(), [result], **at) for op, reads, result, at in nodes]
+    infos = [info(key, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for key, x in inputs.items()]
+    model = model_of(made, infos, [onnx.ValueInfoProto(name="y")], constants)
     feeds = {key: np.asarray(value) for key, value in inputs.items()}
     wanted = literal(model, feeds)[0]
     result = run_on_host(prepare(model), feeds)[0]["y"]

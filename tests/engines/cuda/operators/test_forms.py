@@ -11,7 +11,9 @@ from onnx.reference import ReferenceEvaluator
 
 from pytrtplugins.errors import ExecutionError
 from pytrtplugins.passes import prepare
+from tests.engines import model_parts
 from tests.engines.cuda.host import run_on_host
+from tests.engines.model_parts import I64, F, info
 from tests.engines.operators import IMAGE, f, ints, literal, model_of
 
 CODES = np.arange(32, dtype=np.uint8).reshape(4, 8)
@@ -95,12 +97,7 @@ def test_weights_of_a_layer_may_have_scales_for_blocks(op, block):
         helper.make_node("Relu", ["product"], ["y"], "relu"),
     ]
     constants = {"w": weights, "s": scales, "z": np.zeros(scales.shape, np.int8)}
-    graph = helper.make_graph(
-        nodes, "blocks", [helper.make_tensor_value_info("x", 1, x.shape)],
-        [helper.make_tensor_value_info("y", 1, x.shape)],
-        [numpy_helper.from_array(value, name) for name, value in constants.items()],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    model = model_parts.model(nodes, [info("x", F, x.shape)], [info("y", F, x.shape)], constants, opset=21, ir=10)
     np.testing.assert_allclose(computed(model, {"x": x})[0], literal(model, {"x": x})[0], rtol=1e-4, atol=1e-3)
 
 
@@ -135,10 +132,8 @@ def test_a_zero_point_of_each_row():
 )
 def test_a_constant_that_is_an_output_has_the_type_that_onnx_says(name, value, dtype):
     nodes = [helper.make_node("Constant", [], ["y"], "c", **{name: value}), helper.make_node("Identity", ["x"], ["z"])]
-    infos = [helper.make_tensor_value_info(tensor, 1, [1]) for tensor in ("x", "z")]
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    graph = helper.make_graph(nodes, "constant", infos[:1], [helper.make_tensor_value_info("y", kind, None), infos[1]])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    model = model_parts.model(nodes, [info("x", F, [1])], [info("y", kind, None), info("z", F, [1])], opset=13)
     found = computed(model, {"x": np.zeros(1, np.float32)})[0]
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, np.asarray(value, dtype))
@@ -184,11 +179,17 @@ def test_where_onnx_has_no_rule_for_dims_the_type_is_that_of_the_schema():
 
 def test_what_numpy_raises_names_the_node():
     """Indices that the run gives, one of them out of range."""
-    infos = [helper.make_tensor_value_info(*info) for info in (("x", 1, [3, 2]), ("indices", 7, [2]), ("y", 1, [2, 2]))]
-    graph = helper.make_graph([helper.make_node("Gather", ["x", "indices"], ["y"], "rows")], "g", infos[:2], infos[2:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    node, inputs = helper.make_node("Gather", ["x", "i"], ["y"], "rows"), [info("x", F, [3, 2]), info("i", I64, [2])]
+    model = model_parts.model([node], inputs, [info("y", F, [2, 2])])
     with pytest.raises(ExecutionError, match=r"node 'rows' \(Gather\) cannot run on .*: an index is out of range"):
-        computed(model, {"x": f(3, 2), "indices": np.array([0, 9])})
+        computed(model, {"x": f(3, 2), "i": np.array([0, 9])})
+
+
+def assert_with_and_without_kernels(model, x, wanted):
+    for disable in ((), ("pointwise",)):
+        (found,) = run_on_host(prepare(model), {"x0": x}, disable=disable)[0].values()
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
@@ -196,11 +197,7 @@ def test_erf_of_whole_numbers_is_rounded_towards_zero(dtype):
     """In float32, where that of 4 is 1, as ONNX's reference computes it."""
     x = np.array([0, 1, 4, 5, 6, 100] if dtype[0] == "u" else [-9, -4, -1, 0, 1, 4, 5, 6, 100], dtype)
     model = model_of("Erf", [x], {}, opset=13)
-    (wanted,) = ReferenceEvaluator(model).run(None, {"x0": x})
-    for disable in ((), ("pointwise",)):
-        (found,) = run_on_host(prepare(model), {"x0": x}, disable=disable)[0].values()
-        assert found.dtype == x.dtype
-        np.testing.assert_array_equal(found, wanted)
+    assert_with_and_without_kernels(model, x, ReferenceEvaluator(model).run(None, {"x0": x})[0])
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
@@ -208,8 +205,4 @@ def test_erf_of_whole_numbers_is_rounded_towards_zero(dtype):
 def test_shrink_of_whole_numbers_cuts_fractions_off_as_onnxruntime_does(dtype, bias, lambd):
     x = np.arange(20 if dtype[0] == "u" else -30, 60).astype(dtype)
     model = model_of("Shrink", [x], {"bias": bias, "lambd": lambd}, opset=9)
-    (wanted,) = literal(model, {"x0": x})
-    for disable in ((), ("pointwise",)):
-        (result,) = run_on_host(prepare(model), {"x0": x}, disable=disable)[0].values()
-        assert result.dtype == x.dtype
-        np.testing.assert_array_equal(result, wanted)
+    assert_with_and_without_kernels(model, x, literal(model, {"x0": x})[0])

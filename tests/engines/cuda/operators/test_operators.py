@@ -16,6 +16,8 @@ from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.operators import OPS
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import run_on_host
+from tests.engines.model_parts import I64, F, info
+from tests.engines.model_parts import model as model_of
 
 REFUSED = {
     "text": r"strnormalizer|string|regex|label_encoder|tfidf",
@@ -85,14 +87,9 @@ def test_every_operator_has_tests_of_onnxs():
 
 
 def test_what_is_computed_in_the_run_is_read_anew_in_each():
-    starts, ends = (helper.make_tensor_value_info(name, 7, [1]) for name in ("starts", "ends"))
-    graph = helper.make_graph(
-        [helper.make_node("Slice", ["x", "starts", "ends"], ["y"], "window")],
-        "window",
-        [helper.make_tensor_value_info("x", 1, [4]), starts, ends],
-        [helper.make_tensor_value_info("y", 1, [2])],
-    )
-    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    node = helper.make_node("Slice", ["x", "starts", "ends"], ["y"], "window")
+    inputs = [info("x", F, [4]), info("starts", I64, [1]), info("ends", I64, [1])]
+    model = prepare(model_of([node], inputs, [info("y", F, [2])], opset=18))
     x = np.arange(4, dtype=np.float32)
     _, execution = run_on_host(model, {"x": x, "starts": np.array([0]), "ends": np.array([2])})
     assert [step.captured for step, _ in execution.launches if step.op == "Slice"] == [False]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from pytrtplugins.passes import prepare
-from tests.engines.cuda.host import host_execution, run_on_host
+from tests.engines.cuda.host import run_on_host
+from tests.engines.model_parts import F, info, model
 from tests.engines.operators import literal
 from tests.randomness import generator
 
@@ -25,6 +26,8 @@ CONSTANTS = {
     "half": np.float32(0.5),
     "scale": np.float32(0.25),
     "code": np.int8(-128),
+    "start": np.int64(0),
+    "step": np.int64(1),
 }
 PADS: list[tuple[str, list[str], list[str], dict]] = [  # as timm pads by SAME: max((ceil(h / 2) - 1) * 2 + 3 - h, 0)
     ("Relu", ["x"], ["r"], {}),
@@ -45,9 +48,8 @@ PADS: list[tuple[str, list[str], list[str], dict]] = [  # as timm pads by SAME: 
     ("Pad", ["r", "pads", "zero"], ["padded"], {}),
     ("Conv", ["padded", "weights"], ["y"], {"strides": [2, 2]}),
 ]
-ROUNDED: list[
-    tuple[str, list[str], list[str], dict]
-] = [  # as onnxruntime's quantizer writes it, to whom the size is a tensor like others
+# as onnxruntime's quantizer writes it, to whom the size is a tensor like others
+ROUNDED: list[tuple[str, list[str], list[str], dict]] = [
     ("QuantizeLinear", ["offset", "scale", "code"], ["offset_code"], {}),
     ("DequantizeLinear", ["offset_code", "scale", "code"], ["offset_value"], {}),
 ]
@@ -57,14 +59,15 @@ def network(nodes, dims, opset=17):
     """A model of nodes from x to y."""
     made = [helper.make_node(op, inputs, outputs, outputs[0], **options) for op, inputs, outputs, options in nodes]
     read = {name for node in made for name in node.input}
-    graph = helper.make_graph(
-        made,
-        "sizes",
-        [helper.make_tensor_value_info("x", 1, dims)],
-        [helper.make_tensor_value_info("y", 1, None)],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in CONSTANTS.items() if name in read],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    constants = {name: value for name, value in CONSTANTS.items() if name in read}
+    return model(made, [info("x", F, dims)], [info("y", F, None)], constants, opset)
+
+
+def assert_planned_as_onnxruntime(network):
+    (wanted,) = literal(network, {"x": X})
+    found, execution = run_on_host(prepare(network), {"x": X})
+    np.testing.assert_allclose(found["y"], wanted, rtol=1e-4, atol=1e-5)
+    assert execution.plan.tail is None
 
 
 @pytest.mark.parametrize("rounded", [False, True])
@@ -74,10 +77,7 @@ def test_pads_that_are_computed_in_float(dims, rounded):
     nodes = [*PADS[:place], *(ROUNDED if rounded else ()), *PADS[place:]]
     name = "offset_value" if rounded else "offset"
     nodes = [(op, [each.format(offset=name) for each in inputs], *more) for op, inputs, *more in nodes]
-    model = network(nodes, dims)
-    (wanted,) = literal(model, {"x": X})
-    np.testing.assert_allclose(run_on_host(prepare(model), {"x": X})[0]["y"], wanted, rtol=1e-4, atol=1e-5)
-    assert host_execution(prepare(model), {"x": X}).plan.tail is None
+    assert_planned_as_onnxruntime(network(nodes, dims))
 
 
 @pytest.mark.parametrize("op", ["GreaterOrEqual", "LessOrEqual"])
@@ -91,10 +91,4 @@ def test_masks_of_sizes_at_an_opset_whose_comparison_has_no_rule_for_dims(op):
         ("Where", ["mask", "x", "zero"], ["masked"], {}),
         ("MatMul", ["masked", "masked"], ["y"], {}),
     ]
-    model = network(nodes, ["N", 3, 9, 9], 13)
-    model.graph.initializer.extend(
-        numpy_helper.from_array(np.int64(value), name) for name, value in (("start", 0), ("step", 1))
-    )
-    (wanted,) = literal(model, {"x": X})
-    np.testing.assert_allclose(run_on_host(prepare(model), {"x": X})[0]["y"], wanted, rtol=1e-4, atol=1e-5)
-    assert host_execution(prepare(model), {"x": X}).plan.tail is None
+    assert_planned_as_onnxruntime(network(nodes, ["N", 3, 9, 9], 13))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from pytrtplugins.errors import ExecutionError
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import run_on_host
+from tests.engines.model_parts import I64, F, info
+from tests.engines.model_parts import model as model_of
 from tests.engines.operators import f, ints, literal
 
 X = f(2, 3, 4)
@@ -37,23 +39,16 @@ CASES = {
 def test_declared_dims_are_never_filled_with_what_has_others(op):
     inputs, declared = CASES[op]
     names = ["" if array is None else f"x{index}" for index, array in enumerate(inputs)]
-    feeds = {name: array for name, array in zip(names, inputs, strict=True) if name}
+    feeds = {name: np.asarray(array) for name, array in zip(names, inputs, strict=True) if name}
     outputs = ["y", "z"] if op in ("Split", "TopK") else ["y"]
-    described = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype), np.shape(array))
-        for name, array in feeds.items()
-    ]
-    kind = TensorProto.INT64 if op == "Range" else TensorProto.FLOAT
-    results = [
-        helper.make_tensor_value_info(name, TensorProto.INT64 if (op, name) == ("TopK", "z") else kind, declared)
-        for name in outputs
-    ]
+    kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in feeds.items()}
+    described = [info(name, kinds[name], array.shape) for name, array in feeds.items()]
+    results = [info(name, I64 if (op, name) in (("TopK", "z"), ("Range", "y")) else F, declared) for name in outputs]
     options = {"kernel_shape": [1, 1]} if op == "MaxUnpool" else {}
-    graph = helper.make_graph([helper.make_node(op, names, outputs, name=op, **options)], "graph", described, results)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    model = model_of([helper.make_node(op, names, outputs, name=op, **options)], described, results, opset=18)
     found, error = {}, None
     try:
-        found, _ = run_on_host(prepare(model), {name: np.asarray(array) for name, array in feeds.items()})
+        found, _ = run_on_host(prepare(model), feeds)
     except ExecutionError as raised:
         error = raised
     assert (error is None) != (op in str(error))

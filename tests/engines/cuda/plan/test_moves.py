@@ -10,8 +10,9 @@ from onnx import helper
 
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.host import run_on_host
+from tests.engines.cuda.host import assert_close, run_on_host
 from tests.engines.cuda.lower.test_pointwise import Graph, random
+from tests.engines.model_parts import info, model
 from tests.engines.operators import literal
 
 WHOLE = 2**63 - 1
@@ -56,7 +57,7 @@ def test_a_sum_and_a_normalization_read_shifted_windows_where_they_lie():
     graph = Movements(x=random(6, 9, 8), y=random(1, 6, 9, 8))
     moved = graph.roll(graph.roll(graph.image("x", 6, 9, 8, 3), 1, -2), 2, -1)
     total = graph.add("Add", "y", moved)
-    factors = [graph.constant(random(8, seed=seed)) for seed in (1, 2)]
+    factors = graph.factors(8, (1, 2))
     last = graph.add("LayerNormalization", total, *factors, axis=-1)
     assert graph.check(total, last) == ["pointwise"]
 
@@ -66,7 +67,7 @@ def test_a_normalization_writes_shifted_windows_where_they_belong():
     for channels in (8, 3):
         graph = Movements(x=random(1, 6, 9, channels))
         total = graph.add("Add", "x", graph.constant(random(channels, seed=3)))
-        factors = [graph.constant(random(channels, seed=seed)) for seed in (1, 2)]
+        factors = graph.factors(channels, (1, 2))
         normal = graph.add("LayerNormalization", total, *factors, axis=-1)
         moved = graph.windows(graph.roll(graph.roll(normal, 1, 2), 2, 1), 6, 9, channels, 3)
         assert graph.check(moved, total) == ["pointwise"]
@@ -87,12 +88,12 @@ def test_a_normalization_of_groups_is_one_kernel_of_rows(channels):
     groups = 2
     for opset, size in ((21, channels), (18, groups)):
         graph = Movements(x=random(2, channels, 5, 7))
-        factors = [graph.constant(random(size, seed=seed)) for seed in (1, 2)]
+        factors = graph.factors(size, (1, 2))
         last = graph.add("GroupNormalization", "x", *factors, num_groups=groups)
         assert graph.check(last, opset=opset) == ["pointwise"]
     graph = Movements(x=random(2, channels, 5, 7))
     first = graph.add("MaxPool", "x", kernel_shape=[1, 1])
-    factors = [graph.constant(random(groups, seed=seed)) for seed in (1, 2)]
+    factors = graph.factors(groups, (1, 2))
     last = graph.add("GroupNormalization", first, *factors, num_groups=groups)
     assert graph.check(last, opset=18) == ["reformat", "pool", "pointwise"]
 
@@ -103,16 +104,14 @@ def test_a_constant_is_joined_in_the_type_of_the_tensor():
     model = graph.model(graph.add("Add", joined, graph.constant(np.float32(1))))
     found, execution = run_on_host(model, graph.inputs, DType.FLOAT16)
     assert {step.kind for step in execution.plan.steps} == {"pointwise"}
-    wanted, _ = run_on_host(model, graph.inputs)
-    for name, array in wanted.items():
-        np.testing.assert_allclose(found[name], array, rtol=2e-3, atol=2e-3)
+    assert_close(found, run_on_host(model, graph.inputs)[0], 2e-3)
 
 
 def test_a_normalization_reads_merged_patches_where_they_lie():
     graph = Movements(x=random(1, 6, 8, 8))
     parts = [graph.slice(graph.slice("x", 1, i, step=2), 2, j, step=2) for j in (0, 1) for i in (0, 1)]
     merged = graph.add("Concat", *parts, axis=-1)
-    factors = [graph.constant(random(32, seed=seed)) for seed in (1, 2)]
+    factors = graph.factors(32, (1, 2))
     assert graph.check(graph.add("LayerNormalization", merged, *factors, axis=-1)) == ["pointwise"]
 
 
@@ -121,13 +120,8 @@ def test_slices_that_begin_and_end_outside_take_what_onnx_says(late):
     """A start outside is the nearest element, also where the slice runs backwards; numbers may be computed in the run."""
     graph, parts = Movements(x=random(3, 4)), list[str]()
     for start, end, step in (
-        (-9, -9, -1),
-        (-5, -6, -2),
-        (-4, -5, -1),
-        (-4, -4, -1),
-        (9, -9, -3),
-        (9, 9, 1),
-        (-9, 9, 3),
+        *((-9, -9, -1), (-5, -6, -2), (-4, -5, -1), (-4, -4, -1)),
+        *((9, -9, -3), (9, 9, 1), (-9, 9, 3)),
     ):
         numbers = [graph.constant(np.array([number])) for number in (start, end, -1, step)]
         if late:
@@ -180,20 +174,17 @@ def test_a_move_that_is_read_again_and_again_is_copied_where_it_grows_long():
 def test_every_type_is_moved_as_it_is(dtype):
     """Types that no kernel takes are moved by functions of arrays."""
     code = helper.np_dtype_to_tensor_dtype(dtype.numpy)
-    bits = np.random.default_rng(code).integers(
-        0, 2 if dtype is DType.BOOL else 256, (3, 4, 10 * dtype.itemsize), np.uint8
-    )
+    top, dims = 2 if dtype is DType.BOOL else 256, (3, 4, 10 * dtype.itemsize)
+    bits = np.random.default_rng(code).integers(0, top, dims, np.uint8)
     array = bits.view(dtype.numpy) if dtype.itemsize > 1 else bits.astype(dtype.numpy)
     nodes = [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0, 2])]
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [helper.make_tensor_value_info("x", code, array.shape)],
-        [helper.make_tensor_value_info("y", code, (4, 3, array.shape[2]))],
-    )
-    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11))
-    found, _ = run_on_host(model, {"x": array})
+    inputs, outputs = [info("x", code, array.shape)], [info("y", code, (4, 3, array.shape[2]))]
+    found, _ = run_on_host(prepare(model(nodes, inputs, outputs, opset=23, ir=11)), {"x": array})
     assert found["y"].tobytes() == np.ascontiguousarray(array.transpose(1, 0, 2)).tobytes()
+
+
+def divisors(number):
+    return [each for each in range(1, number + 1) if number % each == 0]
 
 
 @st.composite
@@ -203,19 +194,14 @@ def movements(draw):
     graph = Movements(x=random(*dims))
     last = graph.add("MaxPool", "x", kernel_shape=[1, 1]) if len(dims) == 4 else "x"  # which makes it an image
     for _ in range(draw(st.integers(1, 6))):
-        kind, axis = (
-            draw(st.sampled_from(["slice", "turn", "reshape", "roll", "pad", "join", "tile"])),
-            draw(st.integers(0, len(dims) - 1)),
-        )
+        kind = draw(st.sampled_from(["slice", "turn", "reshape", "roll", "pad", "join", "tile"]))
+        axis = draw(st.integers(0, len(dims) - 1))
         size = dims[axis]
         if kind == "slice":
             step = draw(st.sampled_from((1, 2, 3, -1, -2)))
             start = draw(st.integers(0, size - 1))
-            end = (
-                draw(st.integers(start + 1, size + 1))
-                if step > 0
-                else draw(st.sampled_from((-WHOLE, start - size - 1)))
-            )
+            ends = st.integers(start + 1, size + 1) if step > 0 else st.sampled_from((-WHOLE, start - size - 1))
+            end = draw(ends)
             last = graph.slice(last, axis, start, end, step)
             dims[axis] = len(range(size)[start : (end if end > -size - 1 else None) : step])
         elif kind == "turn":
@@ -223,10 +209,8 @@ def movements(draw):
             last, dims = graph.turn(last, *perm), [dims[each] for each in perm]
         elif kind == "reshape":
             total = int(np.prod(dims))
-            first = draw(st.sampled_from([each for each in range(1, total + 1) if total % each == 0]))
-            second = draw(
-                st.sampled_from([each for each in range(1, total // first + 1) if total // first % each == 0])
-            )
+            first = draw(st.sampled_from(divisors(total)))
+            second = draw(st.sampled_from(divisors(total // first)))
             dims = [first, second, total // first // second]
             last = graph.reshape(last, *dims)
         elif kind == "roll" and size > 1:
@@ -250,7 +234,6 @@ def movements(draw):
 @given(movements(), st.booleans())
 def test_random_movements_are_onnxruntimes(case, computes):
     graph, last = case
-    result = (
-        graph.add("Add", last, graph.constant(np.float32(1))) if computes else graph.add("Identity", last, name="y")
-    )
+    one = graph.constant(np.float32(1))
+    result = graph.add("Add", last, one) if computes else graph.add("Identity", last, name="y")
     assert not {"generic"} & set(graph.check(result, rtol=0, atol=0))

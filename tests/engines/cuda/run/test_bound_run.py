@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.errors import BindingError, CopyError, EngineError, ExecutionError
 from pytrtplugins.tensor import SymbolicDim, TensorDesc
 from tests.engines.cuda.stand_in import Graph, Stream, on_gpu
+from tests.engines.model_parts import F, info, model
 from tests.engines.networks import Affine, Calling, Failing, OutOfPaperError, conv_net, image
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
@@ -28,8 +29,19 @@ def context(request, make):
     return made
 
 
+def target():
+    return on_gpu(np.zeros((1, 4, 8, 8), np.float32))
+
+
+def bound_run(make, *plugins):
+    """Of a network of one image that gives no output."""
+    context = make(conv_net(*plugins, batch="N"))
+    context.accept_host_arrays()
+    return context.bind({"data": on_gpu(image())}, {})
+
+
 def test_runs_read_and_write_the_callers_arrays_without_copies(context):
-    x, y = on_gpu(image()), on_gpu(np.zeros((1, 4, 8, 8), np.float32))
+    x, y = on_gpu(image()), target()
     with context.bind({"data": x}, {"y": y}) as bound:
         assert bound.inputs["data"] is x
         assert bound.outputs["y"] is y
@@ -47,7 +59,7 @@ def test_runs_read_and_write_the_callers_arrays_without_copies(context):
 def test_no_graph_is_launched_on_a_stream_that_is_captured(make, monkeypatch):
     context = make(conv_net())
     context.accept_host_arrays()
-    x, y = on_gpu(image()), on_gpu(np.zeros((1, 4, 8, 8), np.float32))
+    x, y = on_gpu(image()), target()
     with context.bind({"data": x}, {"y": y}) as bound:
         bound.launch(7)
         wanted = y.copy()
@@ -88,7 +100,7 @@ def test_outputs_that_are_not_given_stay_out_of_it(context):
 
 
 def test_a_bound_run_outlives_its_context(context):
-    x, y = on_gpu(image()), on_gpu(np.zeros((1, 4, 8, 8), np.float32))
+    x, y = on_gpu(image()), target()
     expected = context.run({"data": image()})["y"]
     bound = context.bind({"data": x}, {"y": y})
     context.close()
@@ -107,7 +119,7 @@ def test_a_bound_run_outlives_its_context(context):
 
 
 def test_another_thread_is_refused_while_one_launches(context):
-    bound = context.bind({"data": on_gpu(image())}, {"y": on_gpu(np.zeros((1, 4, 8, 8), np.float32))})
+    bound = context.bind({"data": on_gpu(image())}, {"y": target()})
 
     def launch():
         with pytest.raises(EngineError, match="another thread"):
@@ -159,14 +171,9 @@ def test_an_array_on_another_gpu_is_refused(context):
 
 
 def test_outputs_that_are_inputs_or_each_other_are_copied(make):
-    float_image = TensorProto.FLOAT, ["N", 3, 8, 8]
-    graph = helper.make_graph(
-        [helper.make_node("Neg", ["data"], ["y"]), helper.make_node("Neg", ["y"], ["z"])],
-        "net",
-        [helper.make_tensor_value_info("data", *float_image)],
-        [helper.make_tensor_value_info(name, *float_image) for name in ("y", "z")],
-    )
-    context = make(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+    nodes = [helper.make_node("Neg", ["data"], ["y"]), helper.make_node("Neg", ["y"], ["z"])]
+    data, *outputs = (info(name, F, ["N", 3, 8, 8]) for name in ("data", "y", "z"))
+    context = make(model(nodes, [data], outputs, opset=18, ir=10))
     context.engine.outputs = tuple(TensorDesc(name, (SymbolicDim("N"), 3, 8, 8)) for name in ("y", "z"))
     context.accept_host_arrays()
     inner = context.engine.execution
@@ -190,18 +197,14 @@ def test_outputs_that_are_inputs_or_each_other_are_copied(make):
 
 
 def test_what_a_plugin_raises_in_a_launch_comes_as_it_is(make):
-    context = make(conv_net(Failing(), batch="N"))
-    context.accept_host_arrays()
-    bound = context.bind({"data": on_gpu(image())}, {})
+    bound = bound_run(make, Failing())
     for _ in range(2):
         with pytest.raises(OutOfPaperError):
             bound.launch()
 
 
 def test_a_launch_from_inside_of_itself_is_refused(make):
-    context = make(conv_net(Calling(), batch="N"))
-    context.accept_host_arrays()
-    bound = context.bind({"data": on_gpu(image())}, {})
+    bound = bound_run(make, Calling())
     Calling.hook = bound.launch
     with pytest.raises(EngineError, match="from inside a run of the same context"):
         bound.launch()
@@ -209,9 +212,7 @@ def test_a_launch_from_inside_of_itself_is_refused(make):
 
 
 def test_what_cuda_refuses_is_an_execution_error(make):
-    context = make(conv_net(batch="N"))
-    context.accept_host_arrays()
-    bound = context.bind({"data": on_gpu(image())}, {})
+    bound = bound_run(make)
 
     def refuse(stream):
         raise RuntimeError("cudaErrorIllegalAddress")

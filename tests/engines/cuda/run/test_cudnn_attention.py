@@ -11,22 +11,15 @@ import numpy as np
 import pytest
 
 from pytrtplugins.engines.cuda.device.attention import AttentionProblem, Operand
-from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
 from pytrtplugins.engines.cuda.device.layout import linear
 from pytrtplugins.engines.cuda.device.strided import contiguous
 from pytrtplugins.engines.cuda.run.cudnn_attention import CudnnAttention, suits_cudnn
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.attention import attended
+from tests.engines.cuda.host import filled
+from tests.engines.cuda.stand_in import OnGpu
 
 B, H, M, N, D = 2, 3, 5, 16, 8
-
-
-class Memory(np.ndarray):
-    """An array whose address is asked for as CuPy's."""
-
-    @property
-    def data(self):
-        return SimpleNamespace(ptr=self.ctypes.data)
 
 
 class Graph:
@@ -117,7 +110,7 @@ def frontend(monkeypatch):
 
 
 def device(capability=90):
-    return SimpleNamespace(capability=capability, allocate=lambda size: np.zeros(size, np.uint8).view(Memory))
+    return SimpleNamespace(capability=capability, allocate=lambda size: np.zeros(size, np.uint8).view(OnGpu))
 
 
 def operand(dims, offset=0, dtype=DType.FLOAT16):
@@ -126,26 +119,18 @@ def operand(dims, offset=0, dtype=DType.FLOAT16):
 
 def problem(**changes):
     dims = {"q": (B, H, M, D), "k": (B, H, N, D), "v": (B, H, N, D), "y": (B, H, M, D)}
-    plain = AttentionProblem(
-        (B, H, M, N, D, D),
-        **{name: operand(each) for name, each in dims.items()},
-        bias=None,
-        period=1,
-        scale=0.3,
-        zero=False,
-    )
-    return replace(plain, **changes)
+    given = {**{name: operand(each) for name, each in dims.items()}, "dims": (B, H, M, N, D, D), **changes}
+    return AttentionProblem(**{"bias": None, "period": 1, "scale": 0.3, "zero": False, **given})
 
 
 def tensors():
     """q, k, v, y and what is added to the scores, of random numbers."""
     rng, found = np.random.default_rng(0), []
     for rows in (M, N, N, M):
-        form = linear((B, H, rows, D), DType.FLOAT16)
-        tensor = tensor_at(np, HostDevice().allocate(form.bytes), 0, form)
-        tensor.view[...] = rng.standard_normal(form.dims)
-        found.append(replace(tensor, flat=tensor.flat.view(Memory)))
-    return found, rng.standard_normal(N).astype(np.float16).view(Memory)
+        dims = (B, H, rows, D)
+        tensor = filled(linear(dims, DType.FLOAT16), rng.standard_normal(dims))
+        found.append(replace(tensor, flat=tensor.flat.view(OnGpu)))
+    return found, rng.standard_normal(N).astype(np.float16).view(OnGpu)
 
 
 def test_the_graph_says_where_everything_lies(frontend):
@@ -223,9 +208,7 @@ def test_what_is_asked_for(changes, suits):
 
 def test_nothing_of_cudnn_is_loaded_for_float32(monkeypatch):
     monkeypatch.setitem(sys.modules, "cudnn", None)
-    form = linear((math.prod((B, H, N, D)),), DType.FLOAT32)
-    memory = tensor_at(np, HostDevice().allocate(form.bytes), 0, form)
-    memory.flat[...] = 1
+    memory = filled(linear((math.prod((B, H, N, D)),), DType.FLOAT32), 1)
     floats = {name: replace(getattr(problem(), name), dtype=DType.FLOAT32) for name in "qkvy"}
     CudnnAttention(device())(problem(**floats), memory, memory, memory, memory, None)(None)
     np.testing.assert_allclose(memory.flat, 1)

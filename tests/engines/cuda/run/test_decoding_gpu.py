@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-import pytrtplugins as ptp
-from darknet2caffe import read_network, to_onnx
 from pytrtplugins.engines.cuda.device.device import CudaDevice
 from pytrtplugins.engines.cuda.run.decoding import JpegDecoder
 from pytrtplugins.errors import ImageError
 from pytrtplugins.models import Yolov2
 from pytrtplugins.vision import Sources, decode_image
-from tests.engines.cuda.conftest import SAMPLES
+from tests.engines.cuda.conftest import animals_engine
 from tests.measures import sqnr
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu", "codec")]
@@ -71,10 +69,7 @@ def test_a_damaged_file_is_none_and_the_others_are_decoded(decoder):
 
 @pytest.fixture(scope="module")
 def engine(gpu, codec):
-    base = SAMPLES / "yolov2-animals"
-    network = read_network(base.with_suffix(".cfg"), base.with_suffix(".weights"))
-    model = to_onnx(network, input_size=(224, 224), batch="dynamic")
-    return ptp.build(model, engine="cuda", precision="fp16", settings={"batch": [1, 8], "disable": ["tactics"]})
+    return animals_engine([1, 8])
 
 
 @pytest.mark.parametrize("batch", [1, 8])

@@ -12,23 +12,15 @@ from darknet2caffe import read_network, to_onnx
 from pytrtplugins.engines.base.host_detection import HostDetection
 from pytrtplugins.models import read_heads
 from pytrtplugins.vision import MODES
-from tests.engines.cuda.conftest import SAMPLES
+from tests.engines.cuda.conftest import animals_engine
 from tests.engines.cuda.device_memory import assert_needs_no_more_memory
 from tests.engines.cuda.run.test_image_run import NETWORKS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 SIZES = [
-    (768, 576),
-    (1, 1),
-    (4000, 3000),
-    (224, 224),
-    (100, 900),
-    (448, 448),
-    (1300, 3),
-    (31, 17),
-    (640, 480),
-    (1920, 1080),
+    *((768, 576), (1, 1), (4000, 3000), (224, 224), (100, 900)),
+    *((448, 448), (1300, 3), (31, 17), (640, 480), (1920, 1080)),
 ]
 THRESHOLDS = [(0.5, 0.45), (0.05, 0.45), (0.0, 0.7)]
 
@@ -45,11 +37,7 @@ def random_image(size, seed=0):
 
 @pytest.fixture(scope="module")
 def engine():
-    """The shipped network in FP16, with the first kernels that fit: which they are makes no difference here."""
-    base = SAMPLES / "yolov2-animals"
-    network = read_network(base.with_suffix(".cfg"), base.with_suffix(".weights"))
-    model = to_onnx(network, input_size=(224, 224), batch="dynamic")
-    return ptp.build(model, engine="cuda", precision="fp16", settings={"batch": [1, 3], "disable": ["tactics"]})
+    return animals_engine([1, 3])
 
 
 def contexts(engine, mode="letterbox", max_detections=200):

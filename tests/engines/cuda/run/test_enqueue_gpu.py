@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
+from tests.cuda.foreign import Foreign, OnlyDlpack
 from tests.engines.networks import conv_net, image
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -20,17 +21,6 @@ def context(gpu):
         yield made
 
 
-class Interface:
-    """Of CuPy's array no more than ``__cuda_array_interface__``."""
-
-    def __init__(self, array):
-        self.array = array
-
-    @property
-    def __cuda_array_interface__(self):
-        return self.array.__cuda_array_interface__
-
-
 class Bytes:
     """Numbers that begin at any byte of a tensor of bytes."""
 
@@ -43,18 +33,11 @@ class Bytes:
         }
 
 
-class Exported:
-    """Of an array no more than DLPack."""
-
-    def __init__(self, array):
-        self.array, self.__dlpack__, self.__dlpack_device__ = array, array.__dlpack__, array.__dlpack_device__
-
-
 def makers():
     """For each kind of array: from NumPy to it, what fills it, and what is in it."""
     cupy = pytest.importorskip("cupy")
     yield cupy.asarray, lambda to, x: to.set(x), cupy.asnumpy
-    for kind in (Interface, Exported):
+    for kind in (Foreign, OnlyDlpack):
         yield (
             lambda x, kind=kind: kind(cupy.asarray(x)),
             lambda to, x: to.array.set(x),
@@ -108,12 +91,10 @@ def test_arrays_that_begin_anywhere_get_the_bits_of_run(context, begin):
         torch.cuda.synchronize()
         context.enqueue({"data": x}, {"y": y})
         torch.cuda.synchronize()
-        found = memory[1].cpu().numpy()
-        np.testing.assert_array_equal(
-            found[begin : begin + wanted.nbytes].view(np.float32).reshape(wanted.shape), wanted
-        )
-        assert not found[:begin].any()
-        assert not found[begin + wanted.nbytes :].any()
+        before, found, behind = np.split(memory[1].cpu().numpy(), [begin, begin + wanted.nbytes])
+        np.testing.assert_array_equal(found.view(np.float32).reshape(wanted.shape), wanted)
+        assert not before.any()
+        assert not behind.any()
 
 
 def test_memory_that_is_freed_and_taken_again_by_arrays_of_other_dims_is_right(context):

@@ -14,20 +14,16 @@ X = np.arange(3, dtype=np.float32)
 
 
 def run(text, **inputs):
-    return run_on_host(prepare(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}')), inputs)[
-        0
-    ]
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}')
+    return run_on_host(prepare(model), inputs)[0]
 
 
 @pytest.mark.parametrize("index", [3, -4, 5000])
 @pytest.mark.parametrize(
     ("operator", "dims", "updates"),
     [
-        ("Gather", "N", ""),
-        ("GatherElements", "N", ""),
-        ("GatherND", "N,1", ""),
-        ("ScatterElements", "N", "u"),
-        ("ScatterND", "N,1", "u"),
+        *(("Gather", "N", ""), ("GatherElements", "N", ""), ("GatherND", "N,1", "")),
+        *(("ScatterElements", "N", "u"), ("ScatterND", "N,1", "u")),
     ],
 )
 def test_an_index_out_of_range_names_the_node(operator, dims, updates, index):

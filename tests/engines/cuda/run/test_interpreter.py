@@ -116,14 +116,8 @@ def test_what_hangs_on_no_value_is_planned_and_fused():
     kinds = [step.kind for step in execution.plan.steps]
     assert kinds.count("conv") == 1
     assert kinds.index("tail") == len(kinds) - 1
-    assert {node.op_type for node in execution.plan.tail.nodes} == {
-        "NonZero",
-        "Shape",
-        "Transpose",
-        "Squeeze",
-        "Gather",
-        "Conv",
-    }
+    behind = {node.op_type for node in execution.plan.tail.nodes}
+    assert behind == {"NonZero", "Shape", "Transpose", "Squeeze", "Gather", "Conv"}
     assert set(execution.plan.outputs) == {"a"}
 
 
@@ -159,10 +153,8 @@ def test_a_computed_condition_takes_one_branch(sign):
 def test_in_half_precision_what_hangs_on_values_stays_float():
     parsed, x = model(BRANCH), np.float32([[1, 2], [3, 4]])
     parsed.graph.node.insert(0, onnx.helper.make_node("Exp", ["x"], ["e"]))
-    for node in parsed.graph.node[-1].attribute[0].g.node:
-        node.input[0] = "e"
-    for node in parsed.graph.node[-1].attribute[1].g.node:
-        node.input[0] = "e"
+    for branch in parsed.graph.node[-1].attribute[:2]:
+        branch.g.node[0].input[0] = "e"
     found, execution = run_on_host(prepare(parsed), {"x": x, "z": x}, DType.FLOAT16, disable=("pointwise",))
     np.testing.assert_allclose(found["y"], np.log1p(np.exp(np.exp(x))), rtol=2e-3)
     assert execution.plan.tensors["e"].format.dtype is DType.FLOAT16
@@ -219,7 +211,7 @@ def test_an_array_for_such_an_output_is_written_or_refused_after_the_run(context
 
 
 def test_such_an_output_is_neither_bound_nor_enqueued(context):
-    with pytest.raises(BindingError, match="output 'y' comes from nodes whose dims only a run tells"):
-        context.engine.execution({}).inner.output("y")
-    with pytest.raises(BindingError, match="output 'y' comes from nodes whose dims only a run tells"):
-        context.engine.execution({}).plan.tensor_of("y")
+    execution = context.engine.execution({})
+    for use in (execution.inner.output, execution.plan.tensor_of):
+        with pytest.raises(BindingError, match="output 'y' comes from nodes whose dims only a run tells"):
+            use("y")

@@ -78,6 +78,12 @@ def helpers(request, monkeypatch):
     return request.param
 
 
+def uploading():
+    gpu = Gpu()
+    memory = gpu.memory()
+    return gpu, memory, Upload(gpu, memory)
+
+
 def bytes_of(size, seed=0):
     return np.random.default_rng(seed).integers(0, 256, size, np.uint8)
 
@@ -85,10 +91,8 @@ def bytes_of(size, seed=0):
 @pytest.mark.parametrize("begin", [0, 16, 4096])
 @pytest.mark.parametrize("size", [module._LEAST, module._LEAST + 1, 1000001, 2 << 20])
 def test_what_is_sent_arrives_though_the_array_changes_meanwhile(helpers, size, begin):
-    gpu = Gpu()
-    memory, array = gpu.memory(), bytes_of(size)
+    (gpu, memory, upload), array = uploading(), bytes_of(size)
     wanted = array.copy()
-    upload = Upload(gpu, memory)
     upload.send(array, STREAM, begin)
     array[...] = 0
     assert not memory.any()
@@ -100,9 +104,7 @@ def test_what_is_sent_arrives_though_the_array_changes_meanwhile(helpers, size, 
 
 
 def test_stripes_go_in_order_and_are_of_some_size(helpers):
-    gpu = Gpu()
-    memory = gpu.memory()
-    upload = Upload(gpu, memory)
+    gpu, memory, upload = uploading()
     upload.send(bytes_of(2 << 20), STREAM)
     sizes = [size for _, _, size, _ in gpu.queued]
     assert [target for target, *_ in gpu.queued] == [memory.ctypes.data + sum(sizes[:at]) for at in range(len(sizes))]
@@ -123,18 +125,14 @@ def test_stripes_go_in_order_and_are_of_some_size(helpers):
     ids=lambda array: f"{array.dtype}{list(array.shape)}",
 )
 def test_arrays_of_any_layout_and_type_arrive_row_by_row(helpers, array):
-    gpu = Gpu()
-    memory = gpu.memory()
-    upload = Upload(gpu, memory)
+    gpu, memory, upload = uploading()
     upload.send(array, STREAM)
     gpu.wait()
     np.testing.assert_array_equal(memory[: array.nbytes].view(array.dtype).reshape(array.shape), array)
 
 
 def test_what_is_sent_again_is_right_before_the_first_copy_is_made(helpers):
-    gpu = Gpu()
-    memory = gpu.memory()
-    upload = Upload(gpu, memory)
+    gpu, memory, upload = uploading()
     for seed in range(3):
         upload.send(bytes_of(1 << 20, seed), STREAM)
     gpu.wait()
@@ -142,10 +140,8 @@ def test_what_is_sent_again_is_right_before_the_first_copy_is_made(helpers):
 
 
 def test_small_and_page_locked_arrays_and_all_without_the_native_part_go_by_the_driver(helpers, monkeypatch):
-    gpu = Gpu()
-    memory, large, locked = gpu.memory(), bytes_of(1 << 20), bytes_of(1 << 19)
+    (gpu, memory, upload), large, locked = uploading(), bytes_of(1 << 20), bytes_of(1 << 19)
     gpu.locked.append(locked)
-    upload = Upload(gpu, memory)
     upload.send(large[: module._LEAST - 1], STREAM)
     upload.send(locked, STREAM)
     for name, value in (("_part", None), ("_helpers", 0)):
@@ -198,9 +194,7 @@ def test_uploads_of_eight_threads_at_once_are_right(helpers):
     wrong = []
 
     def work(seed):
-        gpu = Gpu()
-        memory = gpu.memory()
-        upload = Upload(gpu, memory)
+        gpu, memory, upload = uploading()
         for turn in range(20):
             array = bytes_of(1 << 20, 100 * seed + turn)
             upload.send(array, STREAM)
@@ -218,10 +212,9 @@ def test_uploads_of_eight_threads_at_once_are_right(helpers):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_has_helpers_of_its_own(helpers):
-    test_what_is_sent_arrives_though_the_array_changes_meanwhile(helpers, 1 << 20, 0)
-    child = multiprocessing.get_context("fork").Process(
-        target=test_what_is_sent_arrives_though_the_array_changes_meanwhile, args=(helpers, 1 << 20, 0)
-    )
+    work, given = test_what_is_sent_arrives_though_the_array_changes_meanwhile, (helpers, 1 << 20, 0)
+    work(*given)
+    child = multiprocessing.get_context("fork").Process(target=work, args=given)
     child.start()
     child.join(60)
     assert child.exitcode == 0
@@ -253,9 +246,12 @@ ROUNDINGS = {
 }
 
 
-@pytest.mark.skipif(
+ROUNDS = pytest.mark.skipif(
     native.compiled() is None or not native.compiled().makes("int8"), reason="no instructions for rounding"
 )
+
+
+@ROUNDS
 @pytest.mark.parametrize("kind", ROUNDINGS)
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast", "ignore:invalid value")
 def test_what_the_network_rounds_is_rounded_before_it_is_copied(helpers, kind):
@@ -272,9 +268,7 @@ def test_what_the_network_rounds_is_rounded_before_it_is_copied(helpers, kind):
         np.testing.assert_array_equal(memory.astype(np.float16), values.astype(np.float16))
 
 
-@pytest.mark.skipif(
-    native.compiled() is None or not native.compiled().makes("int8"), reason="no instructions for rounding"
-)
+@ROUNDS
 @pytest.mark.parametrize("precision", ["float16", "int8"])
 def test_a_network_gives_the_same_bits_for_what_was_rounded_before(helpers, monkeypatch, precision):
     net = Net(size=32)
