@@ -21,11 +21,15 @@ both = pytest.mark.parametrize("name", ["NVRTC", "nvcc"])
 def test_cubins_and_ptx(name, compile_with):
     compile_with(name)
     kernel = CudaKernel.from_source(AFFINE, "affine", options=["-use_fast_math"])
-    cubin, ptx = (kernel.compile("float16", architecture=which) for which in ("sm_90", "compute_75"))
-    assert cubin.startswith(b"\x7fELF")
+    *cubins, ptx = (kernel.compile("float16", architecture=which) for which in ("sm_75", "sm_90", "compute_75"))
     assert b".target sm_75" in ptx
     assert not ptx.endswith(b"\0")
-    assert find_symbol(cubin, "affine", "affine.cu") == find_symbol(ptx, "affine", "affine.cu")
+    for cubin in cubins:
+        assert cubin.startswith(b"\x7fELF")
+        assert find_symbol(cubin, "affine", "affine.cu") == find_symbol(ptx, "affine", "affine.cu")
+        assert find_symbol(cubin, "affine", "affine.cu").startswith("_Z6affineI6__half")
+        with pytest.raises(KernelError, match="expected one kernel 'other'"):
+            find_symbol(cubin, "other", "affine.cu")
 
 
 @both
@@ -55,7 +59,10 @@ def test_cudas_own_headers_are_found(name, compile_with):
     if name == "NVRTC" and not compiler.find_nvcc()[0]:
         pytest.skip("no CUDA headers. Do: install CUDA's toolkit")
     kernel = CudaKernel.from_source("#include <cuda_fp16.h>\n" + AFFINE, "affine")
-    assert find_symbol(kernel.compile("float16", architecture="sm_80"), "affine", "affine.cu")
+    cubin = kernel.compile("float16", architecture="sm_80")
+    assert find_symbol(cubin, "affine", "affine.cu")
+    assert b".text._Z6affine" in cubin
+    assert b".entry" in kernel.compile("float32", architecture="compute_75")
 
 
 def test_without_a_compiler_the_message_says_what_to_install(monkeypatch):

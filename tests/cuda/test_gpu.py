@@ -16,6 +16,7 @@ from pytrtplugins.vision import letterbox, nms
 from pytrtplugins.vision.kernels import decode_into, head_priors, letterbox_into, nms_into
 from tests.cuda.conftest import AFFINE
 from tests.cuda.foreign import Foreign, OnlyDlpack
+from tests.cuda.test_layers import run, same_bits, values
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 
@@ -39,32 +40,16 @@ CASES = [
 ]  # fmt: skip
 
 
-def random_input(plugin, dims, dtype):
-    rng = np.random.default_rng(7)
-    if dtype is DType.INT8:
-        return rng.integers(-128, 128, dims).astype(np.int8)
-    return (4 * rng.standard_normal(dims)).astype(dtype.numpy)
-
-
 @pytest.mark.parametrize("layout", ["linear", "nhwc"])
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16, DType.INT8])
 @pytest.mark.parametrize(("plugin", "dims"), CASES, ids=str)
 def test_a_plugin_has_the_bits_of_compute(cupy, plugin, dims, dtype, layout):
     output_dims = plugin.all_output_dims([dims])[0]
-    descs = [TensorDesc("x", dims, dtype, layout)], [TensorDesc("y", output_dims, dtype, layout)]
-    if not all(plugin.supports_format(position, [*descs[0], *descs[1]]) for position in (0, 1)):
+    descs = [TensorDesc("x", dims, dtype, layout), TensorDesc("y", output_dims, dtype, layout)]
+    if not all(plugin.supports_format(position, descs) for position in (0, 1)):
         pytest.skip(f"{type(plugin).__name__} does not take {dtype}")
-    x = random_input(plugin, dims, dtype)
-    given = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(dims) if layout == "nhwc" else x
-    y = cupy.full(output_dims, 85 if dtype is DType.INT8 else np.nan, dtype.numpy)
-    plugin = plugin.clone()
-    plugin.configure(*descs)
-    plugin.enqueue([cupy.asarray(given)], [y], None, None)
-    found = cupy.asnumpy(y)
-    if layout == "nhwc":
-        n, c, h, w = output_dims
-        found = found.reshape(n, h, w, c).transpose(0, 3, 1, 2)
-    np.testing.assert_array_equal(found, plugin.compute(x), strict=True)
+    x = values(dims, str(dtype), 7)
+    same_bits(run(plugin.clone(), x, layout, cupy), plugin.compute(x))
 
 
 @pytest.mark.parametrize("plugin", [plugin for plugin, _ in CASES[::3]], ids=repr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shutil
 import subprocess
 import sys
 
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins import errors
-from pytrtplugins.cuda import Constant, CudaKernel, find_symbol
+from pytrtplugins.cuda import Constant, CudaKernel
 from pytrtplugins.cuda import kernel as kernel_module
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.cuda.source import CompileUnit, compile_error
@@ -228,30 +227,6 @@ def test_an_unknown_backend_is_refused():
 
 def test_a_kernel_on_a_class_is_not_copied_with_its_plugins(affine):
     assert copy.deepcopy({"kernel": affine})["kernel"] is affine
-
-
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-@pytest.mark.parametrize("architecture", ["sm_75", "sm_90"])
-def test_nvcc_compiles_without_a_gpu(affine, architecture):
-    cubin = affine.compile("float16", architecture=architecture)
-    assert cubin[:4] == b"\x7fELF"
-    assert find_symbol(cubin, "affine", "affine.cu").startswith("_Z6affineI6__half")
-    with pytest.raises(errors.KernelError, match="expected one kernel 'other'"):
-        find_symbol(cubin, "other", "affine.cu")
-
-
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-def test_a_compile_error_of_nvcc_shows_the_line_of_the_source():
-    kernel = CudaKernel.from_source("__global__ void f(float* x) {\n    x[0] = foo;\n}\n", "f")
-    with pytest.raises(errors.KernelError, match=r"f.cu:2: .*\"foo\" is undefined\n +2 \|     x\[0\] = foo;"):
-        kernel.compile()
-
-
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
-def test_a_source_may_include_cudas_own_half(affine):
-    kernel = CudaKernel.from_source("#include <cuda_fp16.h>\n" + AFFINE.replace("T(", "T("), "affine")
-    assert b".text._Z6affine" in kernel.compile("float16", architecture="sm_80")
-    assert b".entry" in kernel.compile("float32", architecture="compute_75")
 
 
 def test_a_kernel_needs_to_be_told_its_element_type_ahead_of_time(affine):

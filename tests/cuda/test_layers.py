@@ -34,15 +34,16 @@ def from_nhwc(buffer, dims):
     return buffer.reshape(n, h, w, c).transpose(0, 3, 1, 2)
 
 
-def run(plugin, x, layout="linear"):
-    """What enqueue writes, in NCHW."""
+def run(plugin, x, layout="linear", xp=np):
+    """What enqueue writes, in NCHW, on NumPy's arrays or CuPy's."""
     dtype = DType.of(x)
     dims = plugin.all_output_dims([x.shape])[0]
     descs = [TensorDesc("x", x.shape, dtype, layout)], [TensorDesc("y", dims, dtype, layout)]
     plugin.configure(*descs)
     assert all(plugin.supports_format(position, [*descs[0], *descs[1]]) for position in (0, 1))
-    y = np.full(dims, 85 if dtype is DType.INT8 else np.nan, dtype.numpy)
-    plugin.enqueue([to_nhwc(x) if layout == "nhwc" else x], [y], None, None)
+    y = xp.full(dims, 85 if dtype is DType.INT8 else np.nan, dtype.numpy)
+    plugin.enqueue([xp.asarray(to_nhwc(x) if layout == "nhwc" else x)], [y], None, None)
+    y = y if xp is np else y.get()
     return from_nhwc(y, dims) if layout == "nhwc" else y
 
 

@@ -22,13 +22,11 @@ from tests.engines.cuda.conftest import darknet_model
 from tests.engines.cuda.gpu_clock import GpuClock
 from tests.engines.cuda.host import run_on_host
 
-FOUND = Profile(
-    (
-        StepTime("first", "conv", "hopper m64n64", 8.0, 1_600_000_000, 4_000_000, 0),
-        StepTime("pool", "pool", "", 2.0, 0, 1_000_000, 1),
-    ),
-    9.5,
+STEPS = (
+    StepTime("first", "conv", "hopper m64n64", 8.0, 1_600_000_000, 4_000_000, 0),
+    StepTime("pool", "pool", "", 2.0, 0, 1_000_000, 1),
 )
+FOUND = Profile(STEPS, 9.5)
 
 
 @pytest.mark.parametrize(("runs", "microseconds"), [(1, 50_000), (4, 50_000), (20, 50_000)])
@@ -48,12 +46,9 @@ def test_the_table_has_shares_rates_and_both_sums():
 
 
 def test_the_table_has_the_share_of_steps_that_fall_back():
-    steps = (
-        *FOUND.steps,
-        StepTime("pick", "generic", "", 2.5, 0, 0, 0, ARRAYS),
-        StepTime("count", "generic", "", 7.5, 0, 0, 0, UNCAPTURED),
-    )
-    assert Profile(steps, 20.0).table.splitlines()[-2:] == [
+    rows = ("pick", 2.5, ARRAYS), ("count", 7.5, UNCAPTURED)
+    more = (StepTime(name, "generic", "", time, 0, 0, 0, fallback) for name, time, fallback in rows)
+    assert Profile((*STEPS, *more), 20.0).table.splitlines()[-2:] == [
         "run array by array: 1 steps, 2.50 µs, 12.5 % of the sum",
         "run outside of the CUDA graph: 1 steps, 7.50 µs, 37.5 % of the sum",
     ]
@@ -65,10 +60,8 @@ def test_steps_that_fall_back_are_counted_and_named():
 
     steps = (step("first", "Conv", "conv"), step("pick", "Gather"), step("find", "NonZero", captured=False))
     plan = Plan(steps, {}, {}, (), {}, Layout({}, 0), Schedule((), (), ()))
-    assert fallbacks(plan) == {
-        ARRAYS: "1 of 3 steps: 'pick' (Gather)",
-        UNCAPTURED: "1 of 3 steps: 'find' (NonZero)",
-    }
+    arrays, uncaptured = "1 of 3 steps: 'pick' (Gather)", "1 of 3 steps: 'find' (NonZero)"
+    assert fallbacks(plan) == {ARRAYS: arrays, UNCAPTURED: uncaptured}
     many = replace(plan, steps=tuple(step(f"pick{number}", "Gather") for number in range(7)))
     assert fallbacks(many)[ARRAYS].endswith("'pick4' (Gather), and 2 more")
     assert not fallbacks(replace(plan, steps=steps[:1]))
@@ -77,10 +70,8 @@ def test_steps_that_fall_back_are_counted_and_named():
 def test_the_trace_has_one_event_a_step_end_to_end(tmp_path):
     FOUND.write_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert [(event["name"], event["ts"], event["dur"], event["tid"]) for event in events] == [
-        ("first", 0.0, 8.0, 0),
-        ("pool", 8.0, 2.0, 1),
-    ]
+    rows = [(event["name"], event["ts"], event["dur"], event["tid"]) for event in events]
+    assert rows == [("first", 0.0, 8.0, 0), ("pool", 8.0, 2.0, 1)]
 
 
 @pytest.mark.parametrize(("name", "magic"), [("chart.png", b"\x89PNG"), ("chart.svg", b"<?xml")])

@@ -10,7 +10,7 @@ import numpy as np
 
 from pytrtplugins.engines.cuda.conv.packing import pack_biases
 from pytrtplugins.engines.cuda.conv.stem_kernel import StemShape, pack_stem
-from pytrtplugins.engines.cuda.device.elements import decoded, encoded
+from pytrtplugins.engines.cuda.device.elements import decoded, encoded, stored
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, convolution, square
@@ -71,6 +71,28 @@ def agrees(found, expected, dtype, x_type=None):
     return relative(found, expected) < (2e-3 if dtype is HALF else 1e-5)
 
 
+def as_read(shape, x):
+    """An image with the gaps between its pixels."""
+    wide = np.zeros((shape.n, shape.h, shape.w, shape.x_pitch), x.dtype)
+    wide[..., : shape.c] = x
+    return wide
+
+
+def untouched(shape, expected):
+    """What a kernel writes into."""
+    room = expected.shape[3] if shape.linear else shape.y_pitch
+    return np.full((*expected.shape[:3], room), 77, stored(shape.y_type))
+
+
+def assert_written(shape, found, expected, name):
+    """A kernel gave the definition's numbers, and wrote nothing else."""
+    if shape.linear:
+        n, oh, ow, k = expected.shape
+        found = found.reshape(n, k, oh, ow).transpose(0, 2, 3, 1)
+    assert agrees(found[..., : expected.shape[3]], expected, shape.y_type, shape.x_type), name
+    assert (found[..., expected.shape[3] :] == 77).all(), name
+
+
 def problem(shape):
     """Arrays of a problem, and what must come out."""
     random, dims = np.random.default_rng(3), (shape.k, shape.group_channels or shape.c, *shape.kernel)
@@ -80,10 +102,8 @@ def problem(shape):
         size = 40 if shape.y_type is INT8 else 1
         scale = size / (73**2 * (shape.c * shape.taps) ** 0.5) * (0.8 + 0.4 * random.random(shape.k))
     elif shape.x_type is FP8:
-        x, weights = (
-            np.clip(100 * random.standard_normal(size), -448, 448).astype(FP8.numpy)
-            for size in ((shape.n, shape.h, shape.w, shape.c), dims)
-        )
+        sizes = (shape.n, shape.h, shape.w, shape.c), dims
+        x, weights = (np.clip(100 * random.standard_normal(size), -448, 448).astype(FP8.numpy) for size in sizes)
         size = 100 if shape.y_type is FP8 else 1
         scale = size / (100**2 * (shape.c * shape.taps) ** 0.5) * (0.8 + 0.4 * random.random(shape.k))
     else:

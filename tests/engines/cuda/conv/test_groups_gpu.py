@@ -79,11 +79,9 @@ def kernels(capability):
 
 def runs(family, problem, capability):
     needed = FP8_CAPABILITY if problem.x.dtype is FP8 else 80
-    return (
-        capability >= needed
-        if family == "mma"
-        else capability == 90 and (family == "hopper" or bool(forms(family, problem, 90)))
-    )
+    if family == "mma":
+        return capability >= needed
+    return capability == 90 and (family == "hopper" or bool(forms(family, problem, 90)))
 
 
 def given(problem, seed=1):

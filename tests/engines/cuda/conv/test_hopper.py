@@ -73,9 +73,7 @@ def test_a_block_computes_several_tiles_where_there_are_more_than_multiprocessor
         assert blocks <= max(132 * tactic.resident_blocks(many), columns)
         assert tactic.halos(many) == 2
         assert replace(tactic, loop=False).blocks(many, 132) == rows * columns
-    assert (
-        loops[0].blocks(many, 1) == loops[0].tiles(many)[1]
-    )  # each tile of filters has a block, however few are resident
+    assert loops[0].blocks(many, 1) == loops[0].tiles(many)[1]  # each tile of filters has a block
 
 
 def test_weights_stay_where_the_ring_has_room_for_all_of_them():

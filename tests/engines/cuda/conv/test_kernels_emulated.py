@@ -13,7 +13,16 @@ from pytrtplugins.engines.cuda.conv.launcher import Addresses, conv_arguments
 from pytrtplugins.engines.cuda.conv.packing import pack_biases, pack_filters
 from pytrtplugins.engines.cuda.conv.stem_kernel import stem_arguments
 from pytrtplugins.engines.cuda.device.elements import stored, to_stored
-from tests.engines.cuda.conv.definition import STEP, agrees, biases_of, problem, stem_problem
+from tests.engines.cuda.conv.definition import (
+    STEP,
+    agrees,
+    as_read,
+    assert_written,
+    biases_of,
+    problem,
+    stem_problem,
+    untouched,
+)
 from tests.engines.cuda.conv.emulated import addressed, emulated
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, between, grouped, packed_weights, square, tactics_of
 
@@ -34,17 +43,9 @@ def run(family, shape, tactic, x, weights, scale, biases, y, residual, factor, s
 def assert_right(family, shape, tactic):
     """A tactic gives the definition's numbers, and writes nothing else."""
     x, weights, scale, bias, residual, expected = problem(shape)
-    on_gpu = np.zeros((shape.n, shape.h, shape.w, shape.x_pitch), x.dtype)
-    on_gpu[..., : shape.c] = x
-    room = expected.shape[3] if shape.linear else shape.y_pitch
-    y = np.full((*expected.shape[:3], room), 77, stored(shape.y_type))
-    biases = biases_of(shape, tactic, bias)
-    found = run(family, shape, tactic, on_gpu, weights, scale, biases, y, residual, 0.37, STEP)
-    if shape.linear:
-        n, oh, ow, k = expected.shape
-        found = found.reshape(n, k, oh, ow).transpose(0, 2, 3, 1)
-    assert agrees(found[..., : expected.shape[3]], expected, shape.y_type, shape.x_type), tactic.name
-    assert (found[..., expected.shape[3] :] == 77).all(), tactic.name
+    biases, y = biases_of(shape, tactic, bias), untouched(shape, expected)
+    found = run(family, shape, tactic, as_read(shape, x), weights, scale, biases, y, residual, 0.37, STEP)
+    assert_written(shape, found, expected, tactic.name)
 
 
 def whole(family, shape):

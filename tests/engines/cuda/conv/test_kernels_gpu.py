@@ -22,10 +22,13 @@ from tests.engines.cuda.conv.definition import (
     BOUNDS,
     STEP,
     agrees,
+    as_read,
+    assert_written,
     biases_of,
     pooled,
     problem,
     stem_problem,
+    untouched,
 )
 from tests.engines.cuda.conv.shapes import (
     FP8,
@@ -49,29 +52,23 @@ SHAPES = [
     square(1, 20, 64, 64, 1, HALF, gate=3, residual_type=HALF, residual_pitch=64),
     square(1, 16, 32, 64, 3, INT8, pool=True, slope=0.1),
     square(2, 24, 64, 64, 3, HALF, pool=True, slope=0.1),
-    dataclasses.replace(square(3, 14, 48, 40, 3, HALF, reorg=2), y_pitch=176),
-    *(
-        dataclasses.replace(square(2, 13, 64, 128, 1, kind, blocks=2, slope=0.1), y_pitch=48)
-        for kind in (HALF, INT8, FP8)
-    ),
-    dataclasses.replace(square(1, 12, 48, 144, 3, HALF, blocks=3), y_pitch=20),
-    *(
-        dataclasses.replace(square(2, 13, 64, 128, 1, kind, blocks=2, cut=(1, 1, 1, 2)), y_pitch=48)
-        for kind in (HALF, INT8)
-    ),
+    square(3, 14, 48, 40, 3, HALF, reorg=2, y_pitch=176),
+    *(square(2, 13, 64, 128, 1, kind, blocks=2, slope=0.1, y_pitch=48) for kind in (HALF, INT8, FP8)),
+    square(1, 12, 48, 144, 3, HALF, blocks=3, y_pitch=20),
+    *(square(2, 13, 64, 128, 1, kind, blocks=2, cut=(1, 1, 1, 2), y_pitch=48) for kind in (HALF, INT8)),
     square(2, 14, 128, 128, 3, INT8, slope=0.0, residual_type=INT8, residual_pitch=160),
     square(1, 20, 64, 64, 3, HALF, slope=0.0, residual_type=HALF, residual_pitch=64),
     square(1, 13, 1024, 128, 3, HALF, gate=9, residual_type=HALF, residual_pitch=128, residual_gate=9),
-    dataclasses.replace(square(2, 12, 96, 33, 1, INT8), y_type=DType.FLOAT32),
+    square(2, 12, 96, 33, 1, INT8, y_type=DType.FLOAT32),
     square(1, 13, 256, 96, 3, FP8, slope=0.1),
     *(square(1, 14, 64, 96, 1, FP8, gate=gate) for gate in (1, 2, 3, 4)),
     square(1, 16, 32, 64, 3, FP8, pool=True, slope=0.1),
-    dataclasses.replace(square(3, 14, 48, 40, 3, FP8, reorg=2), y_pitch=176),
+    square(3, 14, 48, 40, 3, FP8, reorg=2, y_pitch=176),
     square(2, 14, 128, 128, 3, FP8, slope=0.0, residual_type=FP8, residual_pitch=160),
-    dataclasses.replace(square(2, 12, 96, 33, 1, FP8), y_type=HALF),
-    dataclasses.replace(square(2, 13, 96, 33, 1, FP8, linear=True), y_type=DType.FLOAT32),
-    dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True), y_type=DType.FLOAT32),
-    dataclasses.replace(square(2, 16, 64, 40, 3, INT8, linear=True, pool=True, slope=0.1), y_type=DType.FLOAT32),
+    square(2, 12, 96, 33, 1, FP8, y_type=HALF),
+    square(2, 13, 96, 33, 1, FP8, linear=True, y_type=DType.FLOAT32),
+    square(2, 13, 96, 33, 1, HALF, linear=True, y_type=DType.FLOAT32),
+    square(2, 16, 64, 40, 3, INT8, linear=True, pool=True, slope=0.1, y_type=DType.FLOAT32),
     *(square(2, 13, 64, 33, 3, kind, gate=8) for kind in (HALF, INT8, FP8)),
     *(square(1, 13, 1024, 128, 3, kind, gate=8) for kind in (HALF, INT8)),  # K is split over a cluster
     *(square(2, 16, 64, 72, 3, kind, gate=8, pool=True) for kind in (HALF, INT8, FP8)),
@@ -81,14 +78,14 @@ SHAPES = [
         for gates in ({"gate": 8, "residual_slope": 0.1}, {"residual_gate": 8})
     ),
     square(1, 13, 1024, 128, 3, HALF, residual_type=HALF, residual_pitch=128, residual_gate=8),
-    dataclasses.replace(square(2, 13, 64, 128, 1, HALF, blocks=2, gate=8), y_pitch=48),
-    dataclasses.replace(square(3, 14, 48, 40, 3, INT8, reorg=2, gate=8), y_pitch=176),
-    dataclasses.replace(square(2, 13, 96, 33, 1, HALF, linear=True, gate=8), y_type=DType.FLOAT32),
+    square(2, 13, 64, 128, 1, HALF, blocks=2, gate=8, y_pitch=48),
+    square(3, 14, 48, 40, 3, INT8, reorg=2, gate=8, y_pitch=176),
+    square(2, 13, 96, 33, 1, HALF, linear=True, gate=8, y_type=DType.FLOAT32),
     square(2, 24, 16, 24, 3, HALF, pool=True, slope=0.1, y_type=FP8, y_pitch=32),
     square(2, 13, 32, 40, 3, HALF, y_type=FP8, y_pitch=48),
 ]
 LONG_SUMS = square(8, 13, 1024, 96, 3, FP8, slope=0.1)
-LONG_SUMS_OF_HALVES = dataclasses.replace(square(8, 13, 1024, 96, 3, FP8, slope=0.1), y_type=HALF)
+LONG_SUMS_OF_HALVES = square(8, 13, 1024, 96, 3, FP8, slope=0.1, y_type=HALF)
 """So long that sums of FP8 need totals in float32; the layer before a network's head is of the second kind."""
 MANY_TILES = [
     square(3, 104, 32, 64, 3, HALF, slope=0.1),
@@ -104,7 +101,7 @@ EVERY_FORM = [
     square(2, 24, 64, 64, 3, HALF, pool=True, slope=0.1),
     square(1, 13, 1024, 128, 3, INT8, gate=8),
     square(9, 26, 256, 200, 3, FP8, residual_type=FP8, residual_pitch=208),
-    dataclasses.replace(square(3, 14, 48, 40, 3, HALF, reorg=2), y_pitch=176),
+    square(3, 14, 48, 40, 3, HALF, reorg=2, y_pitch=176),
 ]
 """All tactics of these: patches and lines, split sums, blocks that compute several tiles, weights that stay."""
 SHAPES_OF_SINGLES = [
@@ -113,9 +110,9 @@ SHAPES_OF_SINGLES = [
     square(1, 13, 1024, 128, 3, SINGLE, slope=0.1),
     square(1, 26, 32, 64, 3, SINGLE, pool=True, slope=0.1),
     square(2, 24, 256, 128, 3, SINGLE, pool=True, slope=0.1),
-    dataclasses.replace(square(3, 14, 48, 40, 3, SINGLE, reorg=2), y_pitch=176),
-    dataclasses.replace(square(2, 13, 48, 64, 1, SINGLE, blocks=2, slope=0.1), y_pitch=20),
-    dataclasses.replace(square(2, 13, 48, 64, 1, SINGLE, blocks=2, cut=(1, 0, 0, 1)), y_pitch=16),
+    square(3, 14, 48, 40, 3, SINGLE, reorg=2, y_pitch=176),
+    square(2, 13, 48, 64, 1, SINGLE, blocks=2, slope=0.1, y_pitch=20),
+    square(2, 13, 48, 64, 1, SINGLE, blocks=2, cut=(1, 0, 0, 1), y_pitch=16),
     square(1, 20, 64, 64, 3, SINGLE, slope=0.0, residual_type=SINGLE, residual_pitch=64),
     square(2, 13, 96, 33, 1, SINGLE, linear=True),
     square(1, 13, 96, 40, 1, SINGLE, gate=2),
@@ -183,12 +180,7 @@ def _compare(gpu, shape, family, count, one_each=False):
     if shape.x_type is FP8 and capability < FP8_CAPABILITY:
         pytest.skip(f"compute capability {capability}: FP8 begins with {FP8_CAPABILITY}")
     x, weights, scale, bias, residual, expected = problem(shape)
-    on_gpu = np.zeros((shape.n, shape.h, shape.w, shape.x_pitch), x.dtype)
-    on_gpu[..., : shape.c] = x
-    arrays = {
-        name: None if array is None else cupy.asarray(to_stored(array))
-        for name, array in (("x", on_gpu), ("residual", residual))
-    }
+    image, *added = (cupy.asarray(to_stored(array)) for array in (as_read(shape, x), residual) if array is not None)
     stream = cupy.cuda.Stream(non_blocking=True)
     tactics = tactics_of(family, shape, count, capability)
     assert tactics
@@ -198,20 +190,19 @@ def _compare(gpu, shape, family, count, one_each=False):
         packed = cupy.asarray(packed_weights(shape, tactic, weights))
         numbers = pack_filters(scale, tactic, shape, 1.0), biases_of(shape, tactic, bias)
         factors, offsets = map(cupy.asarray, numbers)
-        room = expected.shape[3] if shape.linear else shape.y_pitch
-        y = cupy.full((*expected.shape[:3], room), 77, stored(shape.y_type))
+        y = cupy.asarray(untouched(shape, expected))
         cupy.cuda.get_current_stream().synchronize()
-        added = 0 if residual is None else arrays["residual"].data.ptr
-        at = Addresses(arrays["x"].data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr, added)
+        at = Addresses(*(array.data.ptr for array in (image, packed, factors, offsets, y, *added)))
         kernel = ConvKernel(shape, tactic, capability, STEP)
         kernel.launch(at, stream.ptr, 0.37)
         stream.synchronize()
-        found = y.get()
-        if shape.linear:
-            n, oh, ow, k = expected.shape
-            found = found.reshape(n, k, oh, ow).transpose(0, 2, 3, 1)
-        assert agrees(found[..., : expected.shape[3]], expected, shape.y_type, shape.x_type), tactic.name
-        assert (found[..., expected.shape[3] :] == 77).all(), tactic.name
+        assert_written(shape, y.get(), expected, tactic.name)
+
+
+def operands(cupy, shape, tactic, weights, scale, bias):
+    """As a kernel without slopes reads them."""
+    filters = [pack_filters(values, tactic, shape, 1.0) for values in (scale, bias)]
+    return [cupy.asarray(array) for array in (packed_weights(shape, tactic, weights), *filters)]
 
 
 @pytest.mark.parametrize("family", ["hopper", "halo", "mma"])
@@ -222,7 +213,7 @@ def test_sums_of_codes_are_the_integers(gpu, family, side, c, kernel):
         pytest.skip(f"compute capability {capability}: wgmma is Hopper's")
     if family == "halo" and kernel == 1:
         pytest.skip("a filter of one tap has no halo")
-    shape = dataclasses.replace(square(1, side, c, 64, kernel, INT8), y_type=DType.FLOAT32)  # holds integers up to 2^24
+    shape = square(1, side, c, 64, kernel, INT8, y_type=DType.FLOAT32)  # holds integers up to 2^24
     random = np.random.default_rng(7)
     x = random.integers(-127, 128, (1, side, side, c)).astype(np.int8)
     weights = (random.integers(-127, 128, (64, c, kernel, kernel)) // (8 if kernel == 3 else 1)).astype(np.int8)
@@ -232,11 +223,10 @@ def test_sums_of_codes_are_the_integers(gpu, family, side, c, kernel):
     tactics = tactics_of(family, shape, {"hopper": 12, "halo": 60, "mma": 3}[family], capability)
     assert tactics
     for tactic in tactics:
-        arrays = [packed_weights(shape, tactic, weights), *(pack_filters(v, tactic, shape, 1.0) for v in (one, zero))]
-        packed, factors, offsets = (cupy.asarray(array) for array in arrays)
+        given = operands(cupy, shape, tactic, weights, one, zero)
         y = cupy.full((shape.pixels, 64), np.nan, np.float32)
         stream = cupy.cuda.get_current_stream()
-        at = Addresses(on_gpu.data.ptr, packed.data.ptr, factors.data.ptr, offsets.data.ptr, y.data.ptr)
+        at = Addresses(*(array.data.ptr for array in (on_gpu, *given, y)))
         kernel = ConvKernel(shape, tactic, capability)
         kernel.launch(at, stream.ptr)
         np.testing.assert_array_equal(y.get().astype(np.int64), expected, tactic.name)
@@ -254,8 +244,7 @@ def test_a_float32_convolution_takes_the_image_as_it_is(gpu, pool):
     expected = pooled(expected) if pool else expected
     image = cupy.asarray(np.ascontiguousarray(x[..., :3].transpose(0, 3, 1, 2)))
     for tactic in tactics_of("simt", shape, 6, capability):
-        given = [cupy.asarray(packed_weights(shape, tactic, weights))]
-        given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
+        given = operands(cupy, shape, tactic, weights, scale, bias)
         found = cupy.full(expected.shape, 77, np.float32)
         stream = cupy.cuda.get_current_stream()
         at = Addresses(*(array.data.ptr for array in (image, *given, found)))
@@ -269,9 +258,7 @@ def test_float32_sums_are_the_same_every_time(gpu):
     shape = square(1, 13, 512, 64, 3, SINGLE)
     x, weights, scale, bias, _, _ = problem(shape)
     for tactic in tactics_of("simt", shape, 4, capability):
-        given = [cupy.asarray(x), cupy.asarray(packed_weights(shape, tactic, weights))]
-        given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
-        found = []
+        given, found = [cupy.asarray(x), *operands(cupy, shape, tactic, weights, scale, bias)], []
         for _ in range(3):
             y = cupy.empty((13 * 13, 64), np.float32)
             at = Addresses(*(array.data.ptr for array in (*given, y)))
@@ -353,8 +340,7 @@ def test_a_captured_convolution_gives_the_same_again(gpu):
     shape = square(1, 13, 64, 64, 3, INT8, slope=0.1)
     x, weights, scale, bias, _, expected = problem(shape)
     tactic = (hopper_tactics(shape) if capability == 90 else mma_tactics(shape, capability))[0]
-    given = [cupy.asarray(x), cupy.asarray(packed_weights(shape, tactic, weights))]
-    given += [cupy.asarray(pack_filters(values, tactic, shape, 1.0)) for values in (scale, bias)]
+    given = [cupy.asarray(x), *operands(cupy, shape, tactic, weights, scale, bias)]
     y = cupy.zeros(expected.shape, np.int8)
     stream, kernel = cupy.cuda.Stream(non_blocking=True), ConvKernel(shape, tactic, capability)
     cupy.cuda.get_current_stream().synchronize()

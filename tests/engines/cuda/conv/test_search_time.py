@@ -56,10 +56,8 @@ def test_a_share_is_over_when_more_than_it_has_passed():
     assert limit.cut == ["one"]
     limit.begin()
     limit.expect(4)
-    assert [taken(limit, name, 2.5) for name in ("two", "three")] == [
-        3,
-        1,
-    ]  # after 5 of 5; of 2.5 left, after 1.25
+    counts = [taken(limit, name, 2.5) for name in ("two", "three")]
+    assert counts == [3, 1]  # after 5 of 5; of 2.5 left, after 1.25
 
 
 def test_what_one_leaves_the_next_ones_may_take():

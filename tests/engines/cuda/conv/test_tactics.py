@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,50 +38,44 @@ from tests.engines.cuda.conv.shapes import (
     tactics_of,
 )
 
+WINDOW: dict[str, Any] = {"kernel": (3, 3), "pads": (1, 1, 1, 1), "activation": "leaky", "bounds": (0.1, 0.0)}
+
 
 def problem(kind=HALF, channels=32, filters=64, to=None, **changes):
     x, y = channels_last((2, channels, 16, 16), kind), channels_last((2, filters, 16, 16), to or kind)
-    return replace(
-        ConvProblem(x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1), activation="leaky", bounds=(0.1, 0.0)), **changes
-    )
+    return replace(ConvProblem(x=x, y=y, **WINDOW), **changes)
 
 
 def first(kind=HALF, channels=3, filters=32, **changes):
     x, y = linear((2, channels, 16, 16), SINGLE), channels_last((2, filters, 8, 8), kind)
-    base = ConvProblem(
-        x=x, y=y, kernel=(3, 3), pads=(1, 1, 1, 1), activation="leaky", bounds=(0.1, 0.0), pool=True, element=kind
-    )
-    return replace(base, **changes)
+    return replace(ConvProblem(x=x, y=y, pool=True, element=kind, **WINDOW), **changes)
 
 
-def test_a_problem_in_the_kernels_terms():
-    shape = ConvShape.of(problem())
-    assert (shape.n, shape.h, shape.w, shape.c, shape.k, shape.oh, shape.ow) == (2, 16, 16, 32, 64, 16, 16)
-    assert (shape.x_pitch, shape.y_pitch, shape.slope, shape.pool) == (32, 64, pytest.approx(0.1), False)
+RESIDUAL = {
+    "residual": channels_last((2, 64, 16, 16), INT8),
+    "residual_activation": "leaky",
+    "residual_bounds": (0.0, 0.0),
+}
+PLAIN = {"n": 2, "h": 16, "w": 16, "c": 32, "k": 64, "oh": 16, "ow": 16, "x_pitch": 32, "y_pitch": 64, "pool": False}
+
+
+@pytest.mark.parametrize(
+    ("asked", "facts"),
+    [
+        pytest.param(problem(), {**PLAIN, "slope": pytest.approx(0.1)}, id="plain"),
+        pytest.param(problem(INT8, channels=24, filters=125, to=HALF),
+                     {"c": 32, "x_pitch": 32, "k": 128, "y_pitch": 128}, id="padded to 16 bytes"),
+        pytest.param(problem(y=Format((2, 64, 16, 16), HALF, 320)), {"k": 64, "y_pitch": 320}, id="part of a concat"),
+        pytest.param(problem(y=channels_last((2, 64, 8, 8), HALF), pool=True),
+                     {"oh": 16, "ow": 16, "pool": True}, id="pixels before a pool"),
+        pytest.param(problem(INT8, **RESIDUAL),
+                     {"residual_type": INT8, "residual_pitch": 64, "residual_slope": 0.0}, id="residual"),
+    ],
+)  # fmt: skip
+def test_a_problem_in_the_kernels_terms(asked, facts):
+    shape = ConvShape.of(asked)
+    assert {name: getattr(shape, name) for name in facts} == facts
     assert shape.unsupported() == ""
-
-
-def test_channels_and_filters_that_do_not_fill_16_bytes_are_padded():
-    shape = ConvShape.of(problem(INT8, channels=24, filters=125, to=HALF))
-    assert (shape.c, shape.x_pitch, shape.k, shape.y_pitch) == (32, 32, 128, 128)
-    assert shape.unsupported() == ""
-
-
-def test_a_run_of_a_concats_channels_keeps_its_neighbours():
-    part = Format((2, 64, 16, 16), HALF, 320)
-    shape = ConvShape.of(problem(y=part))
-    assert (shape.k, shape.y_pitch) == (64, 320)
-
-
-def test_a_pooled_problem_counts_the_pixels_before_the_pool():
-    shape = ConvShape.of(problem(y=channels_last((2, 64, 8, 8), HALF), pool=True))
-    assert (shape.oh, shape.ow, shape.pool, shape.unsupported()) == (16, 16, True, "")
-
-
-def test_a_residual_comes_with_its_own_type_distance_and_activation():
-    residual = channels_last((2, 64, 16, 16), INT8)
-    shape = ConvShape.of(problem(INT8, residual=residual, residual_activation="leaky", residual_bounds=(0.0, 0.0)))
-    assert (shape.residual_type, shape.residual_pitch, shape.residual_slope) == (INT8, 64, 0.0)
 
 
 def test_bounds_reach_the_kernel():

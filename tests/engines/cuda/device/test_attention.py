@@ -70,12 +70,8 @@ def run(dims, views, dtype=DType.FLOAT32, bias=None, period=1, zero=False, memor
 def heads_first(dims):
     """Views of four tensors of their own, (batch, heads, rows or keys, values)."""
     b, h, m, n, d, e = dims
-    return {
-        "q": contiguous((b, h, m, d)),
-        "k": contiguous((b, h, n, d)),
-        "v": contiguous((b, h, n, e)),
-        "y": contiguous((b, h, m, e)),
-    }
+    sides = {"q": (m, d), "k": (n, d), "v": (n, e), "y": (m, e)}
+    return {name: contiguous((b, h, *side)) for name, side in sides.items()}
 
 
 def filled(views):
@@ -176,11 +172,7 @@ def test_what_is_added_broadcasts_and_repeats(bias_dims, dtype, fast, kind):
 @pytest.mark.parametrize("zero", [False, True])
 @pytest.mark.parametrize(
     ("fill", "dtype", "fast"),
-    [
-        (-np.inf, DType.FLOAT32, False),
-        (np.float32(-3.4028235e38), DType.FLOAT32, False),
-        (-np.inf, HALF, True),
-    ],
+    [(-np.inf, DType.FLOAT32, False), (np.float32(-3.4028235e38), DType.FLOAT32, False), (-np.inf, HALF, True)],
 )
 def test_masked_keys_do_not_count(zero, fill, dtype, fast):
     dims = (1, 2, 17, 70, 16, 16)

@@ -24,12 +24,8 @@ def test_each_array_is_copied_and_nothing_else_is_written(device, sizes, begin):
     rng, (to, start) = np.random.default_rng(0), begin
     sources = [cupy.asarray(rng.integers(1, 256, size + 32).astype(np.uint8)) for size in sizes]
     targets = [cupy.zeros(size + 32, np.uint8) for size in sizes]
-    copier = device.copier(sizes)
-    copier.queue(
-        [array.data.ptr + to for array in targets],
-        [array.data.ptr + start for array in sources],
-        cupy.cuda.get_current_stream().ptr,
-    )
+    places = ([array.data.ptr + begin for array in arrays] for arrays, begin in ((targets, to), (sources, start)))
+    device.copier(sizes).queue(*places, cupy.cuda.get_current_stream().ptr)
     for size, source, target in zip(sizes, sources, targets, strict=True):
         expected = np.zeros(size + 32, np.uint8)
         expected[to : to + size] = source.get()[start : start + size]

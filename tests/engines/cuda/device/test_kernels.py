@@ -22,11 +22,12 @@ FLOATS = st.sampled_from([DType.FLOAT32, DType.FLOAT16])
 def filled(form, seed=0):
     """A tensor of random numbers, zeros in the padding."""
     tensor = tensor_at(np, DEVICE.allocate(form.bytes + 16), 0, form)
-    rng = np.random.default_rng(seed)
-    tensor.view[...] = (
-        rng.integers(-128, 128, form.dims) if form.dtype is DType.INT8 else rng.standard_normal(form.dims)
-    )
+    rng, codes = np.random.default_rng(seed), form.dtype is DType.INT8
+    tensor.view[...] = rng.integers(-128, 128, form.dims) if codes else rng.standard_normal(form.dims)
     return tensor
+
+
+ACTIVATIONS = {"linear": (0.0, 0.0), "leaky": (0.1, 0.0), "clip": (0.0, 6.0), "logistic": (0.0, 0.0)}
 
 
 @st.composite
@@ -42,12 +43,9 @@ def problems(draw):
     )
     kind = draw(st.sampled_from([DType.FLOAT32, DType.FLOAT16, DType.INT8]))
     to = draw(st.sampled_from([DType.INT8, DType.FLOAT32])) if kind is DType.INT8 else kind
-    residual = (
-        channels_last((n, k, oh, ow), draw(st.sampled_from([to, DType.FLOAT32]))) if draw(st.booleans()) else None
-    )
-    activation, bounds = draw(
-        st.sampled_from([("linear", (0.0, 0.0)), ("leaky", (0.1, 0.0)), ("clip", (0.0, 6.0)), ("logistic", (0.0, 0.0))])
-    )
+    added = draw(st.sampled_from([None, to, DType.FLOAT32]))
+    residual = None if added is None else channels_last((n, k, oh, ow), added)
+    activation, bounds = draw(st.sampled_from(sorted(ACTIVATIONS.items())))
     x, y, residual_activation = (n, c, h, w), (n, k, oh, ow), draw(st.sampled_from(["linear", "leaky"]))
     return ConvProblem(
         x=channels_last(x, kind), y=channels_last(y, to), kernel=kernel, strides=strides, pads=pads, dilations=dilations,
@@ -62,12 +60,10 @@ def test_the_direct_kernel_equals_sums_in_float64(problem, seed):
         return
     rng, codes = np.random.default_rng(seed), problem.x.dtype is DType.INT8
     (k, c), (r, s) = (problem.y.dims[1], problem.x.dims[1] // problem.groups), problem.kernel
-    weights = (
-        rng.integers(-127, 128, (k, c, r, s)).astype(np.int8) if codes else rng.standard_normal((k, c, r, s)) * 0.3
-    )
+    weights = rng.integers(-127, 128, (k, c, r, s)) if codes else rng.standard_normal((k, c, r, s)) * 0.3
     scale = rng.uniform(1e-4, 1e-3, k).astype(np.float32) if codes else None
     operands = Operands(
-        load=lambda: weights if codes else weights.astype(np.float32),
+        load=lambda: weights.astype(np.int8 if codes else np.float32),
         bias=rng.standard_normal(k).astype(np.float32),
         scale=scale,
         y_scale=0.05 if codes else 1.0,

@@ -96,9 +96,8 @@ def test_fused_convolutions_lie_in_the_concats_memory(make, names, begins, stora
 def test_a_concat_that_is_the_output_lies_over_fused_convolutions_too():
     net = Net(channels=8)
     deep = net.conv(net.conv("data", "reduce", 8, kernel=1), "deep", 8, kernel=3)
-    plan = assert_right(
-        net.model(net.add("Concat", [net.conv("data", "short", 8, kernel=1), deep], "joined", 16, axis=1))
-    )
+    parts = [net.conv("data", "short", 8, kernel=1), deep]
+    plan = assert_right(net.model(net.add("Concat", parts, "joined", 16, axis=1)))
     assert plan.tensors["joined"].storage == "joined.wide"
     assert not copies(plan)
 
@@ -118,8 +117,10 @@ def test_a_concat_that_a_plugin_reads_keeps_no_gaps():
 @TYPES
 @pytest.mark.parametrize("make", [inception, partial, stacked])
 def test_without_concat_all_parts_are_copied(make, float_type):
-    parts = next(len(node.input) for node in make().graph.node if node.op_type == "Concat")
+    parts, model = next(len(node.input) for node in make().graph.node if node.op_type == "Concat"), prepare(make())
     assert len(copies(assert_right(make(), float_type, disable=("concat",)))) == parts
+    full, less = (run_on_host(model, X, float_type, disable=disable)[0] for disable in ((), ("concat",)))
+    assert_same(less, full)
 
 
 def test_a_convolution_in_the_middle_of_a_concat_writes_there_by_itself():

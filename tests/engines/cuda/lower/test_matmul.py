@@ -231,10 +231,8 @@ def attention(net, columns, widths=(32, 32, 32)):
         product = net.add("MatMul", [x, net.values(dims[-1], width)], f"{name}.product")
         biased = net.add("Add", [product, net.values(width)], name)
         shape = net.constant(f"{name}.dims", [dims[0], dims[1], 2, width // 2], np.int64)
-        parts, order = (
-            net.add("Reshape", [biased, shape], f"{name}.parts"),
-            [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3],
-        )
+        parts = net.add("Reshape", [biased, shape], f"{name}.parts")
+        order = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
         heads[name] = net.add("Transpose", [parts], f"{name}.heads", perm=order)
     scores = net.add("Mul", [net.add("MatMul", [heads["q"], heads["k"]], "scores"), 0.25], "scaled")
     return net.add("MatMul", [net.add("Softmax", [scores], "shares", axis=-1), heads["v"]], "attended")

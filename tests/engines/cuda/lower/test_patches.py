@@ -27,10 +27,8 @@ class First(Net):
 
     def first(self, kernel, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), filters=8, group=1, x="data"):
         weights = self.random.normal(size=(filters, self.channels[x] // group, *kernel)) / np.sqrt(np.prod(kernel))
-        names = [
-            self.constant("first_w", weights.astype(np.float32)),
-            self.constant("first_b", self.random.normal(0, 0.1, filters).astype(np.float32)),
-        ]
+        arrays = {"first_w": weights, "first_b": self.random.normal(0, 0.1, filters)}
+        names = [self.constant(name, array.astype(np.float32)) for name, array in arrays.items()]
         windows = {"strides": strides, "pads": pads, "dilations": dilations, "group": group}
         self.add("Conv", [x, *names], "first", filters, **windows)
         return self.conv("first", "last", 4, kernel=1)

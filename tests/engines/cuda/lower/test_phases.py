@@ -116,10 +116,8 @@ def test_blocks_are_cut_only_where_pads_ask_for_it():
 def test_volumes_and_computed_weights_stay():
     assert split(*transposed((2, 3, 2), (2, 1, 2, 2, 2), strides=[2, 2, 2])) == ["ConvTranspose"]
     graph = Graph(x=random(1, 2, 3, 3), w=random(2, 1, 2, 2))
-    assert split(graph, graph.add("ConvTranspose", "x", graph.add("Neg", "w"), strides=[2, 2])) == [
-        "Neg",
-        "ConvTranspose",
-    ]
+    last = graph.add("ConvTranspose", "x", graph.add("Neg", "w"), strides=[2, 2])
+    assert split(graph, last) == ["Neg", "ConvTranspose"]
     graph = Graph(x=random(1, 2, 3, 3), b=random(1))
     read = graph.constant(random(2, 1, 2, 2)), graph.add("Neg", "b")
     assert split(graph, graph.add("ConvTranspose", "x", *read)) == ["Neg", "ConvTranspose"]
@@ -161,9 +159,7 @@ def test_blocks_of_few_channels_are_copied():
 @pytest.mark.parametrize(
     ("precision", "channels", "kinds"),
     [
-        ("fp32", 64, ["reformat", "conv", "conv", "conv"]),
-        ("int8", 64, ["reformat", "conv", "conv", "conv"]),
-        ("fp8", 64, ["reformat", "conv", "conv", "conv"]),
+        *((precision, 64, ["reformat", "conv", "conv", "conv"]) for precision in ("fp32", "int8", "fp8")),
         ("fp8", 24, ["reformat", "conv", "pointwise", "conv", "conv"]),
     ],
 )

@@ -25,7 +25,7 @@ from pytrtplugins.passes.half import to_half
 from pytrtplugins.plugin.onnx_node import node_attributes
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.branches import inception
-from tests.engines.cuda.host import assert_close, assert_same, by_reference, run_on_host
+from tests.engines.cuda.host import assert_close, by_reference, run_on_host
 from tests.engines.model_parts import model as model_of
 from tests.passes.nets import Net, Swap
 
@@ -144,16 +144,6 @@ def test_codes_of_a_shortcut_are_added_by_the_convolution_beside_it(shortcut_fir
     found, execution = run_on_host(quantized, inputs)
     assert execution.plan.tensors[adding[0].outputs[0].name].format.dtype is DType.INT8
     assert_close(found, by_reference(prepare(quantized), inputs, "int8"), 1e-5)
-
-
-@pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
-def test_producers_write_into_the_concats_memory(float_type):
-    model = prepare(inception())
-    full, execution = run_on_host(model, data(8), float_type)
-    less, copying = run_on_host(model, data(8), float_type, disable=("concat",))
-    assert not [step for step in execution.plan.steps if step.op == "Concat"]
-    assert sum(step.op == "Concat" for step in copying.plan.steps) == 3
-    assert_same(less, full)
 
 
 def test_int8_takes_in_scales_and_moves_codes():

@@ -110,11 +110,8 @@ def test_the_first_tactics_of_each_family_are_the_plain_kernel(precision, kernel
                 tactics = list(provider.tactics(problem))
                 if provider.name in LIBRARIES:  # plans of theirs are wrong by themselves, but not all: not the epilogue
                     right = [timer.is_right(problem, operands, provider, name) for name in tactics]
-                    assert not right if precision == "int8" else any(right) or not right, (
-                        provider.name,
-                        problem.key,
-                        tactics,
-                    )
+                    told = provider.name, problem.key, tactics
+                    assert not right if precision == "int8" else any(right) or not right, told
                     continue
                 for name in tactics[:TACTICS]:
                     assert timer.is_right(problem, operands, provider, name), (provider.name, problem.key, name)

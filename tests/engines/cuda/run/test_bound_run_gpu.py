@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -23,28 +25,24 @@ def images(seed=1):
     return np.random.default_rng(seed).random((1, 3, 96, 96), dtype=np.float32)
 
 
-def kinds():
-    """For each library: from NumPy, to NumPy, fill, a stream of its own."""
+def libraries():
+    """Of each: from NumPy to its arrays, to NumPy, what fills one, a stream of its own."""
     cupy = pytest.importorskip("cupy")
-    yield "cupy", cupy.asarray, cupy.asnumpy, lambda to, x: to.set(x), lambda: cupy.cuda.Stream(non_blocking=True)
-    try:
+    yield cupy.asarray, cupy.asnumpy, lambda to, x: to.set(x), lambda: cupy.cuda.Stream(non_blocking=True)
+    with contextlib.suppress(ImportError):
         import torch
-    except ImportError:
-        return
-    yield (
-        "torch",
-        lambda x: torch.from_numpy(x).cuda(),
-        lambda x: x.cpu().numpy(),
-        lambda to, x: to.copy_(torch.from_numpy(x)),
-        torch.cuda.Stream,
-    )
+
+        def fill(to, x):
+            to.copy_(torch.from_numpy(x))
+
+        yield lambda x: torch.from_numpy(x).cuda(), lambda x: x.cpu().numpy(), fill, torch.cuda.Stream
 
 
 def test_a_bound_run_gives_the_bits_of_run_for_arrays_and_streams_of_each_library(engine):
     cupy = pytest.importorskip("cupy")
     with engine.create_context() as context:
         wanted = [context.run({"data": images(seed)}) for seed in (1, 2)]
-        for _, to_gpu, to_host, fill, make_stream in kinds():
+        for to_gpu, to_host, fill, make_stream in libraries():
             x = to_gpu(images())
             outputs = {name: to_gpu(np.zeros_like(value)) for name, value in wanted[0].items()}
             with context.bind({"data": x}, outputs) as bound:

@@ -14,7 +14,7 @@ from pytrtplugins.models import read_heads
 from pytrtplugins.vision import MODES
 from tests.engines.cuda.conftest import animals_engine
 from tests.engines.cuda.device_memory import assert_needs_no_more_memory
-from tests.engines.cuda.run.test_image_run import NETWORKS
+from tests.engines.cuda.run.test_image_run import NETWORKS, assert_same_boxes
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
@@ -51,14 +51,6 @@ def plain_path(engine):
     return lambda *arguments: HostDetection(engine, *arguments)
 
 
-def assert_equal(found, wanted):
-    assert len(found) == len(wanted)
-    for ours, theirs in zip(found, wanted, strict=True):
-        for name in ("classes", "scores", "boxes_cxcywh"):
-            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), strict=True)
-        assert ours.placement == theirs.placement
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_boxes_are_those_of_the_plain_path_on_images_of_any_size(engine, mode):
     detection, plain = contexts(engine, mode)
@@ -68,7 +60,7 @@ def test_boxes_are_those_of_the_plain_path_on_images_of_any_size(engine, mode):
             image = [random_image(size, number)]
             for score, iou in THRESHOLDS:
                 wanted = plain.detect(image, score_threshold=score, iou_threshold=iou)
-                assert_equal(detection.detect(image, score_threshold=score, iou_threshold=iou), wanted)
+                assert_same_boxes(detection.detect(image, score_threshold=score, iou_threshold=iou), wanted)
                 seen += len(wanted[0].scores)
     assert seen > 100
 
@@ -79,7 +71,7 @@ def test_boxes_are_those_of_the_plain_path_on_real_images(engine):
     with detection, plain:
         for name in ("astronaut", "chelsea", "coffee"):
             image = [getattr(data, name)()]
-            assert_equal(detection.detect(image, score_threshold=0.1), plain.detect(image, score_threshold=0.1))
+            assert_same_boxes(detection.detect(image, score_threshold=0.1), plain.detect(image, score_threshold=0.1))
 
 
 def test_more_boxes_than_there_is_room_for_are_the_best(engine):
@@ -87,7 +79,7 @@ def test_more_boxes_than_there_is_room_for_are_the_best(engine):
     with detection, plain:
         found = detection.detect([random_image((500, 400))], score_threshold=0.0)
         assert len(found[0].scores) == 5
-        assert_equal(found, plain.detect([random_image((500, 400))], score_threshold=0.0))
+        assert_same_boxes(found, plain.detect([random_image((500, 400))], score_threshold=0.0))
 
 
 def test_ten_sizes_go_through_one_graph(engine):
@@ -110,9 +102,9 @@ def test_images_of_a_batch_have_sizes_of_their_own(engine):
     with detection:
         assert detection.batch == 3
         for count, reference in zip((1, 3), plain, strict=True):
-            assert_equal(detection.detect(images[:count], score_threshold=0.05), reference.detect(images[:count]))
+            assert_same_boxes(detection.detect(images[:count], score_threshold=0.05), reference.detect(images[:count]))
         padded = detection.detect(images[:2], score_threshold=0.05)
-        assert_equal(padded, plain[1].detect(images)[:2])
+        assert_same_boxes(padded, plain[1].detect(images)[:2])
 
 
 class HostDetectionOfBatch(HostDetection):
@@ -137,7 +129,7 @@ def test_two_contexts_in_threads_give_the_boxes_of_one(engine):
     alone = work(0)
     with ThreadPoolExecutor(2) as pool:
         for found in pool.map(work, range(2)):
-            assert_equal(found, alone)
+            assert_same_boxes(found, alone)
 
 
 @pytest.mark.parametrize("name", list(NETWORKS))
@@ -151,7 +143,7 @@ def test_several_layers_and_a_context_without_a_graph(name, disable, tmp_path):
     with engine.create_detection_context(heads, (96, 64)) as detection, HostDetection(engine, heads, (96, 64)) as plain:
         for _ in range(2):
             found = detection.detect(image, score_threshold=0.2)
-            assert_equal(found, plain.detect(image, score_threshold=0.2))
+            assert_same_boxes(found, plain.detect(image, score_threshold=0.2))
         assert len(found[0].scores)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import pytrtplugins as ptp
 from tests.cuda.foreign import Foreign, OnlyDlpack
+from tests.engines.cuda.run.test_bound_run_gpu import libraries
 from tests.engines.networks import conv_net, image
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -36,18 +37,11 @@ class Bytes:
 def makers():
     """For each kind of array: from NumPy to it, what fills it, and what is in it."""
     cupy = pytest.importorskip("cupy")
-    yield cupy.asarray, lambda to, x: to.set(x), cupy.asnumpy
+    for make, to_host, fill, _ in libraries():
+        yield make, fill, to_host
     for kind in (Foreign, OnlyDlpack):
-        yield (
-            lambda x, kind=kind: kind(cupy.asarray(x)),
-            lambda to, x: to.array.set(x),
-            lambda array: array.array.get(),
-        )
-    try:
-        import torch
-    except ImportError:
-        return
-    yield lambda x: torch.from_numpy(x).cuda(), lambda to, x: to.copy_(torch.from_numpy(x)), lambda y: y.cpu().numpy()
+        make = lambda x, kind=kind: kind(cupy.asarray(x))  # noqa: E731
+        yield make, lambda to, x: to.array.set(x), lambda array: array.array.get()
 
 
 def test_arrays_of_each_library_that_come_again_and_again_get_the_bits_of_run(context):

@@ -63,14 +63,16 @@ class Alone:
         return Choice("family", best, ALONE[best], 2, tuple(("family", name, ALONE[name]) for name in others))
 
 
+def plan_of(model):
+    return make_plan(lower(prepare(model), ["stem"], float_type=DType.FLOAT16), {"N": 1})
+
+
 @pytest.fixture(scope="module")
 def plan():
     """Three convolutions that pose different problems; the last one writes the linear output, in steps."""
     net = Net(channels=8)
     x = net.conv(net.conv("data", "a", channels=16), "b", channels=24)
-    return make_plan(
-        lower(prepare(net.model(net.conv(x, "c", channels=8))), ["stem"], float_type=DType.FLOAT16), {"N": 1}
-    )
+    return plan_of(net.model(net.conv(x, "c", channels=8)))
 
 
 def chosen(plan, family, cache=None):
@@ -117,9 +119,8 @@ def test_a_kernel_stays_where_the_network_is_faster_with_it(plan, cost, wanted):
     asked = settle(plan, selector, family, cost)
     assert tactics(plan, selector) == wanted
     assert asked[0] == ("small",) * 3
-    assert (
-        max(sum(a != b for a, b in zip(before, after, strict=True)) for before, after in itertools.pairwise(asked)) <= 2
-    )
+    changes = [sum(a != b for a, b in zip(*runs, strict=True)) for runs in itertools.pairwise(asked)]
+    assert max(changes) <= 2
 
 
 def test_a_gain_that_does_not_come_again_is_none(plan):
@@ -162,9 +163,7 @@ def test_what_was_found_is_remembered_for_this_network_alone(plan, tmp_path):
     assert settle(plan, again, family, lambda ran: 10 + ran.count("large")) == []
     assert tactics(plan, again) == ["large"] * 3
     net = Net(channels=8)
-    other = make_plan(
-        lower(prepare(net.model(net.conv("data", "a", channels=16))), ["stem"], float_type=DType.FLOAT16), {"N": 1}
-    )
+    other = plan_of(net.model(net.conv("data", "a", channels=16)))
     here = chosen(other, family, TacticCache({"gpu": "test"}, tmp_path))
     assert settle(other, here, family, lambda ran: 10 + ran.count("large"))
     assert tactics(other, here) == ["small"]
@@ -260,9 +259,7 @@ def test_what_was_found_for_a_network_holds_for_no_other(plan):
 
 def test_a_network_with_steps_outside_of_the_graph_is_left_as_it_is():
     net = Net(channels=8)
-    y = net.add("NonZero", [net.conv("data", "a", channels=8)], "y")
-    model = prepare(net.model(y))
-    plan = make_plan(lower(model, ["stem"], float_type=DType.FLOAT16), {"N": 1})
+    plan = plan_of(net.model(net.add("NonZero", [net.conv("data", "a", channels=8)], "y")))
     assert not all(step.captured for step in plan.steps)
     family = Family()
     selector = chosen(plan, family)

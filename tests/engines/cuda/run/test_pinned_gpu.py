@@ -11,6 +11,7 @@ import pytrtplugins as ptp
 from pytrtplugins.cuda import pinned_empty
 from pytrtplugins.models import Yolov2
 from tests.engines.cuda.device_memory import assert_needs_no_more_memory
+from tests.engines.cuda.host import assert_same
 from tests.engines.cuda.test_gpu import FAST_BUILD, shipped
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
@@ -46,25 +47,19 @@ def test_all_kinds_of_memory_give_the_same_bits(engine, x, batch):
         for copy in (locked, lambda array: locked(array, 256), by_torch):
             given = copy(x[:batch])
             outputs = {name: locked(array * 0) for name, array in wanted.items()}
-            for found in (
-                context.run({"data": given}),
-                context.run({"data": given}, outputs),
-                context.run_async({"data": given}).result(),
-            ):
-                for name, array in wanted.items():
-                    np.testing.assert_array_equal(found[name], array)
+            assert_same(context.run({"data": given}), wanted)
+            assert_same(context.run({"data": given}, outputs), wanted)
+            assert_same(context.run_async({"data": given}).result(), wanted)
 
 
 def test_images_in_page_locked_memory_give_the_same_boxes(engine):
-    images = [
-        np.random.default_rng(side).integers(0, 256, (side, side + 50, 3)).astype(np.uint8) for side in (30, 500, 900)
-    ]
+    sizes = [(side, side + 50, 3) for side in (30, 500, 900)]
+    images = [np.random.default_rng(size[0]).integers(0, 256, size).astype(np.uint8) for size in sizes]
     with Yolov2(engine) as detector:
         wanted = [detector(image, score_threshold=0.01) for image in images]
         assert [detector(locked(image), score_threshold=0.01) for image in images] == wanted
-        assert detector([locked(image) for image in images], score_threshold=0.01) == detector(
-            images, score_threshold=0.01
-        )
+        together = detector([locked(image) for image in images], score_threshold=0.01)
+        assert together == detector(images, score_threshold=0.01)
         streamed = [boxes for _, boxes in detector.stream([*images, *map(locked, images)] * 20, score_threshold=0.01)]
         assert streamed == [*detector(images * 40, score_threshold=0.01)]
 
