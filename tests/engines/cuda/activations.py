@@ -25,6 +25,7 @@ WRITTEN = [
     ("prelu", "PRelu", [slopes(1.125)], {}),
     ("prelu", "PRelu", [SLOPES.reshape(-1, 1, 1)], {}),
     ("prelu", "PRelu", [abs(SLOPES).reshape(-1, 1, 1)], {}),
+    ("clip", "Clip", [np.float32(0), np.float32(6)], {}),
     ("clip", "Clip", [np.float32(-0.25), np.float32(0.75)], {}),
     ("logistic", "Sigmoid", [], {}),
     ("swish", "Swish", [], {}),

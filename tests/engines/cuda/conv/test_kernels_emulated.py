@@ -78,24 +78,21 @@ FORMS = [
 FORMS += [grouped(1, 5, groups, 8, kind, gate=8) for kind in (HALF, INT8, FP8) for groups in (3, 9)]
 
 
-@pytest.mark.parametrize(
-    ("family", "kind", "pool"),
-    [
-        ("mma", HALF, True),
-        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("mma", HALF, False), ("simt", SINGLE, True))),
-    ],
-)
-def test_floats_become_fp8_as_a_convolution_of_an_image_writes_it(family, kind, pool):
-    shape = square(1, 6, 16, 24, 3, kind, y_type=FP8, y_pitch=32, pool=pool, slope=0.1)
-    assert_right(family, shape, next(iter(whole(family, shape))))
+def image_in_fp8(kind, pool):
+    return square(1, 6, 16, 24, 3, kind, y_type=FP8, y_pitch=32, pool=pool, slope=0.1)
 
 
 @pytest.mark.parametrize(
     ("family", "shape"),
-    [("mma", added(INT8, residual_gate=8)), pytest.param("simt", added(SINGLE), marks=pytest.mark.slow)],
-    ids=["int8", "float32"],
+    [
+        pytest.param("mma", image_in_fp8(HALF, True), id="floats become FP8 behind a pool"),
+        pytest.param("mma", image_in_fp8(HALF, False), marks=pytest.mark.slow, id="floats become FP8"),
+        pytest.param("simt", image_in_fp8(SINGLE, True), marks=pytest.mark.slow, id="float32 becomes FP8"),
+        pytest.param("mma", added(INT8, residual_gate=8), id="slopes are those of their filters"),
+        pytest.param("simt", added(SINGLE), marks=pytest.mark.slow, id="slopes in float32"),
+    ],
 )
-def test_slopes_are_those_of_their_filters(family, shape):
+def test_the_first_kernel_is_right(family, shape):
     assert_right(family, shape, next(iter(whole(family, shape))))
 
 

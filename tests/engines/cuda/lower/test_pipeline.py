@@ -74,17 +74,6 @@ def test_a_convolution_takes_its_activation_and_keeps_the_tensors_name():
     assert found["b"]["activation"] == "linear"
 
 
-@pytest.mark.parametrize(
-    ("op", "operands", "kind"), [("Relu", (), "leaky"), ("Sigmoid", (), "logistic"), ("Clip", (0.0, 6.0), "clip")]
-)
-def test_other_activations_are_fused_too(op, operands, kind):
-    net = Net()
-    names = [net.constant(f"bound{index}", np.float32(value)) for index, value in enumerate(operands)]
-    model = net.model(net.add(op, [net.conv("data", "a", leaky=False), *names], "acted"))
-    assert convolutions(lower(prepare(model)))["acted"]["activation"] == kind
-    same_numbers(model, data())
-
-
 def test_what_something_else_reads_is_not_fused_away():
     net = Net()
     plain = net.conv("data", "plain", leaky=False)
