@@ -55,23 +55,17 @@ def test_the_stem_of_fp8_and_with_slopes_compiles(shape, capability, compile_wit
     assert compile_kernel("stem.cu", shape.definitions(), capability).startswith(b"\x7fELF")
 
 
-GATES = [(kind, square(1, 16, 64, 64, 1, kind, gate=gate)) for kind in (HALF, INT8, SINGLE) for gate in range(1, 10)]
-BEHIND = [
-    (kind, square(1, 13, 64, 33, 3, kind, residual_type=kind, residual_pitch=48, residual_gate=8))
-    for kind in (HALF, INT8, SINGLE)
-]
-FP8_SHAPES = [
-    square(1, 13, 64, 64, 1, FP8, **more)
-    for more in ({"residual_type": FP8, "residual_pitch": 64}, {"y_type": HALF, "gate": 2})
-]
-GROUPS = {kind: grouped(1, 8, 16, 8, kind, residual_type=kind, residual_pitch=128) for kind in (HALF, INT8)}
+RESIDUALS = [{"residual_type": FP8, "residual_pitch": 64}, {"y_type": HALF, "gate": 2}]
+OF_EACH = [("hopper", HALF), ("mma", INT8), ("simt", SINGLE)]
+OF_ALL = [*itertools.product(("hopper", "halo", "mma"), (HALF, INT8)), ("simt", SINGLE)]
 FORMS = [
-    *((family, shape) for family in ("hopper", "mma") for shape in FP8_SHAPES),
-    *(("hopper", GROUPS[HALF]), ("halo", GROUPS[HALF]), ("mma", GROUPS[INT8])),
-    *(({HALF: "hopper", INT8: "mma", SINGLE: "simt"}[kind], shape) for kind, shape in GATES),
-    *((family, shape) for family in ("hopper", "halo", "mma") for kind, shape in BEHIND if kind is not SINGLE),
-    *(("simt", shape) for kind, shape in BEHIND if kind is SINGLE),
-]
+    *((family, square(1, 13, 64, 64, 1, FP8, **more)) for family in ("hopper", "mma") for more in RESIDUALS),
+    *((family, grouped(1, 8, 16, 8, kind, residual_type=kind, residual_pitch=128))
+      for family, kind in (("hopper", HALF), ("halo", HALF), ("mma", INT8))),
+    *((family, square(1, 16, 64, 64, 1, kind, gate=gate)) for family, kind in OF_EACH for gate in range(1, 10)),
+    *((family, square(1, 13, 64, 33, 3, kind, residual_type=kind, residual_pitch=48, residual_gate=8))
+      for family, kind in OF_ALL),
+]  # fmt: skip
 """Residuals of FP8 and halves of it, groups, each activation, and slopes behind a residual."""
 
 

@@ -79,6 +79,13 @@ def convolutions(plan):
     return [step for step in plan.steps if step.kind == "conv"]
 
 
+def launched(chosen, plan):
+    """The selector behind launches of all convolutions."""
+    for step in convolutions(plan):
+        chosen.launch(step, plan, Scratch())
+    return chosen
+
+
 def test_every_candidate_is_compiled_in_other_threads_and_each_problem_is_timed_once(plan):
     family, timer = Family(), LastOfAll()
     chosen = selector(family, timer)
@@ -90,9 +97,7 @@ def test_every_candidate_is_compiled_in_other_threads_and_each_problem_is_timed_
 
 
 def test_only_the_chosen_kernels_operands_stay_on_the_device(plan):
-    chosen = selector(Family(), LastOfAll())
-    for step in convolutions(plan):
-        chosen.launch(step, plan, Scratch())
+    chosen = launched(selector(Family(), LastOfAll()), plan)
     assert {form for forms in chosen.packed().values() for form in forms} == {"tactic a"}
 
 
@@ -121,9 +126,7 @@ def test_a_run_that_has_to_wait_for_new_kernels_says_so(plan, caplog, built):
 def test_a_choice_on_disk_that_does_not_work_any_more_is_made_again(plan, tmp_path):
     selector(Family(), LastOfAll("b"), lambda: TacticCache({"gpu": "test"}, tmp_path)).choose(plan)
     cache = TacticCache({"gpu": "test"}, tmp_path)
-    chosen = selector(Family(broken="b"), LastOfAll("a"), lambda: cache)
-    for step in convolutions(plan):
-        chosen.launch(step, plan, Scratch())
+    chosen = launched(selector(Family(broken="b"), LastOfAll("a"), lambda: cache), plan)
     assert {row.choice.tactic for row in chosen.kernels()} == {"a"}
     assert "b" not in {cache.get(key).tactic for key in chosen.choices}
 
@@ -137,9 +140,7 @@ def test_a_choice_of_a_file_that_does_not_work_is_an_error(plan):
 
 
 def test_the_table_has_one_row_for_each_convolution_that_differs(plan):
-    chosen = selector(Family(), LastOfAll())
-    for step in convolutions(plan):
-        chosen.launch(step, plan, Scratch())
+    chosen = launched(selector(Family(), LastOfAll()), plan)
     rows = chosen.kernels()
     assert sorted(name for row in rows for name in row.layers) == sorted(step.name for step in convolutions(plan))
     assert len(rows) < len(convolutions(plan))
@@ -172,9 +173,7 @@ def test_what_is_made_of_steps_is_told_with_its_convolution():
     net = Net(channels=8)
     y = net.add("MaxPool", [net.conv("data", "a", channels=8)], "y", kernel_shape=[2, 2], strides=[2, 2])
     pooled = make_plan(lower(prepare(net.model(y)), ["stem"], float_type=DType.FLOAT16), {"N": 1})
-    chosen = selector(Family(), LastOfAll())
-    for step in convolutions(pooled):
-        chosen.launch(step, pooled, Scratch())
+    chosen = launched(selector(Family(), LastOfAll()), pooled)
     assert [row.choice.title for row in chosen.kernels()] == ["unfused steps", "family a"]
     assert [row.layers for row in chosen.kernels()] == [("a",), ("a",)]
 

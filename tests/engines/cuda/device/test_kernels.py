@@ -12,6 +12,7 @@ from pytrtplugins.engines.cuda.device.device import HostDevice, tensor_at
 from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
 from pytrtplugins.engines.cuda.device.nhwc import reformat
 from pytrtplugins.tensor import DType
+from tests.engines.cuda import host
 from tests.engines.cuda.host import convolve
 
 DEVICE = HostDevice()
@@ -21,10 +22,8 @@ FLOATS = st.sampled_from([DType.FLOAT32, DType.FLOAT16])
 
 def filled(form, seed=0):
     """A tensor of random numbers, zeros in the padding."""
-    tensor = tensor_at(np, DEVICE.allocate(form.bytes + 16), 0, form)
     rng, codes = np.random.default_rng(seed), form.dtype is DType.INT8
-    tensor.view[...] = rng.integers(-128, 128, form.dims) if codes else rng.standard_normal(form.dims)
-    return tensor
+    return host.filled(form, rng.integers(-128, 128, form.dims) if codes else rng.standard_normal(form.dims))
 
 
 ACTIVATIONS = {"linear": (0.0, 0.0), "leaky": (0.1, 0.0), "clip": (0.0, 6.0), "logistic": (0.0, 0.0)}

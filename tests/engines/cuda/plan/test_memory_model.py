@@ -54,10 +54,8 @@ def test_a_part_that_would_begin_within_16_bytes_is_copied(channels, float_type)
     vector = 16 // float_type.numpy.itemsize
     firsts = np.cumsum([0, *channels[:-1]])
     copied = {step.inputs[0] for step in plan.steps if step.op == "Concat" and step.kind == "reformat"}
-    unfit = {
-        name for name, first, count in zip(parts, firsts, channels, strict=True) if first % vector or count % vector
-    }
-    assert copied == unfit
+    places = zip(parts, firsts, channels, strict=True)
+    assert copied == {name for name, first, count in places if first % vector or count % vector}
 
 
 @pytest.mark.parametrize(("before", "behind", "float_type"), [(12, 4, DType.FLOAT16), (6, 2, DType.FLOAT32)])
@@ -88,10 +86,8 @@ def test_a_step_writes_nothing_but_what_the_model_of_memory_says(model, float_ty
                 launch(None)
             left.append(np.array(arena))
         written = np.where(reads, left[0] != given, left[0] == left[1])
-        assert not (written & ~writes).any(), (
-            f"{step.name} writes {int((written & ~writes).sum())} bytes beside its outputs"
-        )
+        beside = int((written & ~writes).sum())
+        assert not beside, f"{step.name} writes {beside} bytes beside its outputs"
         for name in step.outputs if step.kind != "zero" else ():
-            assert written[touched(execution.plan, name, rounded=False)].all(), (
-                f"{step.name} leaves bytes of {name} unwritten"
-            )
+            whole = written[touched(execution.plan, name, rounded=False)].all()
+            assert whole, f"{step.name} leaves bytes of {name} unwritten"
