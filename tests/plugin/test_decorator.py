@@ -6,20 +6,11 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import PluginError
-
-
-class Twice(ptp.Plugin):
-    """Right."""
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x + x
+from tests.user_plugins import Copy
 
 
 def made(**members):
-    return type("Made", (Twice,), {"__module__": __name__, **members})
+    return type("Made", (Copy,), {"__module__": __name__, **members})
 
 
 def nothing(self, *arguments):
@@ -28,7 +19,7 @@ def nothing(self, *arguments):
 
 def test_without_parentheses_a_plugin_has_the_namespace_custom():
     @ptp.plugin
-    class Bare(Twice):
+    class Bare(Copy):
         factor: float = 2.0
 
     assert str(Bare.plugin_key()) == "custom::Bare version 1"
@@ -67,17 +58,6 @@ def test_a_method_that_is_almost_a_hook_is_refused_with_the_near_name(name, hook
 
 
 def test_methods_of_ones_own_are_taken():
-    names = (
-        "helper",
-        "computed",
-        "output",
-        "size",
-        "computer",
-        "shape_of",
-        "_workspace",
-        "kernel",
-        "format",
-        "dims",
-        "clipped",
-    )
-    ptp.plugin(namespace="decorator", name="Own")(made(**dict.fromkeys(names, nothing)))
+    names = ("helper", "computed", "output", "size", "computer", "shape_of")
+    others = ("_workspace", "kernel", "format", "dims", "clipped")
+    ptp.plugin(namespace="decorator", name="Own")(made(**dict.fromkeys((*names, *others), nothing)))

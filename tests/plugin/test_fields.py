@@ -48,58 +48,31 @@ def test_fields_are_collected_base_class_first_without_classvars_and_private_nam
     assert isinstance(specs[1].default, float)
 
 
-class Unsupported:
-    table: dict[str, int] = {}  # noqa: RUF012
-
-
-class WrongDefault:
-    count: int = "three"  # type: ignore[assignment]
-
-
-class TupleOfNothing:
-    sizes: tuple[()] = ()
-
-
-class TupleOfTwoTypes:
-    pair: tuple[int, str]
-
-
-class TupleOfBytes:
-    keys: tuple[bytes, ...]
-
-
-class UntypedTuple:
-    sizes: tuple
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        (dict[str, int], {}),
+        (int, "three"),
+        (tuple[()], ()),
+        *((kind, MISSING) for kind in (tuple[int, str], tuple[bytes, ...], tuple)),
+    ],
+)
+def test_an_unusable_declaration_is_refused_with_the_field_name(kind, default):
+    given = {} if default is MISSING else {"field": default}
+    with pytest.raises(FieldError) as caught:
+        collect_field_specs(type("Declared", (), {"__annotations__": {"field": kind}, **given}))
+    assert caught.value.name == "field"
 
 
 @pytest.mark.parametrize(
-    "cls", [Unsupported, WrongDefault, TupleOfNothing, TupleOfTwoTypes, TupleOfBytes, UntypedTuple]
+    ("annotation", "words"),
+    [("(int, float)", r"(?s:.*)Do: (?s:.*) as in count: int"), ("Nowhere", "name 'Nowhere' is not defined")],
 )
-def test_an_unusable_declaration_is_refused_with_the_field_name(cls):
-    with pytest.raises(FieldError) as caught:
+def test_an_annotation_that_is_no_type_is_refused_with_class_and_reason(annotation, words):
+    cls = type("Wrong", (), {"__annotations__": {"count": annotation}})
+    with pytest.raises(FieldError, match=f"^Wrong: .* cannot be resolved: {words}") as caught:
         collect_field_specs(cls)
-    assert caught.value.name in cls.__annotations__
-
-
-class Unresolved:
-    count: Nowhere  # type: ignore[name-defined]  # noqa: F821
-
-
-class NoType:
-    pair: (int, float)  # type: ignore[syntax]
-
-
-def test_an_annotation_that_is_no_type_is_refused_with_what_to_write():
-    with pytest.raises(FieldError, match=r"(?s)^NoType: .* cannot be resolved: .*Do: .* as in count: int"):
-        collect_field_specs(NoType)
-
-
-def test_an_annotation_that_names_nothing_is_refused_with_class_and_name():
-    with pytest.raises(
-        FieldError, match=r"^Unresolved: .* cannot be resolved: name 'Nowhere' is not defined"
-    ) as caught:
-        collect_field_specs(Unresolved)
-    assert caught.value.cls is Unresolved
+    assert caught.value.cls is cls
 
 
 class Slotted:
@@ -209,15 +182,10 @@ def test_values_are_brought_to_one_form():
     assert array[0, 0] == 0
 
 
+KINDS = {"i": int, "f": float, "b": bool, "s": str}
 SPECS = (
-    FieldSpec("i", int),
-    FieldSpec("f", float),
-    FieldSpec("b", bool),
-    FieldSpec("s", str),
-    FieldSpec("ints", int, is_tuple=True),
-    FieldSpec("floats", float, is_tuple=True),
-    FieldSpec("bools", bool, is_tuple=True),
-    FieldSpec("strs", str, is_tuple=True),
+    *(FieldSpec(name, kind) for name, kind in KINDS.items()),
+    *(FieldSpec(f"{kind.__name__}s", kind, is_tuple=True) for kind in KINDS.values()),
     FieldSpec("a", np.ndarray),
 )
 INTS = st.integers(-(2**63), 2**63 - 1)
@@ -241,6 +209,7 @@ def test_fields_survive_packing(values):
     assert fields_equal(fields, again)
 
 
+ARRAY = b"\5\0\0\0int32\2\0\0\0\1\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\2\1\0\0"
 # The layout of docs/format.md, written by hand: type code, value, bytes.
 LAYOUT = {
     "bool": (bool, False, True, 1, b"\1"),
@@ -251,13 +220,7 @@ LAYOUT = {
     "ints": (int, True, (1, 258), 18, b"\2\0\0\0\1\0\0\0\0\0\0\0\2\1\0\0\0\0\0\0"),
     "floats": (float, True, (), 19, b"\0\0\0\0"),
     "strs": (str, True, ("a", ""), 20, b"\2\0\0\0\1\0\0\0a\0\0\0\0"),
-    "array": (
-        np.ndarray,
-        False,
-        np.array([[1, 2, 258]], np.int32),
-        33,
-        b"\5\0\0\0int32\2\0\0\0\1\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\2\1\0\0",
-    ),
+    "array": (np.ndarray, False, np.array([[1, 2, 258]], np.int32), 33, ARRAY),
 }
 
 
@@ -348,21 +311,17 @@ def test_an_array_larger_than_its_data_is_refused_before_it_is_made():
 
 
 def test_left_over_and_missing_fields_are_refused():
-    spec = (FieldSpec("i", int),)
-    data = pack_fields(spec, {"i": 3})
-    for wrong, text in ((data + b"\0", "left over"), (data[:-1], "ends early")):
+    data = pack_fields((INT,), {"i": 3})
+    for specs, given_data, text in (
+        ((INT,), data + b"\0", "left over"),
+        ((INT,), data[:-1], "ends early"),
+        ((), data, r"holds 1 fields, the class declares 0 \(none\)"),
+        ((INT, FLOAT), data, r"declares 2 \(i, f\)"),
+        ((FieldSpec("i", float),), data, r"'i' of type float \(code 3\), found 'i' \(code 2\)"),
+        ((FieldSpec("j", int),), data, "expected field 'j'"),
+    ):
         with pytest.raises(SerializationError, match=text):
-            unpack_fields(spec, wrong, "L")
-    with pytest.raises(SerializationError, match="holds 1 fields, the class declares 0"):
-        unpack_fields((), data, "L")
-    with pytest.raises(SerializationError, match=r"declares 2 \(i, f\)"):
-        unpack_fields((INT, FLOAT), data, "L")
-    with pytest.raises(SerializationError, match=r"declares 0 \(none\)"):
-        unpack_fields((), data, "L")
-    with pytest.raises(SerializationError, match=r"'i' of type float \(code 3\), found 'i' \(code 2\)"):
-        unpack_fields((FieldSpec("i", float),), data, "L")
-    with pytest.raises(SerializationError, match="expected field 'j'"):
-        unpack_fields((FieldSpec("j", int),), data, "L")
+            unpack_fields(specs, given_data, "L")
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
@@ -383,17 +342,15 @@ def test_a_printed_float_reads_back_as_the_same_float32(value):
         (1e16, "1e+16"),
         (float("inf"), "inf"),
         (float("nan"), "nan"),
+        ((float(np.float32(0.1)), 2.0), "(0.1, 2.0)"),
+        ((1,), "(1,)"),
+        ((), "()"),
+        (np.zeros((2, 3), np.int8), "array(int8, shape=(2, 3))"),
     ],
 )
-def test_only_very_large_and_very_small_numbers_print_with_an_exponent(value, text):
+def test_values_print_as_a_person_writes_them(value, text):
+    """Only very large and very small numbers have an exponent."""
     assert format_value(value) == text
-
-
-def test_values_print_as_a_person_writes_them():
-    assert format_value((float(np.float32(0.1)), 2.0)) == "(0.1, 2.0)"
-    assert format_value((1,)) == "(1,)"
-    assert format_value(()) == "()"
-    assert format_value(np.zeros((2, 3), np.int8)) == "array(int8, shape=(2, 3))"
 
 
 def test_types_are_named_as_they_are_written():

@@ -15,13 +15,13 @@ from pytrtplugins.errors import DimsError, FieldError, PluginError, RegistryErro
 from pytrtplugins.plugin.outputs import checked_dims
 from pytrtplugins.plugin.runner import PluginRunner
 from pytrtplugins.tensor import DType, SymbolicDim, TensorDesc
+from tests import user_plugins
 
 
 @ptp.plugin(namespace="test.plugin", version="3")
-class Scale(ptp.Plugin):
+class Scale(user_plugins.Scale):
     """Multiply by a factor."""
 
-    factor: float = 2.0
     offsets: tuple[int, ...] = ()
     weights: np.ndarray = np.zeros((0,), np.float32)
     label: str = ""
@@ -29,12 +29,7 @@ class Scale(ptp.Plugin):
     def validate(self):
         if self.factor == 0:
             raise FieldError("factor must not be 0", name="factor")
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x * x.dtype.type(self.factor)
+            raise FieldError("factor must not be 0", name="factor")
 
 
 @ptp.plugin(namespace="test.plugin")
@@ -99,13 +94,9 @@ def test_a_class_without_its_methods_or_decorator_is_refused():
         type("Child", (Scale,), {})()
     with pytest.raises(PluginError, match="must not be empty"):
         ptp.plugin(namespace="")(Scale)
-    body = {
-        "__annotations__": {"compute_": int, "plugin_version": str},
-        "output_dims": Scale.output_dims,
-        "compute": Scale.compute,
-    }
+    body = {"__annotations__": {"compute_": int, "plugin_version": str}}
     with pytest.raises(FieldError, match="plugin_version"):
-        ptp.plugin(namespace="test.plugin")(type("Clash", (ptp.Plugin,), body))
+        ptp.plugin(namespace="test.plugin")(type("Clash", (user_plugins.Copy,), body))
 
 
 def test_one_output_and_several_are_normalised():

@@ -7,31 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from pytrtplugins import Plugin, plugin
+from pytrtplugins import plugin
 from pytrtplugins.engines import BuildOptions, names
 from pytrtplugins.errors import UsageError
 from pytrtplugins.plugin.policy import FORMS, POLICY, RUNNING, check_forms, chosen_form, forms_of
 from tests.broken_kernels import kernel
 from tests.engines.networks import conv_net
+from tests.user_plugins import Copy
 
 LIFECYCLE = Path(__file__).parents[2] / "docs/lifecycle.md"
 
 
-class Base(Plugin):
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x + x
-
-
 @plugin(namespace="test.policy")
-class Computed(Base):
+class Computed(Copy):
     """Has `compute` alone."""
 
 
 @plugin(namespace="test.policy")
-class Decomposed(Base):
+class Decomposed(Copy):
     """Has a decomposition too."""
 
     def decompose(self, op, x):
@@ -39,7 +32,7 @@ class Decomposed(Base):
 
 
 @plugin(namespace="test.policy")
-class Queued(Base):
+class Queued(Copy):
     """Has an `enqueue` without kernels."""
 
     def enqueue(self, inputs, outputs, workspace, stream):
@@ -47,11 +40,8 @@ class Queued(Base):
 
 
 @plugin(namespace="test.policy")
-class Complete(Queued):
+class Complete(Decomposed, Queued):
     """Has all forms, without kernels."""
-
-    def decompose(self, op, x):
-        return op.Add(x, x)
 
 
 @plugin(namespace="test.policy")

@@ -6,16 +6,12 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import RegistryError
+from tests.user_plugins import Copy
 
 
 def declare(name, version="1"):
-    body = {
-        "output_dims": lambda self, x: x,
-        "compute": lambda self, x: x,
-        "__module__": "somewhere",
-        "__qualname__": name,
-    }
-    return ptp.plugin(namespace="test.registry", version=version, name="Same")(type(name, (ptp.Plugin,), body))
+    body = {"__module__": "somewhere", "__qualname__": name}
+    return ptp.plugin(namespace="test.registry", version=version, name="Same")(type(name, (Copy,), body))
 
 
 def test_a_taken_key_is_refused_and_the_first_class_stays():

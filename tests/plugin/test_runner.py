@@ -12,17 +12,15 @@ import pytrtplugins as ptp
 from pytrtplugins.errors import DimsError
 from pytrtplugins.plugin.runner import PluginRunner
 from pytrtplugins.tensor import DType, TensorDesc
+from tests.user_plugins import Copy
 
 DESC = TensorDesc("x", (2, 3), DType.FLOAT32)
 X = np.ones((2, 3), np.float32)
 
 
 @ptp.plugin(namespace="test.runner")
-class Noting(ptp.Plugin):
+class Noting(Copy):
     """x + 1; it writes down what is called, and which workspace and stream it gets."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         self.log.append("compute")
@@ -48,11 +46,8 @@ class Noting(ptp.Plugin):
 
 
 @ptp.plugin(namespace="test.runner")
-class Wrong(ptp.Plugin):
+class Wrong(Copy):
     """Computes other dims than it says."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x[:1]
