@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import numpy as np
 
 import pytrtplugins as ptp
@@ -67,3 +69,37 @@ class Copy(ptp.Plugin):
 
     def compute(self, x):
         return x.copy()
+
+
+class Visited(Copy):
+    """Hands what each of its methods gives to `visit`, which a class overrides to raise, or to give something else."""
+
+    workspace_bytes: ClassVar[int] = 0
+
+    def visit(self, method: str, value: Any) -> Any:
+        return value
+
+    def validate(self):
+        self.visit("validate", None)
+
+    def output_dims(self, x):
+        return self.visit("output_dims", x)
+
+    def output_dtypes(self, x):
+        return self.visit("output_dtypes", x)
+
+    def supports_format(self, position, descs):
+        return self.visit("supports_format", super().supports_format(position, descs))
+
+    def workspace_size(self, inputs, outputs):
+        return self.visit("workspace_size", self.workspace_bytes)
+
+    def configure(self, inputs, outputs):
+        self.visit("configure", None)
+
+    def initialize(self):
+        self.visit("initialize", None)
+
+    def enqueue(self, inputs, outputs, workspace, stream):
+        self.visit("enqueue", None)
+        super().enqueue(inputs, outputs, workspace, stream)

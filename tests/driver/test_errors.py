@@ -34,9 +34,7 @@ def fields(where):
 
 def visit_everything(driver, where):
     """Make each call in TensorRT's order; the names of those that failed, as far as their results tell."""
-    x = np.zeros((2, 3), np.float32)
-    tensor = driver.tensor(x.shape, DType.FLOAT32)
-    tensors = driver.tensors([tensor], [tensor])
+    x, tensor, tensors = example(driver)
     made = driver.create(Faulty, fields(where))
     context = driver.made("attach", made)
     failed = []
@@ -56,6 +54,13 @@ def visit_everything(driver, where):
     return failed
 
 
+def example(driver):
+    """An array, its description, and those of one as input and output."""
+    x = np.zeros((2, 3), np.float32)
+    tensor = driver.tensor(x.shape, DType.FLOAT32)
+    return x, tensor, driver.tensors([tensor], [tensor])
+
+
 @pytest.mark.parametrize("where", PLACES)
 def test_python_raises_the_original_exception(driver, where):
     register(Faulty)
@@ -63,7 +68,7 @@ def test_python_raises_the_original_exception(driver, where):
     with pytest.raises(IndexError, match=f"wrong in {where}") as caught, collecting():
         failed += visit_everything(driver, where)
     unregister(Faulty)
-    assert caught.traceback[-1].name == "fail"
+    assert caught.traceback[-1].name == "visit"
     if where != "workspace_size":  # TensorRT takes 0 bytes for an answer: only `collecting` tells
         assert failed[0] == PLACES[where]
 
@@ -81,9 +86,7 @@ def test_cpp_logs_the_message_with_plugin_and_place(driver, where):
         made = driver.create(Faulty, fields(where))
         driver.destroy(made)
         assert driver.log() == ""
-        x = np.zeros((2, 3), np.float32)
-        tensor = driver.tensor(x.shape, DType.FLOAT32)
-        tensors = driver.tensors([tensor], [tensor])
+        x, tensor, tensors = example(driver)
         made = driver.create(Faulty, fields(where))
         calls = {
             "output_dims": lambda: driver.output_dims(made, [tensor]),
@@ -113,8 +116,7 @@ def run(driver, made, tensors, x):
 
 
 def test_cpp_survives_what_is_no_exception(driver):
-    x = np.zeros((2, 3), np.float32)
-    tensors = driver.tensors(*[[driver.tensor(x.shape, DType.FLOAT32)]] * 2)
+    x, _, tensors = example(driver)
     with driver.offered(Faulty, "c++"):
         made = driver.create(Faulty, [])
         with pytest.raises(Refused, match="enqueue: an exception of unknown type"):
@@ -123,8 +125,7 @@ def test_cpp_survives_what_is_no_exception(driver):
 
 
 def test_enqueue_before_the_dims_are_known_is_an_error(driver):
-    x = np.zeros((2, 3), np.float32)
-    tensors = driver.tensors(*[[driver.tensor(x.shape, DType.FLOAT32)]] * 2)
+    x, _, tensors = example(driver)
     with driver.offered(Faulty, "c++"):
         made = driver.create(Faulty, [])
         with pytest.raises(Refused, match="enqueue before the dims are known"):

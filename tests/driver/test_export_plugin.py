@@ -17,6 +17,7 @@ from pytrtplugins.tensor import DType
 from ..export.layers import BlockSums, Join, MeanAndRest, Mix, PRelu, Scale
 from .conftest import ROOT, runtime_library
 from .driver import DTYPES, HWC, RUNTIME, Refused
+from .user_plugins import Bias
 
 REGION = Region(classes=3, num=2, softmax=True, anchors=(1, 2, 3, 4))
 CASES = [
@@ -109,15 +110,13 @@ def test_fields_are_declared_and_saved_as_python_does(driver, offered):
 def test_arrays_are_declared_saved_and_read_as_python_does(driver, offered):
     with offered(PRelu):
         assert dict(driver.declared(PRelu))["slope"] == "FLOAT32"
-        for slope in ([0.5, -1, 3], [7]):
-            made = driver.create(PRelu, driver.items(PRelu(slope=slope)))
+        given = [(driver.items(PRelu(slope=slope)), slope) for slope in ([0.5, -1, 3], [7])]
+        for kind in ("INT8", "INT16", "INT32", "INT64", "FLOAT64"):  # a parser passes on a list of ints as INT32
+            given.append(([("slope", kind, np.array([1, -2], DTYPES[kind]))], [1, -2]))
+        for items, slope in given:
+            made = driver.create(PRelu, items)
             (saved,) = [item for item in driver.save(made) if item[0] == "slope"]
             assert (saved[1], saved[2].tolist()) == ("FLOAT32", slope)
-            driver.destroy(made)
-        for kind in ("INT8", "INT16", "INT32", "INT64", "FLOAT64"):  # a parser passes on a list of ints as INT32
-            made = driver.create(PRelu, [("slope", kind, np.array([1, -2], DTYPES[kind]))])
-            (saved,) = [item for item in driver.save(made) if item[0] == "slope"]
-            assert (saved[1], saved[2].tolist()) == ("FLOAT32", [1, -2])
             driver.destroy(made)
 
 
@@ -168,6 +167,22 @@ def test_wrong_fields_are_refused_with_pythons_message(driver, offered):
         driver.create(Scale, [("factor", "FLOAT32", np.float32([-1]))])
     with offered(Region), pytest.raises(Refused, match=r"Region\.classes: this library was exported for 3 alone"):
         driver.create(Region, [("classes", "INT32", np.int32([4]))], RUNTIME)
+
+
+@pytest.mark.parametrize(("plugin", "dims"), [(Reorg(stride=2), (2, 8, 4, 6)), (Bias(by=0.25), (3, 5))], ids=repr)
+def test_an_exported_plugin_runs_the_engine_that_python_built(driver, headers, tmp_path, plugin, dims):
+    path = tmp_path / "libexported.so"
+    export_plugin(type(plugin), path, loadable=True, tensorrt_include=headers, host=True)
+    x = np.random.default_rng(0).standard_normal(dims).astype(np.float32)
+    with driver.offered(type(plugin), "python"):
+        built = driver.build(plugin, [x])
+    unregister(type(plugin))
+    with driver.library(path):
+        (found,) = driver.run(plugin, built, [x])
+        again = driver.build(plugin, [x])
+    np.testing.assert_array_equal(found, plugin.compute(x))
+    assert [item[:2] for item in again.fields] == [item[:2] for item in built.fields]
+    assert again.workspace == built.workspace
 
 
 SCRIPT = """

@@ -109,17 +109,10 @@ def attached(driver, plugin, x):
     given, out = place.array(x), place.array(np.zeros_like(built.outputs[0]))
     scratch = place.array(np.zeros(built.workspace + 1, np.uint8))
     place.synchronize()
+    addresses = [place.address(given)], [place.address(out)], place.address(scratch), place.stream
 
     def enqueue(times=1):
-        return driver.enqueue(
-            context,
-            tensors,
-            [place.address(given)],
-            [place.address(out)],
-            place.address(scratch),
-            place.stream,
-            times=times,
-        )
+        return driver.enqueue(context, tensors, *addresses, times=times)
 
     return enqueue, given, out
 
@@ -143,11 +136,7 @@ def test_a_captured_graph_runs_on_new_values(request, plugin, dims, language):
     assert_equal(driver.place.numpy(out), plugin, -x)
 
 
-@pytest.mark.parametrize(
-    ("plugin", "dims", "language"),
-    [*IN_BOTH, (Bias(), (1, 64, 26, 26), "python")],
-    ids=repr,
-)
+@pytest.mark.parametrize(("plugin", "dims", "language"), [*IN_BOTH, (Bias(), (1, 64, 26, 26), "python")], ids=repr)
 def test_an_enqueue_takes_less_than_15_us_of_the_thread(request, plugin, dims, language):
     driver = request.getfixturevalue("driver" if language == "python" else "cuda_driver")
     x = input_of(dims)

@@ -44,58 +44,22 @@ class Everything(Scale):
 
 
 @ptp.plugin(namespace="test.driver")
-class Rescale(ptp.Plugin):
+class Rescale(user_plugins.Copy):
     """INT8 with scales of its own."""
 
     int8: ClassVar[str] = "requantize"
 
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x + 0
-
 
 @ptp.plugin(namespace="test.driver")
-class Faulty(ptp.Plugin):
+class Faulty(user_plugins.Visited):
     """Raises where it is told to."""
 
     where: str = ""
 
-    def fail(self, method):
+    def visit(self, method, value):
         if method == self.where:
             raise IndexError(f"wrong in {method}")
-
-    def validate(self):
-        self.fail("validate")
-
-    def output_dims(self, x):
-        self.fail("output_dims")
-        return x
-
-    def output_dtypes(self, x):
-        self.fail("output_dtypes")
-        return x
-
-    def supports_format(self, position, descs):
-        self.fail("supports_format")
-        return super().supports_format(position, descs)
-
-    def workspace_size(self, inputs, outputs):
-        self.fail("workspace_size")
-        return 0
-
-    def configure(self, inputs, outputs):
-        self.fail("configure")
-
-    def initialize(self):
-        self.fail("initialize")
-
-    def enqueue(self, inputs, outputs, workspace, stream):
-        self.fail("enqueue")
-
-    def compute(self, x):
-        return x + 0
+        return value
 
 
 @ptp.plugin(namespace="test.driver")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pytrtplugins as ptp
@@ -27,17 +29,8 @@ def compile_library(built, tmp_path_factory):
 
     def compile_(name, *sources, options=()):
         library = tmp_path_factory.mktemp("native") / f"lib{name}.so"
-        command = [
-            "g++",
-            "-std=c++17",
-            "-O1",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-shared",
-            "-fPIC",
-            f"-I{native.include_dir()}",
-        ]
+        warnings = ["-Wall", "-Wextra", "-Werror"]
+        command = ["g++", "-std=c++17", "-O1", *warnings, "-shared", "-fPIC", f"-I{native.include_dir()}"]
         command += [*os.environ.get("CXXFLAGS", "").split(), *options]
         headers = sorted(path for path in native.include_dir().rglob("*") if path.is_file())
         build_once(
@@ -59,6 +52,21 @@ def acme_path(compile_library):
 @pytest.fixture(scope="session")
 def acme(acme_path):
     return ptp.load_library(acme_path)
+
+
+@pytest.fixture
+def call(acme, acme_path):
+    """Run a plugin in C++: gives the outputs, or the kind and message of the C++ exception."""
+    function = ctypes.CDLL(str(acme_path)).call
+
+    def call_(handle, x, shape):
+        y = np.full(shape, np.nan, np.float32)
+        dims, message = (ctypes.c_int64 * x.ndim)(*x.shape), ctypes.create_string_buffer(4000)
+        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (x, y)]
+        kind = function(ctypes.c_void_p(handle.address), dims, x.ndim, *pointers, message)
+        return (kind, message.value.decode()) if kind else y
+
+    return call_
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import traceback
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins import native
 from pytrtplugins.errors import DimsError, FieldError
+from tests.user_plugins import Visited
 
 
 @ptp.plugin(namespace="native.tests")
@@ -43,50 +44,25 @@ class Halves(ptp.Plugin):
         assert stream is None
 
 
+ERRORS = {  # of each method: the error, the kind of the exception in C++, and its text
+    "output_dims": (partial(DimsError, "dims of my own", expected=4), 1, "dims of my own"),
+    "configure": (partial(FieldError, "field of my own"), 3, "field of my own"),
+    "workspace_size": (partial(OverflowError, "size of my own"), 2, "OverflowError: size of my own"),
+    "initialize": (partial(KeyError, "key of my own"), 2, "KeyError: 'key of my own'"),
+    "enqueue": (partial(ZeroDivisionError, "division of my own"), 2, "ZeroDivisionError: division of my own"),
+}
+
+
 @ptp.plugin(namespace="native.tests")
-class Raises(ptp.Plugin):
+class Raises(Visited):
     """Raise in a method."""
 
     where: str = ""
 
-    def output_dims(self, x):
-        self._raise("output_dims", DimsError("dims of my own", expected=4))
-        return x
-
-    def compute(self, x):
-        return x
-
-    def configure(self, inputs, outputs):
-        self._raise("configure", FieldError("field of my own"))
-
-    def workspace_size(self, inputs, outputs):
-        self._raise("workspace_size", OverflowError("size of my own"))
-        return 0
-
-    def initialize(self):
-        self._raise("initialize", KeyError("key of my own"))
-
-    def enqueue(self, inputs, outputs, workspace, stream):
-        self._raise("enqueue", ZeroDivisionError("division of my own"))
-
-    def _raise(self, method, error):
+    def visit(self, method, value):
         if method == self.where:
-            raise error
-
-
-@pytest.fixture
-def call(acme, acme_path):
-    """Run a plugin in C++: gives the outputs, or the kind and message of the C++ exception."""
-    function = ctypes.CDLL(str(acme_path)).call
-
-    def call_(handle, x, shape):
-        y = np.full(shape, np.nan, np.float32)
-        dims, message = (ctypes.c_int64 * x.ndim)(*x.shape), ctypes.create_string_buffer(4000)
-        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (x, y)]
-        kind = function(ctypes.c_void_p(handle.address), dims, x.ndim, *pointers, message)
-        return (kind, message.value.decode()) if kind else y
-
-    return call_
+            raise ERRORS[method][0]()
+        return value
 
 
 def test_a_cpp_caller_runs_a_python_plugin(call):
@@ -112,29 +88,20 @@ def test_a_refusal_is_a_dims_error_in_cpp(call):
     assert (kind, message) == (1, "Halves: channels must be a multiple of 2, found 3")
 
 
-@pytest.mark.parametrize(
-    ("where", "kind", "text"),
-    [("output_dims", 1, "dims of my own"), ("configure", 3, "field of my own"),
-     ("workspace_size", 2, "OverflowError: size of my own"), ("initialize", 2, "KeyError: 'key of my own'"),
-     ("enqueue", 2, "ZeroDivisionError: division of my own")],
-)  # fmt: skip
-def test_python_exceptions_are_cpp_exceptions_of_their_class(call, where, kind, text):
-    found, message = call(native.as_native(Raises(where)), np.ones((1, 2), np.float32), (1, 2))
-    assert (found, message) == (kind, text)
+@pytest.mark.parametrize("where", ERRORS)
+def test_python_exceptions_are_cpp_exceptions_of_their_class(call, where):
+    found = call(native.as_native(Raises(where)), np.ones((1, 2), np.float32), (1, 2))
+    assert found == ERRORS[where][1:]
 
 
-@pytest.mark.parametrize(
-    ("where", "error"),
-    [("output_dims", DimsError), ("configure", FieldError), ("workspace_size", OverflowError), ("initialize", KeyError),
-     ("enqueue", ZeroDivisionError)],
-)  # fmt: skip
-def test_through_cpp_and_back_they_are_the_original_with_its_traceback(acme, where, error):
+@pytest.mark.parametrize("where", ERRORS)
+def test_through_cpp_and_back_they_are_the_original_with_its_traceback(acme, where):
     x, y = np.ones(2, np.float32), np.ones(2, np.float32)
     from pytrtplugins import _native
 
-    with pytest.raises(error, match="of my own") as caught:
+    with pytest.raises(ERRORS[where][0].func, match="of my own") as caught:
         _native.run(native.as_native(Raises(where)), [x], [y])
-    assert "_raise" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert "visit" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
 
 
 def test_a_clone_in_cpp_is_a_clone_in_python(acme):

@@ -102,14 +102,11 @@ def test_a_checkout_keeps_its_objects_and_an_installation_does_not(monkeypatch, 
     assert not folder.exists()
 
 
-def test_the_headers_folder_is_printed(command):
-    done = command("--include")
-    assert (Path(done.stdout.strip()) / "pytrtplugins" / "plugin.h").is_file()
-
-
-def test_the_folder_for_find_package_is_printed(command):
-    done = command("--cmake-dir")
-    assert (Path(done.stdout.strip()) / "pytrtpluginsConfig.cmake").is_file()
+@pytest.mark.parametrize(
+    ("option", "file"), [("--include", "pytrtplugins/plugin.h"), ("--cmake-dir", "pytrtpluginsConfig.cmake")]
+)
+def test_the_folder_for_a_compiler_or_find_package_is_printed(command, option, file):
+    assert (Path(command(option).stdout.strip()) / file).is_file()
 
 
 @pytest.fixture

@@ -57,23 +57,28 @@ def pip_prefix(tmp_path_factory):
     return folder
 
 
-def place(request, way):
-    """The option that tells CMake where the package is."""
-    if way == "checkout":
-        return f"-Dpytrtplugins_DIR={_native_build.source_dir() / 'plugins' / 'cmake'}"
-    return f"-DCMAKE_PREFIX_PATH={request.getfixturevalue(way)}"
+@pytest.fixture
+def find(cmake, request, tmp_path):
+    """Let CMake find a version of the package in a checkout, or below the folder of a fixture."""
+
+    def find_(version, way="checkout"):
+        (tmp_path / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.18)\nproject(p LANGUAGES NONE)\n"
+            f"find_package(pytrtplugins {version} REQUIRED)\n"
+            'message(STATUS "found ${pytrtplugins_VERSION} ${pytrtplugins_INCLUDE_DIR}")\n'
+        )
+        checkout = f"-Dpytrtplugins_DIR={_native_build.source_dir() / 'plugins' / 'cmake'}"
+        place = checkout if way == "checkout" else f"-DCMAKE_PREFIX_PATH={request.getfixturevalue(way)}"
+        return cmake("-S", tmp_path, "-B", tmp_path / "build", place)
+
+    return find_
 
 
 @pytest.mark.parametrize(
     ("way", "headers"), [("checkout", "plugins"), ("prefix", "installed"), ("pip_prefix", "plugins")]
 )
-def test_the_package_and_its_headers_are_found(cmake, request, tmp_path, way, headers):
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.18)\nproject(p LANGUAGES NONE)\n"
-        "find_package(pytrtplugins 0.1 REQUIRED)\n"
-        'message(STATUS "found ${pytrtplugins_VERSION} ${pytrtplugins_INCLUDE_DIR}")\n'
-    )
-    done = cmake("-S", tmp_path, "-B", tmp_path / "build", place(request, way))
+def test_the_package_and_its_headers_are_found(find, way, headers):
+    done = find("0.1", way)
     assert done.returncode == 0, done.stderr
     ((version, include),) = re.findall(r"found (\S+) (.*)", done.stdout)
     assert [version] == re.findall(r"^\d+\.\d+\.\d+", __version__)
@@ -82,12 +87,8 @@ def test_the_package_and_its_headers_are_found(cmake, request, tmp_path, way, he
 
 
 @pytest.mark.parametrize("asked", ["0.0", "0.2", "1.0", "0.1.99"])
-def test_a_version_that_does_not_fit_is_refused(cmake, tmp_path, asked, request):
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.18)\nproject(p LANGUAGES NONE)\n"
-        f"find_package(pytrtplugins {asked} REQUIRED)\n"
-    )
-    done = cmake("-S", tmp_path, "-B", tmp_path / "build", place(request, "checkout"))
+def test_a_version_that_does_not_fit_is_refused(find, asked):
+    done = find(asked)
     assert done.returncode
     assert f'compatible with requested version "{asked}"' in " ".join(done.stderr.split())
 

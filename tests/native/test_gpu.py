@@ -12,6 +12,7 @@ from pytrtplugins import native
 from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import TensorDesc
+from tests.user_plugins import Copy
 
 pytestmark = pytest.mark.gpu
 
@@ -68,13 +69,10 @@ def test_enqueue_on_a_stream_can_be_captured(cupy, gpu_layers, layout, dtype):
 
 
 @ptp.plugin(namespace="native.tests")
-class Shift(ptp.Plugin):
+class Shift(Copy):
     """Add a number, on the caller's stream, through a workspace."""
 
     by: float = 1.0
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x + x.dtype.type(self.by)

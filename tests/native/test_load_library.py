@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 import sys
 import threading
@@ -175,16 +174,18 @@ def test_files_that_are_no_plugin_libraries_are_refused_with_the_reason(acme, co
     text.write_text("no library")
     with pytest.raises(PluginError, match="cannot be loaded"):
         ptp.load_library(text)
-    empty = tmp_path / "empty.cpp"
-    empty.write_text("int unused = 0;")
-    with pytest.raises(PluginError, match=r"Do: include <pytrtplugins/plugin\.h>"):
-        ptp.load_library(compile_library("empty", empty))
-    empty.write_text("#include <pytrtplugins/plugin.h>")
-    with pytest.raises(PluginError, match="PYTRTPLUGINS_REGISTER"):
-        ptp.load_library(compile_library("none", empty))
-    empty.write_text('extern "C" int* pytrtplugins_library() { static int old[4] = {99, 1}; return old; }')
-    with pytest.raises(PluginError, match="interface version 99"):
-        ptp.load_library(compile_library("old", empty))
+    for name, source, words in (
+        ("empty", "int unused = 0;", r"Do: include <pytrtplugins/plugin\.h>"),
+        ("none", "#include <pytrtplugins/plugin.h>", "PYTRTPLUGINS_REGISTER"),
+        (
+            "old",
+            'extern "C" int* pytrtplugins_library() { static int old[4] = {99, 1}; return old; }',
+            "interface version 99",
+        ),
+    ):
+        (tmp_path / "empty.cpp").write_text(source)
+        with pytest.raises(PluginError, match=words):
+            ptp.load_library(compile_library(name, tmp_path / "empty.cpp"))
 
 
 def test_an_unknown_class_is_an_attribute_error_with_the_known_ones(acme):
@@ -216,13 +217,9 @@ def test_wrong_fields_are_refused_by_python_before_cpp_sees_them(acme):
         acme.Scale(factr=2.0)
 
 
-def test_a_cpp_caller_runs_a_cpp_plugin(acme, acme_path):
-    handle = native.as_native(acme.Scale(factor=3))
-    x, y = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
-    dims, message = (ctypes.c_int64 * 2)(2, 3), ctypes.create_string_buffer(2000)
-    pointer = [array.ctypes.data_as(ctypes.POINTER(ctypes.c_float)) for array in (x, y)]
-    assert ctypes.CDLL(str(acme_path)).call(ctypes.c_void_p(handle.address), dims, 2, *pointer, message) == 0
-    np.testing.assert_array_equal(y, 3 * x)
+def test_a_cpp_caller_runs_a_cpp_plugin(acme, call):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(call(native.as_native(acme.Scale(factor=3)), x, (2, 3)), 3 * x)
 
 
 @given(text=st.one_of(st.binary(max_size=6), st.text(max_size=4).map(str.encode), st.sampled_from([
