@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from tests.randomness import generator
 
@@ -33,6 +33,17 @@ def model(nodes, inputs, outputs, constants=(), opset=17, ir=8, functions=(), do
     )
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=ir, functions=list(functions))
+
+
+def parsed(text, opset=17, ir=8, domains=(), **constants):
+    """A model from ONNX text; its nodes have the names that `node` gives. ``opset`` is a number, or text of all imports."""
+    versions = {"": opset, **dict.fromkeys(domains, 1)}
+    imports = opset if isinstance(opset, str) else ", ".join(f'"{name}": {number}' for name, number in versions.items())
+    made = parser.parse_model(f"<ir_version: {ir}, opset_import: [{imports}]> main_graph {text}")
+    made.graph.initializer.extend(constant(name, value) for name, value in constants.items())
+    for each in made.graph.node:
+        each.name = f"{each.op_type}_{each.output[0]}"
+    return made
 
 
 def body(nodes, outputs, inputs=(), constants=()):

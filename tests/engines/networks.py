@@ -182,3 +182,9 @@ def conv_net(*middle: ptp.Plugin, batch: int | str = 1, seed: int = 0, channels:
 def image(batch: int = 1, seed: int = 1) -> np.ndarray:
     """A random input."""
     return np.random.default_rng(seed).random((batch, 3, 8, 8), dtype=np.float32)
+
+
+def run(engine, feeds=None):
+    """The outputs of one run in a context of its own, of an image if nothing else is given."""
+    with engine.create_context() as context:
+        return context.run({"data": image()} if feeds is None else feeds)

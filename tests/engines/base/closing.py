@@ -10,6 +10,7 @@ import json
 import sys
 import threading
 import traceback
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytrtplugins as ptp
 from pytrtplugins.errors import EngineError
 from pytrtplugins.vision import Head
 from tests.engines.base import forking
-from tests.engines.base.world import DATA, LONG, Held, World, error_of, in_a_thread, ways
+from tests.engines.base.world import DATA, LONG, Held, World, error_of, in_a_thread, in_threads, ways
 from tests.engines.networks import Calling, conv_net
 
 
@@ -53,12 +54,12 @@ def test_closing_another_context_inside_a_run_is_an_error_where_it_runs(world):
 
 def test_closing_gives_up_where_the_run_waits_for_the_thread_that_closes(world):
     told = []
-    assert world.inside(lambda: told.append(in_a_thread(lambda: world.context.close(timeout=0.2)))) == "no error"
-    assert "close() has waited 0.2 seconds" in told[0], told
-    for run in ways(world.context)[1:]:
-        assert (
-            world.inside(lambda: told.append(in_a_thread(lambda: world.context.close(timeout=0.2))), run) == "no error"
-        )
+
+    def close():
+        told.append(in_a_thread(lambda: world.context.close(timeout=0.2)))
+
+    for run in ways(world.context):
+        assert world.inside(close, run) == "no error"
         assert "close() has waited 0.2 seconds" in told[-1], told
 
 
@@ -153,24 +154,15 @@ def test_a_detection_context_closed_inside_its_own_run_is_an_error(world):
     net = conv_net(Calling(), channels=14)
     with ptp.build(net, engine=world.name).create_detection_context([head], (8, 8)) as detection:
         image = np.full((20, 30, 3), 128, np.uint8)
-        ways = (
-            lambda: detection.detect([image]),
-            lambda: detection.detect_async([image]).result(),
-        )
+        ways = (detection.detect, lambda images: detection.detect_async(images).result())
+        words = ("close() was called from inside a run", "begun from inside a run")
+        words += ("another thread is running this context",)
         for way in ways:
-            for used in (
-                detection.close,
-                lambda: detection.detect([image]),
-                lambda: detection.detect_async([image]).result(),
-            ):
+            for used in (detection.close, *(partial(each, [image]) for each in ways)):
                 found = list[Any]()
                 Calling.hook = lambda used=used, found=found: found.append(error_of(used))
-                assert len(way()) == 1
-                assert (
-                    "close() was called from inside a run" in found[0]
-                    or "begun from inside a run" in found[0]
-                    or ("another thread is running this context" in found[0])
-                ), found
+                assert len(way([image])) == 1
+                assert any(text in found[0] for text in words), found
         assert len(detection.detect([image])) == 1
 
 
@@ -199,11 +191,7 @@ def test_runs_queued_while_the_context_is_closed_end_with_an_error(world):
 
 def test_two_threads_close_at_once(world):
     world.context.run_async(DATA)
-    threads = [threading.Thread(target=world.context.close) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LONG)
+    in_threads(lambda _: world.context.close())
     assert "closed" in error_of(lambda: world.context.run(DATA))
 
 

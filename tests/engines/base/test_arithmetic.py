@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
@@ -14,6 +14,7 @@ from pytrtplugins.engines.base.arithmetic import arithmetic_of
 from pytrtplugins.passes import prepare, quantize, to_half
 from pytrtplugins.passes.prepare import ready_for
 from pytrtplugins.tensor import DType
+from tests.engines.model_parts import parsed
 from tests.engines.networks import conv_net, image
 
 
@@ -28,41 +29,32 @@ def table(model):
 
 
 @pytest.mark.parametrize(
-    ("asked", "fallback", "rest", "precision", "layers", "text"),
+    ("asked", "fallback", "rest", "precision", "text"),
     [
-        ("fp32", "", "fp32", "fp32", "fp32", "fp32"),
-        ("fp16", "", "fp32", "fp16", "fp16", "fp16"),  # engine cuda computes a float32 model in float16
-        ("tf32", "", "fp32", "tf32", "tf32", "tf32"),
-        ("bf16", "slower", "fp32", "fp32", "fp32", "bf16, which computes in fp32 (slower)"),
-        ("int8", "slower", "fp32", "fp32", "fp32", "int8, which computes in fp32 (slower)"),
-        ("int8", "", "fp16", "fp16", "fp16",
-         "int8, which computes in fp16 (the model was built without INT8 layers)"),
-        ("fp8", "", "fp32", "fp32", "fp32",
-         "fp8, which computes in fp32 (the model was built without FP8 layers)"),
+        ("fp32", "", "fp32", "fp32", "fp32"),
+        ("fp16", "", "fp32", "fp16", "fp16"),  # engine cuda computes a float32 model in float16
+        ("tf32", "", "fp32", "tf32", "tf32"),
+        ("bf16", "slower", "fp32", "fp32", "bf16, which computes in fp32 (slower)"),
+        ("int8", "slower", "fp32", "fp32", "int8, which computes in fp32 (slower)"),
+        ("int8", "", "fp16", "fp16", "int8, which computes in fp16 (the model was built without INT8 layers)"),
+        ("fp8", "", "fp32", "fp32", "fp8, which computes in fp32 (the model was built without FP8 layers)"),
     ],
-)  # fmt: skip
-def test_a_float_model_computes_as_asked_or_in_the_rests_precision(
-    model, asked, fallback, rest, precision, layers, text
-):
+)
+def test_a_float_model_computes_as_asked_or_in_the_rests_precision(model, asked, fallback, rest, precision, text):
     arithmetic = arithmetic_of(model, asked, fallback, rest)
-    assert (arithmetic.asked, arithmetic.precision, dict(arithmetic.layers)) == (
-        asked,
-        precision,
-        {"conv1": layers, "conv2": layers},
-    )
+    assert (arithmetic.asked, arithmetic.precision) == (asked, precision)
+    assert dict(arithmetic.layers) == {"conv1": precision, "conv2": precision}
     assert str(arithmetic) == text
 
 
 @pytest.mark.parametrize(("precision", "first"), [("int8", "int8"), ("fp8", "fp32")])  # an image's layer takes no FP8
 def test_layers_with_codes_for_weights_and_the_others_are_told_apart(model, table, precision, first):
-    every = arithmetic_of(
-        quantize(ready_for(model, precision), table, precision=precision, float_last=False), precision
-    )
+    def found(**options):
+        quantized = quantize(ready_for(model, precision), table, precision=precision, float_last=False, **options)
+        return arithmetic_of(quantized, precision)
+
+    every, one = found(), found(exclude=["conv1"])
     assert (every.precision, every.layers) == (precision, {"conv1": first, "conv2": precision})
-    one = arithmetic_of(
-        quantize(ready_for(model, precision), table, precision=precision, exclude=["conv1"], float_last=False),
-        precision,
-    )
     assert (one.layers, one.reasons) == ({"conv1": "fp32", "conv2": precision}, {"conv1": "excluded"})
     assert str(one) == f"{precision} in 1 of 2 layers, fp32 in 'conv1'"
 
@@ -86,15 +78,12 @@ def test_that_all_layers_compute_as_asked_is_said_in_short(model, table):
 
 def test_many_float_layers_are_counted():
     layers = {f"c{number}": "int8" if number < 2 else "fp32" for number in range(1500)}
-    assert (
-        str(Arithmetic("int8", "int8", layers)) == "int8 in 2 of 1,500 layers, fp32 in 'c2', 'c3', 'c4' and 1,495 more"
-    )
+    text = "int8 in 2 of 1,500 layers, fp32 in 'c2', 'c3', 'c4' and 1,495 more"
+    assert str(Arithmetic("int8", "int8", layers)) == text
 
 
-def graph(nodes, constants):
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
-    weights = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    return helper.make_model(helper.make_graph(nodes, "net", values[:1], values[1:], weights))
+def graph(nodes, **constants):
+    return parsed(f"(float[1,4] x) => (float[1,4] y) {{ {nodes} }}", **constants)
 
 
 PRECISIONS = {"FLOAT": "", "FLOAT16": "fp16", "BFLOAT16": "bf16"}
@@ -112,66 +101,46 @@ def test_the_type_of_weights_is_the_precision_of_their_layer(name):
     assert len(module._NAMES) == len(PRECISIONS)
     weights = helper.make_tensor("w", number, [2, 2], np.ones(4, np.float32))
     for is_code in {True, precision not in ("fp16", "bf16", "")}:
-        nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"])] if is_code else []
-        nodes.append(helper.make_node("MatMul", ["x", "d" if is_code else "w"], ["y"], name="product"))
-        model = graph(nodes, {"s": np.float32(1)})
+        nodes = "d = DequantizeLinear (w, s) y = MatMul (x, d)" if is_code else "y = MatMul (x, w)"
+        model = graph(nodes, s=np.float32(1))
         model.graph.initializer.append(weights)
-        assert module.layer_types(model) == {"product": precision or ("int8" if is_code else "")}
+        assert module.layer_types(model) == {"MatMul_y": precision or ("int8" if is_code else "")}
 
 
-INTEGER = (
-    "QLinearConv",
-    "QLinearMatMul",
-    "ConvInteger",
-    "MatMulInteger",
-    "QGemm",
-    "MatMulIntegerToFloat",
-    "DynamicQuantizeMatMul",
-)
+INTEGER = {"QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "QGemm"}
+INTEGER |= {"MatMulIntegerToFloat", "DynamicQuantizeMatMul"}
 
 
-@pytest.mark.parametrize("op", INTEGER)
+@pytest.mark.parametrize("op", sorted(INTEGER))
 def test_operators_of_codes_are_int8(op):
-    assert set(module._OF_CODES) == set(INTEGER)
-    assert module.layer_types(graph([helper.make_node(op, ["x", "w"], ["y"], name="one")], {})) == {"one": "int8"}
+    assert set(module._OF_CODES) == INTEGER
+    assert module.layer_types(graph(f"y = {op} (x, w)")) == {f"{op}_y": "int8"}
 
 
 @pytest.mark.parametrize("op", ["Conv", "ConvTranspose", "Gemm", "MatMul"])
 def test_layers_are_told_from_other_operators(op):
-    nodes = [helper.make_node(op, ["x", "w"], ["z"], name="one"), helper.make_node("Relu", ["z"], ["y"], name="two")]
-    assert module.layer_types(graph(nodes, {"w": np.ones((4, 4), np.float16)})) == {"one": "fp16"}
+    model = graph(f"z = {op} (x, w) y = Relu (z)", w=np.ones((4, 4), np.float16))
+    assert module.layer_types(model) == {f"{op}_z": "fp16"}
 
 
 def test_codes_of_onnxs_own_integer_operators_are_int8():
-    nodes = [
-        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
-        helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"], name="product"),
-        helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
-    ]
-    arithmetic = arithmetic_of(graph(nodes, {"w": np.ones((4, 4), np.int8)}), "fp32")
-    assert (arithmetic.precision, arithmetic.layers) == ("int8", {"product": "int8"})
+    nodes = "q, s, z = DynamicQuantizeLinear (x) i = MatMulInteger (q, w, z) y = Cast <to = 1> (i)"
+    arithmetic = arithmetic_of(graph(nodes, w=np.ones((4, 4), np.int8)), "fp32")
+    assert (arithmetic.precision, arithmetic.layers) == ("int8", {"MatMulInteger_i": "int8"})
     assert str(arithmetic) == "fp32, which computes in int8 (the model says so)"
 
 
 def test_tensors_between_layers_may_be_all_that_is_int8():
-    scale, zero = np.float32(0.1), np.uint8(0)
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
-        helper.make_node("MatMul", ["d", "w"], ["y"], name="product"),
-    ]
-    arithmetic = arithmetic_of(graph(nodes, {"s": scale, "z": zero, "w": np.ones((4, 4), np.float32)}), "int8")
-    assert (arithmetic.precision, arithmetic.layers) == ("int8", {"product": "fp32"})
-    assert str(arithmetic) == "int8 in 0 of 1 layers, fp32 in 'product'"
+    nodes = "q = QuantizeLinear (x, s, z) d = DequantizeLinear (q, s, z) y = MatMul (d, w)"
+    model = graph(nodes, s=np.float32(0.1), z=np.uint8(0), w=np.ones((4, 4), np.float32))
+    arithmetic = arithmetic_of(model, "int8")
+    assert (arithmetic.precision, arithmetic.layers) == ("int8", {"MatMul_y": "fp32"})
+    assert str(arithmetic) == "int8 in 0 of 1 layers, fp32 in 'MatMul_y'"
 
 
 def test_weights_that_are_kept_in_half_precision_and_widened_count_as_half():
-    nodes = [
-        helper.make_node("Cast", ["w"], ["wide"], to=TensorProto.FLOAT),
-        helper.make_node("MatMul", ["x", "wide"], ["y"], name="product"),
-    ]
-    arithmetic = arithmetic_of(graph(nodes, {"w": np.ones((4, 4), np.float16)}), "fp16")
-    assert arithmetic.layers == {"product": "fp32"}  # the product's operands are float32
+    model = graph("wide = Cast <to = 1> (w) y = MatMul (x, wide)", w=np.ones((4, 4), np.float16))
+    assert arithmetic_of(model, "fp16").layers == {"MatMul_y": "fp32"}  # the product's operands are float32
 
 
 def test_every_engine_says_it_and_so_does_what_it_saved(tmp_path, table):

@@ -21,7 +21,8 @@ from pytrtplugins.engines.host import int8
 from pytrtplugins.errors import EngineFileError, RegistryError
 from pytrtplugins.layers import Reorg
 from tests.damage import damaged
-from tests.engines.networks import Affine, conv_net, image
+from tests.engines.model_parts import parsed
+from tests.engines.networks import Affine, conv_net, image, run
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +42,9 @@ def test_a_saved_engine_gives_the_same_numbers(engine_name, tmp_path):
     path = tmp_path / "net.engine"
     engine.save(path)
     again = type(engine).load(path)
-    assert (again.name, again.options, again.inputs, again.outputs) == (
-        engine.name,
-        engine.options,
-        engine.inputs,
-        engine.outputs,
-    )
-    with engine.create_context() as one, again.create_context() as other:
-        np.testing.assert_array_equal(one.run({"data": image()})["y"], other.run({"data": image()})["y"])
+    for fact in ("name", "options", "inputs", "outputs"):
+        assert getattr(again, fact) == getattr(engine, fact)
+    np.testing.assert_array_equal(run(engine)["y"], run(again)["y"])
 
 
 def test_the_same_engine_gives_the_same_bytes(engine_file, tmp_path):
@@ -98,31 +94,41 @@ def test_metadata_that_does_not_fit_is_refused(engine_file, tmp_path, change):
         ptp.load_engine(rewritten(engine_file, tmp_path / "x.engine", change))
 
 
-@pytest.mark.parametrize("damage", ["empty", "unknown operator", "missing tensor"])
-def test_a_model_that_does_not_build_is_refused(engine_file, tmp_path, damage):
-    metadata, data, _ = contents(engine_file)
+def with_model(source, target, change):
+    """Write the engine file again with a changed model."""
+    metadata, data, _ = contents(source)
     model = onnx.ModelProto.FromString(data)
-    if damage == "empty":
-        model = onnx.ModelProto()
-    elif damage == "unknown operator":
-        model.graph.node[0].op_type = "Convolute"
-    else:
-        model.graph.node[0].input[1] = "nowhere"
+    change(model)
     facts = {name: value for name, value in metadata.items() if name not in ("format", "model_sha256")}
-    write_engine_file(tmp_path / "x.engine", facts, model.SerializeToString())
-    words = "nowhere" if damage == "missing tensor" else ""  # the reason, and not only the next command
+    write_engine_file(target, facts, model.SerializeToString())
+    return target
+
+
+def read_nowhere(model):
+    model.graph.node[0].input[1] = "nowhere"
+
+
+DAMAGES = {  # with the reason that is told, and not only the next command
+    "empty": (onnx.ModelProto.Clear, ""),
+    "unknown operator": (lambda model: setattr(model.graph.node[0], "op_type", "Convolute"), ""),
+    "missing tensor": (read_nowhere, "nowhere"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_model_that_does_not_build_is_refused(engine_file, tmp_path, damage):
+    change, words = DAMAGES[damage]
+    path = with_model(engine_file, tmp_path / "x.engine", change)
     with pytest.raises(EngineFileError, match=rf"x\.engine: [^\n]*{words}[\s\S]*\nDo: pytrt build"):
-        ptp.load_engine(tmp_path / "x.engine")
+        ptp.load_engine(path)
 
 
 def test_an_engine_file_with_an_unknown_plugin_names_it(engine_file, tmp_path):
-    metadata, data, _ = contents(engine_file)
-    model = onnx.ModelProto.FromString(data)
-    model.graph.node[2].op_type = "Afine"
-    facts = {name: value for name, value in metadata.items() if name not in ("format", "model_sha256")}
-    write_engine_file(tmp_path / "x.engine", facts, model.SerializeToString())
+    path = with_model(
+        engine_file, tmp_path / "x.engine", lambda model: setattr(model.graph.node[2], "op_type", "Afine")
+    )
     with pytest.raises(RegistryError, match=r"Near: test\.engines::Affine"):
-        ptp.load_engine(tmp_path / "x.engine")
+        ptp.load_engine(path)
 
 
 def test_a_compressed_entry_is_refused_unread(engine_file, tmp_path):
@@ -149,17 +155,14 @@ def test_weights_for_another_cpu_are_refused(engine_file, tmp_path, monkeypatch)
 
 def tiny():
     """A model of one node, in bytes."""
-    node = onnx.helper.make_node("Relu", ["x"], ["y"])
-    value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy"]
-    graph = onnx.helper.make_graph([node], "tiny", value[:1], value[1:])
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    return parsed("(float[1] x) => (float[1] y) { y = Relu (x) }").SerializeToString()
 
 
 @pytest.fixture
 def small_file(tmp_path):
     """An engine file with a payload, and its path."""
     path = tmp_path / "small.engine"
-    write_engine_file(path, {"engine": "cpu"}, tiny().SerializeToString(), b"a plan")
+    write_engine_file(path, {"engine": "cpu"}, tiny(), b"a plan")
     return path
 
 
@@ -181,7 +184,7 @@ def test_what_was_written_is_read(small_file):
     assert file.payload() == b"a plan"
     assert file.model().graph.node[0].op_type == "Relu"
     assert file.metadata["engine"] == "cpu"
-    write_engine_file(small_file, {}, tiny().SerializeToString())
+    write_engine_file(small_file, {}, tiny())
     assert read_engine_file(small_file).payload() == b""
     with pytest.raises(dataclasses.FrozenInstanceError):
         file.metadata = {}
@@ -195,9 +198,7 @@ def test_a_model_that_is_no_onnx_is_refused(tmp_path):
 
 
 def test_a_model_that_is_broken_is_refused_with_the_first_line_of_the_reason(tmp_path):
-    nodes = [onnx.helper.make_node("Relu", ["nothing"], ["y"])]
-    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "net", [], []))
-    write_engine_file(tmp_path / "x.engine", {}, model.SerializeToString())
+    write_engine_file(tmp_path / "x.engine", {}, parsed("() => () { y = Relu (nothing) }").SerializeToString())
     with pytest.raises(EngineFileError, match="reads 'nothing'") as caught:
         read_engine_file(tmp_path / "x.engine").model()
     said, _, advice = str(caught.value).partition("\n")
@@ -241,7 +242,7 @@ def test_a_changed_byte_of_an_entry_is_found_by_its_digest(small_file):
     data = small_file.read_bytes()
     small_file.write_bytes(data.replace(b"a plan", b"a plum"))
     file = read_engine_file(small_file)
-    assert file.model().graph.name == "tiny"
+    assert file.model().graph.name == "main_graph"
     with pytest.raises(EngineFileError, match=r"the digest of engine\.plan is not the one in the metadata"):
         file.payload()
 
@@ -262,6 +263,14 @@ def test_a_file_that_changes_after_it_was_opened_is_refused(small_file, change):
     assert caught.value.path == small_file
 
 
+def archive(path, entries):
+    """An archive of these entries, from names to contents."""
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in entries.items():
+            file.writestr(name, data)
+    return path
+
+
 @pytest.mark.parametrize(
     "names",
     [
@@ -272,21 +281,15 @@ def test_a_file_that_changes_after_it_was_opened_is_refused(small_file, change):
     ],
 )
 def test_other_entries_are_refused_with_their_names(tmp_path, names):
-    path = tmp_path / "x.engine"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
-            archive.writestr(name, b"{}")
-    with pytest.raises(
-        EngineFileError, match=r"expected the entries metadata\.json and model\.onnx, found \['"
-    ) as caught:
+    path = archive(tmp_path / "x.engine", dict.fromkeys(names, b"{}"))
+    words = r"expected the entries metadata\.json and model\.onnx, found \['"
+    with pytest.raises(EngineFileError, match=words) as caught:
         read_engine_file(path)
     assert all(repr(name) in str(caught.value) for name in names)
 
 
 def test_200_characters_of_other_names_are_shown(tmp_path):
-    path = tmp_path / "x.engine"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("x" * 300, b"")
+    path = archive(tmp_path / "x.engine", {"x" * 300: b""})
     with pytest.raises(EngineFileError, match=r"found (\['.{194} \.\.\.)\.\nDo: "):
         read_engine_file(path)
 
@@ -301,10 +304,7 @@ def test_200_characters_of_other_names_are_shown(tmp_path):
     ],
 )
 def test_metadata_of_another_form_are_refused(tmp_path, text, found):
-    path = tmp_path / "x.engine"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("metadata.json", text)
-        archive.writestr("model.onnx", b"")
+    path = archive(tmp_path / "x.engine", {"metadata.json": text, "model.onnx": b""})
     with pytest.raises(EngineFileError, match=rf"x\.engine: not a usable engine file: [^\n]*{found}"):
         read_engine_file(path)
 

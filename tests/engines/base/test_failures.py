@@ -12,38 +12,24 @@ from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.errors import BuildError, EngineError, ExecutionError, ModelError
 from pytrtplugins.passes import prepare
 
-onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("openvino")
 
-from onnx import helper  # noqa: E402
+from tests.engines.model_parts import parsed
+from tests.engines.networks import run
+from tests.user_plugins import Copy
 
-
-def info(name, dims, kind=1):
-    return helper.make_tensor_value_info(name, kind, dims)
-
-
-def model(nodes, outputs=("y",), inputs=None, weights=(), domains=()):
-    graph = helper.make_graph(
-        nodes, "g", inputs or [info("x", [4])], [info(name, None) for name in outputs], list(weights)
-    )
-    imports = [helper.make_opsetid("", 18), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=10)
-
-
-MANY_UNKNOWN = model(
-    [helper.make_node(f"Unknown{'o' * 80}{i}", ["x"], [f"y{i}"], domain="com.microsoft") for i in range(100)],
-    outputs=[f"y{i}" for i in range(100)],
-    domains=["com.microsoft"],
+UNKNOWN = f"Unknown{'o' * 80}"
+MANY_UNKNOWN = parsed(
+    f"(float[4] x) => ({', '.join(f'float[] y{i}' for i in range(100))})"
+    f"{{ {' '.join(f'y{i} = com.microsoft.{UNKNOWN}{i} (x)' for i in range(100))} }}",
+    *(18, 10, ["com.microsoft"]),
 )
 
 
 @ptp.plugin(namespace="tests.failures")
-class Raising(ptp.Plugin):
+class Raising(Copy):
     """A plugin whose compute fails in its own way."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         raise LookupError("the plugin's own")
@@ -60,22 +46,16 @@ def test_what_a_library_says_of_a_model_that_it_cannot_build_is_short_and_whole_
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
 def test_where_it_says_that_it_lacks_an_operator_the_error_names_the_node_and_not_the_librarys_words(engine):
-    with pytest.raises(
-        BuildError, match=r"^engine '\w+' does not have the operator com.microsoft::Unknowno+0 "
-    ) as caught:
+    words = r"^engine '\w+' does not have the operator com.microsoft::Unknowno+0 "
+    with pytest.raises(BuildError, match=words) as caught:
         ptp.build(MANY_UNKNOWN, engine=engine)
     assert len(str(caught.value)) < 1700
     assert not set(caught.value.text.splitlines()) & set(str(caught.value).splitlines())
     assert caught.value.text == str(caught.value.__cause__)
-    assert (caught.value.engine, caught.value.op) == (engine, f"Unknown{'o' * 80}0")
+    assert (caught.value.engine, caught.value.op) == (engine, f"{UNKNOWN}0")
 
 
-GATHER = model(
-    [helper.make_node("Gather", ["x", "i"], ["y"])], inputs=[info("x", [4]), info("i", [2], onnx.TensorProto.INT64)]
-)
-RESHAPE = model(
-    [helper.make_node("Reshape", ["x", "s"], ["y"])], inputs=[info("x", [4]), info("s", [2], onnx.TensorProto.INT64)]
-)
+RESHAPE = parsed("(float[4] x, int64[2] s) => (float[] y) { y = Reshape (x, s) }", 18, 10)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
@@ -93,24 +73,20 @@ def test_a_run_that_the_library_refuses_is_an_error_of_ours_with_its_cause(engin
 
 
 def test_memory_that_a_run_does_not_get_is_an_error_of_ours():
-    hungry = model(
-        [helper.make_node("Expand", ["x", "s"], ["y"])],
-        inputs=[info("x", [1]), info("s", [2], onnx.TensorProto.INT64)],
-    )
+    hungry = parsed("(float[1] x, int64[2] s) => (float[] y) { y = Expand (x, s) }", 18, 10)
     given = {"x": np.ones(1, np.float32), "s": np.array([2**23, 2**23])}
-    for engine in ("cpu", "onnxruntime", "reference"):
-        with ptp.build(hungry, engine=engine).create_context() as context, pytest.raises(EngineError):
-            context.run(given)
+    for name in ("cpu", "onnxruntime", "reference"):
+        engine = ptp.build(hungry, engine=name)
+        with pytest.raises(EngineError):
+            run(engine, given)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
 def test_what_a_plugin_raises_stays_what_it_raised(engine):
-    nodes = [helper.make_node("Raising", ["x"], ["y"], domain="tests.failures")]
-    with (
-        ptp.build(model(nodes, domains=["tests.failures"]), engine=engine).create_context() as context,
-        pytest.raises(LookupError, match="the plugin's own"),
-    ):
-        context.run({"x": np.ones(4, np.float32)})
+    model = parsed("(float[4] x) => (float[] y) { y = tests.failures.Raising (x) }", 18, 10, ["tests.failures"])
+    built = ptp.build(model, engine=engine)
+    with pytest.raises(LookupError, match="the plugin's own"):
+        run(built, {"x": np.ones(4, np.float32)})
 
 
 def test_exceptions_of_ours_pass_and_others_keep_their_cause():
@@ -151,16 +127,15 @@ def test_a_text_is_shortened_to_its_first_useful_lines():
 
 def test_a_node_that_onnxruntime_writes_with_others_is_named_where_one_of_these_fails():
     """Factors of each channel, where opset 18 has one for each group; the product inside has no name."""
-    node = helper.make_node("GroupNormalization", ["x", "w", "w"], ["y"], "groups", num_groups=2)
-    weights = [helper.make_tensor("w", 1, [4], [1.0] * 4)]
-    network = model([node, helper.make_node("Neg", ["y"], ["z"])], ["z"], [info("x", [1, 4, 2])], weights)
-    with (
-        ptp.build(network, engine="onnxruntime").create_context() as context,
-        pytest.raises(
-            ExecutionError, match=r"that onnxruntime writes with others: node 'groups' \(GroupNormalization\)$"
-        ) as caught,
-    ):
-        context.run({"x": np.ones((1, 4, 2), np.float32)})
+    network = parsed(
+        "(float[1,4,2] x) => (float[] z) <float[4] w = {1,1,1,1}>"
+        "{ y = GroupNormalization <num_groups = 2> (x, w, w)  z = Neg (y) }",
+        *(18, 10),
+    )
+    engine = ptp.build(network, engine="onnxruntime")
+    words = r"that onnxruntime writes with others: node 'GroupNormalization_y' \(GroupNormalization\)$"
+    with pytest.raises(ExecutionError, match=words) as caught:
+        run(engine, {"x": np.ones((1, 4, 2), np.float32)})
     assert "while running Mul node" in caught.value.text
 
 

@@ -76,6 +76,13 @@ def test_quantized_tensors_are_those_that_they_were_made_of():
     assert groups(fusion_of(plain, parts, quantized)) == [("y",)]
 
 
+def fused(engine, **options):
+    """Which nodes of `residual` an engine computes together."""
+    network = residual()
+    built = ptp.build(network, engine=engine, progress=False, **options)
+    return fusion_of(network, built.parts(), built.model_without_weights)
+
+
 @pytest.mark.parametrize(
     ("engine", "wanted"),
     [
@@ -84,35 +91,25 @@ def test_quantized_tensors_are_those_that_they_were_made_of():
     ],
 )
 def test_engines_tell_what_they_fuse(engine, wanted):
-    network = residual()
-    built = ptp.build(network, engine=engine, progress=False)
-    assert groups(fusion_of(network, built.parts(), built.model_without_weights)) == wanted
+    assert groups(fused(engine)) == wanted
 
 
 def test_openvino_tells_what_it_fuses():
-    network = residual()
-    built = ptp.build(network, engine="cpu", progress=False)
-    found = groups(fusion_of(network, built.parts(), built.model_without_weights))
+    found = groups(fused("cpu"))
     assert found[:2] == [("centred",), ("first", "act")]
     assert found[2][:2] == ("second", "bent")  # and the addition, where the processor's kernels can add
     assert sorted(name for group in found for name in group) == ["act", "bent", "centred", "first", "second", "y"]
 
 
 def test_int8_kernels_are_traced_back_to_the_float_network():
-    network = residual()
     calibrator = MinMaxCalibrator([{"x": RANDOM.random((1, 3, 8, 8), np.float32)}])
-    built = ptp.build(
-        network, engine="cpu", precision="int8", calibration=calibrator, settings={"int8": "always"}, progress=False
-    )
-    found = groups(fusion_of(network, built.parts(), built.model_without_weights))
+    found = groups(fused("cpu", precision="int8", calibration=calibrator, settings={"int8": "always"}))
     assert sorted(name for group in found for name in group) == ["act", "bent", "centred", "first", "second", "y"]
     assert ("first", "act") in [group[-2:] for group in found]
 
 
 def test_the_picture_has_a_box_for_each_node_and_each_kernel(tmp_path):
-    network = residual()
-    built = ptp.build(network, engine="cpu", progress=False)
-    found = fusion_of(network, built.parts(), built.model_without_weights)
+    found = fused("cpu")
     draw_fusion(found, tmp_path / "f.svg", "a <network>")
     root = ElementTree.parse(tmp_path / "f.svg").getroot()
     name = "{http://www.w3.org/2000/svg}"

@@ -71,9 +71,8 @@ def test_an_output_may_be_written_into_the_input(engine_name, text):
 def test_two_outputs_that_would_overwrite_each_other_are_refused(engine_name):
     """Arrays that lie between each other's values do not."""
     memory = np.zeros(13, np.float32)
-    with built(
-        "(float[6] x) => (float[6] y, float[6] z) { y = Neg(x) z = Mul(x, x) }", engine_name
-    ).create_context() as context:
+    text = "(float[6] x) => (float[6] y, float[6] z) { y = Neg(x) z = Mul(x, x) }"
+    with built(text, engine_name).create_context() as context:
         for y, z in ((memory[:6], memory[:6]), (memory[:6], memory[5:11]), (memory[1:12:2], memory[6:12])):
             for run in (context.run, lambda *arrays: context.run_async(*arrays).result()):
                 with pytest.raises(BindingError, match=r"outputs 'y' and 'z': their arrays share memory[\s\S]*Do: "):

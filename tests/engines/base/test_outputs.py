@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.base.context import ExecutionContext
 from pytrtplugins.errors import ExecutionError
+from tests.engines.model_parts import parsed
+from tests.engines.networks import run as run_once
 
 
 class Answering(ExecutionContext):
@@ -18,40 +19,34 @@ class Answering(ExecutionContext):
         return self.answer.pop(0)
 
 
-def context(nodes, outputs, dims=("N", 3)):
-    """Of nodes from x of these dims to outputs, whose declared dims are given."""
-    data = [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)]
-    results = [helper.make_tensor_value_info(*output) for output in outputs]
-    graph = helper.make_graph([helper.make_node(*node) for node in nodes], "net", data, results)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    return Answering(ptp.build(model, engine="onnxruntime"))
+def context(text):
+    return Answering(ptp.build(parsed(text, 18, 9), engine="onnxruntime"))
 
 
-RELU = [("Relu", ["x"], ["y"])], [("y", TensorProto.FLOAT, None)]
-PLACES = [("NonZero", ["x"], ["y"])], [("y", TensorProto.INT64, [2, "N"])]
+RELU = "(float[N,3] x) => (float[] y) { y = Relu (x) }"
+PLACES = "(float[N,3] x) => (int64[2,N] y) { y = NonZero (x) }"
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0), (2, 4), (1, 3), (2,), (2, 3, 1)])
 def test_an_output_of_other_dims_is_an_error_that_names_it(shape):
-    with context(*RELU) as run:
+    with context(RELU) as run:
         run.answer = [{"y": np.zeros(shape, np.float32)}]
-        with pytest.raises(
-            ExecutionError, match=r"engine 'onnxruntime': output 'y' is float32.*expected.*\(2, 3\)"
-        ) as caught:
+        words = r"engine 'onnxruntime': output 'y' is float32.*expected.*\(2, 3\)"
+        with pytest.raises(ExecutionError, match=words) as caught:
             run.run({"x": np.ones((2, 3), np.float32)})
         assert "Do: " in str(caught.value)
         assert caught.value.facts["found"] == shape
 
 
 def test_an_output_of_another_type_is_an_error():
-    with context(*RELU) as run:
+    with context(RELU) as run:
         run.answer = [{"y": np.zeros((2, 3))}]
         with pytest.raises(ExecutionError, match=r"'y' is float64 .*; expected float32"):
             run.run({"x": np.ones((2, 3), np.float32)})
 
 
 def test_what_fitted_before_is_compared_again_where_inputs_or_outputs_differ():
-    with context(*RELU) as run:
+    with context(RELU) as run:
         for size, answered in [(2, 2), (2, 3), (2, 2), (3, 2), (3, 3)]:
             run.answer = [{"y": np.zeros((answered, 3), np.float32)}]
             if size == answered:
@@ -62,7 +57,7 @@ def test_what_fitted_before_is_compared_again_where_inputs_or_outputs_differ():
 
 
 def test_arrays_in_another_order_are_compared_too():
-    with context(*RELU) as run:
+    with context(RELU) as run:
         run.answer = [{"y": np.zeros((2, 3), np.float32)}, {"y": np.zeros((3, 3), np.float32)}]
         run.run({"x": np.asfortranarray(np.ones((2, 3), np.float32))})
         with pytest.raises(ExecutionError):
@@ -71,7 +66,7 @@ def test_arrays_in_another_order_are_compared_too():
 
 def test_a_name_that_the_file_alone_gives_holds_nobody():
     """As where a user of PyTorch's exporter calls the first axis of a detector's boxes "batch"."""
-    with context(*PLACES) as run:
+    with context(PLACES) as run:
         run.answer = [{"y": np.zeros((2, 5), np.int64)}, {"y": np.zeros((3, 5), np.int64)}]
         assert run.run({"x": np.ones((4, 3), np.float32)})["y"].shape == (2, 5)
         with pytest.raises(ExecutionError, match=r"expected int64 of \(2, 4\)"):
@@ -79,13 +74,7 @@ def test_a_name_that_the_file_alone_gives_holds_nobody():
 
 
 def test_an_output_whose_number_of_axes_is_not_known_may_have_any():
-    data = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"]),
-        helper.make_tensor_value_info("s", TensorProto.INT64, ["rank"]),
-    ]
-    result = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    graph = helper.make_graph([helper.make_node("Reshape", ["x", "s"], ["y"])], "net", data, result)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    model = parsed("(float[N] x, int64[rank] s) => (float[] y) { y = Reshape (x, s) }", 18, 9)
     with ptp.build(model, engine="onnxruntime").create_context() as run:
         for dims in ([2, 3], [6], [1, 6, 1]):
             assert run.run({"x": np.ones(6, np.float32), "s": np.array(dims)})["y"].shape == tuple(dims)
@@ -93,8 +82,8 @@ def test_an_output_whose_number_of_axes_is_not_known_may_have_any():
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
 def test_sizes_of_inputs_and_counts_may_be_0(engine):
-    nodes, outputs = [*RELU[0], ("NonZero", ["x"], ["z"])], [*RELU[1], ("z", TensorProto.INT64, None)]
-    with ptp.build(context(nodes, outputs, (2, "K")).engine.model, engine=engine).create_context() as run:
-        for size in (3, 0):
-            found = run.run({"x": np.zeros((2, size), np.float32)})
-            assert (found["y"].shape, found["z"].shape) == ((2, size), (2, 0))
+    model = parsed("(float[2,K] x) => (float[] y, int64[] z) { y = Relu (x) z = NonZero (x) }", 18, 9)
+    built = ptp.build(model, engine=engine)
+    for size in (3, 0):
+        found = run_once(built, {"x": np.zeros((2, size), np.float32)})
+        assert (found["y"].shape, found["z"].shape) == ((2, size), (2, 0))

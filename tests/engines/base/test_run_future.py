@@ -10,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, TimeoutError, as_completed, wait
 import pytest
 
 from pytrtplugins.engines.base.run_future import RunFuture
+from tests.engines.base.world import in_threads
 
 SOON = 20
 
@@ -31,7 +32,7 @@ def test_the_first_who_asks_waits_and_all_get_the_same():
 
 
 def test_threads_that_ask_at_once_get_the_same():
-    calls, found, barrier = [], [], threading.Barrier(4)
+    calls = []
 
     def work():
         calls.append(1)
@@ -39,16 +40,7 @@ def test_threads_that_ask_at_once_get_the_same():
         return object()
 
     future = RunFuture(work)
-
-    def ask():
-        barrier.wait(SOON)
-        found.append(future.result())
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SOON)
+    found = in_threads(lambda _: future.result())
     assert len(found) == 4
     assert len(set(found)) == len(calls) == 1
 

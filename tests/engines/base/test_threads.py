@@ -1,10 +1,7 @@
 """Threads that build, run, load and register at the same time, and streams that are left in the middle."""
 
-from __future__ import annotations
-
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import numpy as np
@@ -13,6 +10,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.errors import EngineFileError, RegistryError
 from pytrtplugins.plugin.registry import lookup, registered
+from tests.engines.base.world import in_threads
 from tests.engines.networks import Affine, conv_net, image
 
 THREADS = 4
@@ -25,18 +23,6 @@ def threads_take_turns_often():
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(interval)
-
-
-def in_threads(function, count=THREADS):
-    """What each of several threads gets that begin at the same time."""
-    barrier = threading.Barrier(count)
-
-    def begin(number):
-        barrier.wait(30)
-        return function(number)
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(begin, range(count)))
 
 
 def test_engines_are_built_and_run_side_by_side(engine_name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -99,6 +100,18 @@ def error_of(function):
     except EngineError as error:
         return str(error)
     return "no error"
+
+
+def in_threads(function, count=4):
+    """What each of several threads gets that begin at the same time."""
+    barrier = threading.Barrier(count)
+
+    def begin(number):
+        barrier.wait(30)
+        return function(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begin, range(count)))
 
 
 def in_a_thread(function):
