@@ -95,7 +95,7 @@ def build_driver(headers: Path, *options: str, suffix: str = "", target: str = "
 
 @pytest.fixture(scope="session")
 def api() -> _api.Api:
-    return _api.load()
+    return _api.load("tensorrt")
 
 
 def runtime_library(api: _api.Api) -> Path:

@@ -192,7 +192,7 @@ import numpy as np
 from pytrtplugins.engines.tensorrt import _api
 from tests.driver.driver import Driver
 from tests.export.layers import Scale
-driver = Driver(Path(sys.argv[1]), _api.load(), Path(sys.argv[2]))
+driver = Driver(Path(sys.argv[1]), _api.load("tensorrt"), Path(sys.argv[2]))
 assert not driver.creator(Scale)
 ctypes.CDLL(sys.argv[3])
 x = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -24,7 +24,7 @@ import numpy as np
 from pytrtplugins.engines.tensorrt import _api
 from pytrtplugins.layers import Reorg
 from tests.driver.driver import Driver
-api = _api.load()
+api = _api.load("tensorrt")
 driver = Driver(Path(sys.argv[1]), api, Path(sys.argv[2]))
 assert not driver.creator(Reorg)
 for _ in range(int(sys.argv[3])):

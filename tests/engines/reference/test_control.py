@@ -5,37 +5,22 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import BuildError, EngineError
-from pytrtplugins.plugin.onnx_node import as_node
+from tests.engines.model_parts import parsed
 from tests.engines.networks import Affine
+from tests.engines.networks import run as run_engine
 from tests.engines.operators import f, literal
 
-FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
-
-def info(name, kind=FLOAT, dims=None):
-    return helper.make_tensor_value_info(name, kind, dims)
-
-
-def graph(nodes, inputs, outputs, **constants):
-    return helper.make_graph(
-        nodes, "graph", inputs, outputs, [numpy_helper.from_array(v, k) for k, v in constants.items()]
-    )
-
-
-def model(*given, opset=18, **constants):
-    built = helper.make_model(graph(*given, **constants), opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
-    built.opset_import.append(helper.make_opsetid("test", 1))
-    return built
+def model(text, **constants):
+    return parsed(text, 18, 10, ["test.engines"], **constants)
 
 
 def run(network, feeds):
-    with ptp.build(network, engine="reference").create_context() as context:
-        found = context.run(feeds)
-        return [found[output.name] for output in network.graph.output]
+    found = run_engine(ptp.build(network, engine="reference"), feeds)
+    return [found[output.name] for output in network.graph.output]
 
 
 def agree(network, feeds):
@@ -46,66 +31,36 @@ def agree(network, feeds):
     return found
 
 
-def branch(op, *names, output="r", **constants):
-    return graph([helper.make_node(op, list(names), [output])], [], [info(output)], **constants)
+def branches(then, other="s = Identity (x)", condition="c"):
+    """An If of two branches of one node each."""
+    graphs = (f"b () => (float[] {text.partition(' =')[0]}) {{ {text} }}" for text in (then, other))
+    return "If ({}) <then_branch = {}, else_branch = {}>".format(condition, *graphs)
 
 
 @pytest.mark.parametrize("which", [True, False])
 def test_a_branch_reads_outer_tensors_to_the_last(which):
-    """`h` is read by nobody but the branches, and `w` is an initializer."""
-    nodes = [
-        helper.make_node("Mul", ["x", "w"], ["h"]),
-        helper.make_node(
-            "If", ["c"], ["y"], then_branch=branch("Add", "h", "w"), else_branch=branch("Sub", "h", "k", k=f(3))
-        ),
-    ]
-    network = model(nodes, [info("x", dims=[2, 3]), info("c", BOOL, [])], [info("y")], w=f(3))
+    """`h` is read by nobody but the branches, and `w` is an initializer; `k` is one of a branch."""
+    other = "b () => (float[] e) <float[3] k = {1.5, -2, 0.25}> { e = Sub (h, k) }"
+    choice = f"If (c) <then_branch = a () => (float[] t) {{ t = Add (h, w) }}, else_branch = {other}>"
+    network = model(f"(float[2,3] x, bool c) => (float[] y) {{ h = Mul (x, w) y = {choice} }}", w=f(3))
     agree(network, {"x": f(2, 3), "c": np.array(which)})
 
 
 def test_branches_within_branches_read_what_is_around_all_of_them():
-    inner = graph(
-        [
-            helper.make_node(
-                "If",
-                ["d"],
-                ["r"],
-                then_branch=branch("Add", "h", "x", output="a"),
-                else_branch=branch("Neg", "h", output="b"),
-            )
-        ],
-        [],
-        [info("r")],
-    )
-    nodes = [
-        helper.make_node("Exp", ["x"], ["h"]),
-        helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=branch("Identity", "x", output="s")),
-    ]
-    network = model(nodes, [info("x", dims=[3]), info("c", BOOL, []), info("d", BOOL, [])], [info("y")])
+    choice = branches(f"r = {branches('a = Add (h, x)', 'b = Neg (h)', 'd')}")
+    network = model(f"(float[3] x, bool c, bool d) => (float[] y) {{ h = Exp (x) y = {choice} }}")
     for c in (True, False):
         for d in (True, False):
             agree(network, {"x": f(3), "c": np.array(c), "d": np.array(d)})
 
 
-def loop(limit, keep_going="below"):
+def loop(limit):
     """Adds `w` until the sum is over 10; gives the sum, and all sums in rows."""
-    nodes = [
-        helper.make_node("Add", ["s", "w"], ["t"]),
-        helper.make_node("ReduceMax", ["t"], ["m"], keepdims=0),
-        helper.make_node("Less", ["m", "ten"], ["below"]),
-        helper.make_node("Identity", ["t"], ["row"]),
-        helper.make_node("Cast", ["i"], ["n"], to=FLOAT),
-    ]
-    body = graph(
-        nodes,
-        [info("i", INT, []), info("going", BOOL, []), info("s", dims=[2, 3])],
-        [info(keep_going, BOOL, []), info("t", dims=[2, 3]), info("row", dims=[2, 3]), info("n", dims=[])],
-        ten=np.float32(10),
-    )
-    names = ["limit" if limit is not None else "", "", "x"]
-    constants = {"w": np.abs(f(3)) + 1} | ({} if limit is None else {"limit": np.array(limit, np.int64)})
-    node = helper.make_node("Loop", names, ["y", "rows", "counts"], body=body)
-    return model([node], [info("x", dims=[2, 3])], [info("y"), info("rows"), info("counts")], **constants)
+    names, constants = ("", {}) if limit is None else ("limit", {"limit": np.array(limit, np.int64)})
+    text = f"""(float[2,3] x) => (float[] y, float[] rows, float[] counts) {{ y, rows, counts = Loop ({names}, , x) <body =
+        b (int64 i, bool going, float[2,3] s) => (bool below, float[2,3] t, float[2,3] row, float n) <float ten = {{10}}> {{
+        t = Add (s, w) m = ReduceMax <keepdims = 0> (t) below = Less (m, ten) row = Identity (t) n = Cast <to = 1> (i) }}> }}"""
+    return model(text, w=np.abs(f(3)) + 1, **constants)
 
 
 @pytest.mark.parametrize("limit", [1, 3, None])
@@ -124,26 +79,21 @@ def test_a_loop_without_turns_gives_its_inputs_and_no_rows():
 @pytest.mark.parametrize("directions", [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("axes", [(0, 0), (1, 0), (1, 1)])
 def test_a_scan_runs_along_any_axis_in_either_direction(directions, axes):
-    nodes = [helper.make_node("Add", ["s", "v"], ["t"]), helper.make_node("Mul", ["t", "w"], ["o"])]
-    body = graph(nodes, [info("s", dims=[3]), info("v", dims=[3])], [info("t", dims=[3]), info("o", dims=[3])])
-    node = helper.make_node(
-        "Scan", ["start", "x"], ["y", "all"], body=body, num_scan_inputs=1,
-        scan_input_axes=[axes[0]], scan_input_directions=[directions[0]],
-        scan_output_axes=[axes[1]], scan_output_directions=[directions[1]],
-    )  # fmt: skip
     dims = (4, 3) if axes[0] == 0 else (3, 4)
-    network = model([node], [info("x", dims=dims)], [info("y"), info("all")], start=f(3), w=f(3))
-    agree(network, {"x": f(*dims)})
+    text = f"""(float{list(dims)} x) => (float[] y, float[] all) {{ y, all = Scan <num_scan_inputs = 1,
+        scan_input_axes = [{axes[0]}], scan_input_directions = [{directions[0]}],
+        scan_output_axes = [{axes[1]}], scan_output_directions = [{directions[1]}],
+        body = b (float[3] s, float[3] v) => (float[3] t, float[3] o) {{ t = Add (s, v) o = Mul (t, w) }}> (start, x) }}"""
+    agree(model(text, start=f(3), w=f(3)), {"x": f(*dims)})
 
 
 def test_inputs_of_a_scan_have_one_length():
-    nodes = [helper.make_node("Add", ["v", "u"], ["o"])]
-    body = graph(nodes, [info("v", dims=[3]), info("u", dims=[3])], [info("o", dims=[3])])
-    node = helper.make_node("Scan", ["x", "z"], ["y"], "scan", body=body, num_scan_inputs=2)
-    network = model([node], [info("x", dims=["N", 3]), info("z", dims=["M", 3])], [info("y")])
-    with pytest.raises(
-        EngineError, match=r"node 'scan': Scan cannot .*: its inputs have different lengths along their axes: \[4, 5\]"
-    ):
+    network = model(
+        "(float[N,3] x, float[M,3] z) => (float[] y) { y = Scan <num_scan_inputs = 2,"
+        " body = b (float[3] v, float[3] u) => (float[3] o) { o = Add (v, u) }> (x, z) }"
+    )
+    words = r"node 'Scan_y': Scan cannot .*: its inputs have different lengths along their axes: \[4, 5\]"
+    with pytest.raises(EngineError, match=words):
         run(network, {"x": f(4, 3), "z": f(5, 3)})
 
 
@@ -159,17 +109,20 @@ def test_inputs_of_a_scan_have_one_length():
     ],
 )
 def test_what_a_scan_cannot_do_names_its_node(attributes, what):
-    body = graph([helper.make_node("Neg", ["v"], ["o"])], [info("v")], [info("o")])
-    node = helper.make_node("Scan", ["x"], ["y"], "scan", body=body, num_scan_inputs=1)
-    node.attribute.extend(
-        helper.make_attribute(*pair, attr_type=onnx.AttributeProto.INTS) for pair in attributes.items()
+    body = "b (float[] v) => (float[] o) { o = Neg (v) }"
+    network = model(f"(float[2,3] x) => (float[] y) {{ y = Scan <num_scan_inputs = 1, body = {body}> (x) }}")
+    network.graph.node[0].attribute.extend(
+        onnx.helper.make_attribute(*pair, attr_type=onnx.AttributeProto.INTS) for pair in attributes.items()
     )
-    network = model([node], [info("x", dims=[2, 3])], [info("y")])
-    with pytest.raises(
-        EngineError, match=rf"node 'scan': Scan cannot be computed of float32\[2, 3\]: .*{what}"
-    ) as caught:
+    words = rf"node 'Scan_y': Scan cannot be computed of float32\[2, 3\]: .*{what}"
+    with pytest.raises(EngineError, match=words) as caught:
         run(network, {"x": f(2, 3)})
     assert caught.value.facts["op_type"] == "Scan"
+
+
+PLUGIN = model(
+    f"(float[2] x, bool c) => (float[] y) {{ y = {branches('r = test.engines.Affine <factor = 3.0> (x)')} }}"
+)
 
 
 def test_an_exception_of_a_plugin_in_a_branch_is_the_plugins(monkeypatch):
@@ -177,27 +130,18 @@ def test_an_exception_of_a_plugin_in_a_branch_is_the_plugins(monkeypatch):
         raise ZeroDivisionError("of the plugin")
 
     monkeypatch.setattr(Affine, "compute", fail)
-    body = graph([as_node(Affine(3.0), ["x"], ["r"], "plugin")], [], [info("r")])
-    node = helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=branch("Identity", "x", output="s"))
-    network = model([node], [info("x", dims=[2]), info("c", BOOL, [])], [info("y")])
     with pytest.raises(ZeroDivisionError, match=r"^of the plugin$"):
-        run(network, {"x": f(2), "c": np.bool_(True)})
+        run(PLUGIN, {"x": f(2), "c": np.bool_(True)})
 
 
 def test_a_plugin_in_a_branch_is_computed_by_its_class():
-    body = graph([as_node(Affine(3.0), ["x"], ["r"], "plugin")], [], [info("r")])
-    node = helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=branch("Identity", "x", output="s"))
-    network = model([node], [info("x", dims=[2]), info("c", BOOL, [])], [info("y")])
     x = f(2)
     for which in (True, False):
-        (found,) = run(network, {"x": x, "c": np.array(which)})
+        (found,) = run(PLUGIN, {"x": x, "c": np.array(which)})
         np.testing.assert_array_equal(found, Affine(3.0).compute(x) if which else x)
 
 
 def test_what_a_branch_cannot_compute_is_refused_when_the_engine_is_built():
-    node = helper.make_node(
-        "If", ["c"], ["y"], then_branch=branch("Celux", "x"), else_branch=branch("Identity", "x", output="s")
-    )
-    network = model([node], [info("x", dims=[2]), info("c", BOOL, [])], [info("y")])
+    network = model(f"(float[2] x, bool c) => (float[] y) {{ y = {branches('r = Celux (x)')} }}")
     with pytest.raises(BuildError, match="node 'r': operator Celux is not known"):
         ptp.build(network, engine="reference")

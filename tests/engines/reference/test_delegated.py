@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from benchmarks.node_tests import PASSED, REFUSED, WRONG, load_cases, run_case
 from pytrtplugins.engines.reference.delegate import Delegated
 from pytrtplugins.errors import EngineError
+from tests.engines.model_parts import parsed
+from tests.engines.networks import run
 from tests.engines.operators import IMAGE, f, ints, literal, model_of
 
 GRID = f(2, 5, 5, 2, low=-1.2, high=1.2)
@@ -49,9 +52,9 @@ CASES = [
 
 
 def computed(model, *inputs, precision="fp32"):
-    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
-        found = context.run(dict(zip((info.name for info in model.graph.input), inputs, strict=True)))
-        return [found[info.name] for info in model.graph.output]
+    feeds = dict(zip((info.name for info in model.graph.input), inputs, strict=True))
+    found = run(ptp.build(model, engine="reference", precision=precision), feeds)
+    return [found[info.name] for info in model.graph.output]
 
 
 @pytest.mark.parametrize(
@@ -100,9 +103,8 @@ def test_a_precision_reaches_what_is_delegated(precision):
     half = helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT16 if precision == "fp16" else TensorProto.BFLOAT16)
     rounded = x.astype(half).astype(np.float32)
     found = computed(model_of("Celu", [x], {}), x, precision=precision)[0]
-    np.testing.assert_array_equal(
-        found, computed(model_of("Celu", [rounded], {}), rounded)[0].astype(half).astype(np.float32)
-    )
+    wanted = computed(model_of("Celu", [rounded], {}), rounded)[0].astype(half).astype(np.float32)
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_a_second_output_keeps_the_type_that_the_model_says():
@@ -119,16 +121,16 @@ def test_bits_of_half_numbers_are_not_widened():
     np.testing.assert_array_equal(found.view(np.int16), x.view(np.int16))
 
 
+def delegated_to(function, types):
+    """An operator of onnx.reference, computed by a function of its input."""
+    delegated = Delegated(helper.make_node("Celu", ["x"], ["y"]), {"": 18}, types, "node 'y'")
+    delegated._evaluator = SimpleNamespace(run=lambda names, feeds: [function(feeds["x0"])])
+    return delegated
+
+
 def test_weights_and_inputs_stay_what_they_are():
     """An operator of onnx.reference that writes its input fails, and changes nothing."""
-
-    class Writing:
-        def run(self, names, feeds):
-            feeds["x0"][...] = 0
-            return [feeds["x0"]]
-
-    delegated = Delegated(helper.make_node("Celu", ["x"], ["y"]), {"": 18}, {}, "node 'y'")
-    delegated._evaluator = Writing()
+    delegated = delegated_to(lambda x: np.copyto(x, 0), {})
     x = np.ones(3, np.float32)
     with pytest.raises(EngineError, match=r"node 'y': onnx\.reference cannot compute it: .*read-only"):
         delegated([x])
@@ -138,13 +140,8 @@ def test_weights_and_inputs_stay_what_they_are():
 
 @pytest.mark.parametrize(("given", "kept"), [(np.float64, True), (np.int64, False)])
 def test_a_result_of_another_type_than_the_model_says_is_rounded_or_refused(given, kept):
-    class Other:
-        def run(self, names, feeds):
-            return [feeds["x0"].astype(given)]
-
     types = {"y": helper.make_tensor_type_proto(TensorProto.FLOAT, [3])}
-    delegated = Delegated(helper.make_node("Celu", ["x"], ["y"]), {"": 18}, types, "node 'y'")
-    delegated._evaluator = Other()
+    delegated = delegated_to(lambda x: x.astype(given), types)
     if kept:
         assert delegated([np.ones(3, np.float32)])[0].dtype == np.float32
     else:
@@ -155,35 +152,16 @@ def test_a_result_of_another_type_than_the_model_says_is_rounded_or_refused(give
 def test_dims_that_do_not_fit_name_the_node():
     for op in ("Add", "BitwiseAnd"):  # ours, and onnx.reference's
         values = np.ones((2, 3), np.int32), np.ones(4, np.int32)
-        graph = helper.make_graph(
-            [helper.make_node(op, ["a", "b"], ["y"], "joined")],
-            "dims",
-            [
-                helper.make_tensor_value_info(name, TensorProto.INT32, dims)
-                for name, dims in (("a", ["N", 3]), ("b", ["M"]))
-            ],
-            [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-        with pytest.raises(EngineError, match=r"node 'joined': .*cannot"):
+        model = parsed(f"(int32[N,3] a, int32[M] b) => (int32[] y) {{ y = {op} (a, b) }}", 18, 10)
+        with pytest.raises(EngineError, match=rf"node '{op}_y': .*cannot"):
             computed(model, *values)
 
 
 def test_sequences_between_nodes():
-    nodes = [
-        helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1, keepdims=1),
-        helper.make_node("SequenceAt", ["parts", "one"], ["part"]),
-        helper.make_node("SequenceInsert", ["parts", "part"], ["more"]),
-        helper.make_node("ConcatFromSequence", ["more"], ["y"], axis=1),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "sequence",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
-        [numpy_helper.from_array(ints(1)[0], "one")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    text = """(float[2,3] x) => (float[2,4] y) <int64 one = {1}> {
+        parts = SplitToSequence <axis = 1, keepdims = 1> (x)  part = SequenceAt (parts, one)
+        more = SequenceInsert (parts, part)  y = ConcatFromSequence <axis = 1> (more) }"""
+    model = parsed(text, 18, 10)
     onnx.checker.check_model(model)
     x = f(2, 3)
     np.testing.assert_array_equal(computed(model, x)[0], np.concatenate([x, x[:, 1:2]], axis=1))

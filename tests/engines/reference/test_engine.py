@@ -5,34 +5,21 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import pytrtplugins as ptp
+from tests.engines.model_parts import parsed
+from tests.engines.networks import run
 from tests.engines.operators import IMAGE, ints, literal, model_of
 
 
 def int8_convolution(codes, weight, scale, scales, bias, pads):
     """y = Conv(DQ(codes), DQ(weight)) + bias, as a model with codes as its input."""
-    constants = {
-        "s": np.float32(scale),
-        "z": np.int8(0),
-        "w": weight,
-        "sw": scales,
-        "zw": np.zeros(len(scales), np.int8),
-        "b": bias,
-    }
-    nodes = [
-        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["dx"]),
-        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["dw"], axis=0),
-        helper.make_node("Conv", ["dx", "dw", "b"], ["y"], pads=pads, kernel_shape=list(weight.shape[2:])),
-        helper.make_node("QuantizeLinear", ["y", "s", "z"], ["q"]),
-    ]
-    graph = helper.make_graph(
-        nodes, "int8", [helper.make_tensor_value_info("x", TensorProto.INT8, codes.shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None), helper.make_tensor_value_info("q", TensorProto.INT8, None)],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    zeros = np.zeros(len(scales), np.int8)
+    text = f"""(int8{list(codes.shape)} x) => (float[] y, int8[] q) {{
+        dx = DequantizeLinear (x, s, z)  dw = DequantizeLinear <axis = 0> (w, sw, zw)
+        y = Conv <pads = {pads}, kernel_shape = {list(weight.shape[2:])}> (dx, dw, b)  q = QuantizeLinear (y, s, z) }}"""
+    return parsed(text, 18, 10, s=np.float32(scale), z=np.int8(0), w=weight, sw=scales, zw=zeros, b=bias)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
@@ -43,23 +30,13 @@ def test_a_bias_may_be_quantized(dtype):
         "s": np.float32(0.02), "z": dtype(zero), "w": rng.integers(1, 100, (3, 2, 3, 3)).astype(dtype), "sw": np.full(3, 0.01, np.float32),
         "zw": np.full(3, zero, dtype), "b": np.array([300, -200, 50], np.int32), "sb": np.full(3, 2e-4, np.float32),
     }  # fmt: skip
-    nodes = [
-        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["dx"]),
-        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["dw"], axis=0),
-        helper.make_node("DequantizeLinear", ["b", "sb"], ["db"], axis=0),
-        helper.make_node("Conv", ["dx", "dw", "db"], ["y"]),
-    ]
+    text = f"""({np.dtype(dtype)}[1,2,5,5] x) => (float[] y) {{
+        dx = DequantizeLinear (x, s, z)  dw = DequantizeLinear <axis = 0> (w, sw, zw)
+        db = DequantizeLinear <axis = 0> (b, sb)  y = Conv (dx, dw, db) }}"""
+    model = parsed(text, 18, 10, **constants)
     codes = rng.integers(0, 100, (1, 2, 5, 5)).astype(dtype)
-    graph = helper.make_graph(
-        nodes, "bias", [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(codes.dtype), codes.shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    with ptp.build(model, engine="reference").create_context() as context:
-        np.testing.assert_allclose(
-            context.run({"x": codes})["y"], literal(model, {"x": codes})[0], rtol=1e-5, atol=1e-5
-        )
+    wanted = literal(model, {"x": codes})[0]
+    np.testing.assert_allclose(computed(model, codes)["y"], wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_int8_convolutions_add_integers_exactly():
@@ -75,34 +52,20 @@ def test_int8_convolutions_add_integers_exactly():
                 total = int((padded[0, :, i : i + 3, j : j + 3] * weight[m].astype(int)).sum())
                 wanted[0, m, i, j] = np.float32(total * (float(np.float32(0.02)) * float(scales[m])) + float(bias[m]))
     model = int8_convolution(codes, weight, 0.02, scales, bias, [1] * 4)
-    with ptp.build(model, engine="reference", precision="int8").create_context() as context:
-        outputs = context.run({"x": codes})
+    outputs = computed(model, codes, "int8")
     np.testing.assert_array_equal(outputs["y"], wanted)
     np.testing.assert_array_equal(outputs["q"], np.clip(np.rint(wanted / np.float32(0.02)), -128, 127).astype(np.int8))
 
 
 def test_an_absent_optional_input_is_no_tensor():
-    node = helper.make_node(
-        "Resize",
-        ["x", "", "s"],
-        ["y"],
-        mode="nearest",
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
-    graph = helper.make_graph(
-        [node], "resize", [helper.make_tensor_value_info("x", TensorProto.FLOAT, IMAGE.shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "s")],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    with ptp.build(model, engine="reference").create_context() as context:
-        np.testing.assert_array_equal(context.run({"x": IMAGE})["y"], IMAGE.repeat(2, 2).repeat(2, 3))
+    text = f"""(float{list(IMAGE.shape)} x) => (float[] y) <float[4] s = {{1, 1, 2, 2}}> {{ y = Resize
+        <mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (x, , s) }}"""
+    np.testing.assert_array_equal(computed(parsed(text, 18, 10), IMAGE)["y"], IMAGE.repeat(2, 2).repeat(2, 3))
 
 
 def computed(model, x, precision="fp32"):
-    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
-        return context.run({model.graph.input[0].name: x})
+    engine = ptp.build(model, engine="reference", precision=precision)
+    return run(engine, {model.graph.input[0].name: x})
 
 
 @pytest.mark.parametrize("dims", [(7,), (3, 4, 5)])
@@ -130,14 +93,9 @@ def test_int8_weights_with_scales_along_the_channels_are_taken_literally():
 
 
 def test_a_local_function_that_is_no_plugin_is_written_out():
-    body = helper.make_function(
-        "own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 18)]
-    )
-    model = model_of("Identity", [IMAGE], {})
-    model.graph.node[0].op_type, model.graph.node[0].domain = "Twice", "own"
-    model.functions.append(body)
-    model.opset_import.append(helper.make_opsetid("own", 1))
-    np.testing.assert_array_equal(computed(model, IMAGE)["y0"], IMAGE * 2)
+    text = f"""(float{list(IMAGE.shape)} x) => (float[] y) {{ y = own.Twice (x) }}
+        <domain: "own", opset_import: ["": 18]> Twice (a) => (b) {{ b = Add (a, a) }}"""
+    np.testing.assert_array_equal(computed(parsed(text, 18, 10, ["own"]), IMAGE)["y"], IMAGE * 2)
 
 
 def test_infinities_are_results_like_others():
@@ -147,8 +105,7 @@ def test_infinities_are_results_like_others():
 
 def test_sums_of_integers_are_exact_beyond_what_float64_holds():
     big = ints(2**53 + 1, -(2**53) - 3, 7)
-    with ptp.build(model_of("ReduceSum", [big], {"keepdims": 0}), engine="reference").create_context() as context:
-        assert context.run({"x0": big})["y0"] == 5
+    assert computed(model_of("ReduceSum", [big], {"keepdims": 0}), big)["y0"] == 5
 
 
 @pytest.mark.parametrize(
@@ -156,38 +113,22 @@ def test_sums_of_integers_are_exact_beyond_what_float64_holds():
 )
 def test_scales_that_do_not_fit_their_codes_are_an_error_of_their_own_node(dims, axis, block):
     """DequantizeLinear is computed by what reads it."""
-    attributes = {"axis": axis, **({"block_size": block} if block else {})}
-    nodes = [
-        helper.make_node("DequantizeLinear", ["x", "s"], ["h"], "codes", **attributes),
-        helper.make_node("Neg", ["h"], ["y"]),
-    ]
-    infos = [
-        helper.make_tensor_value_info("x", TensorProto.INT8, [2, 4]),
-        helper.make_tensor_value_info("s", TensorProto.FLOAT, [None] * len(dims)),
-        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
-    ]
-    graph = helper.make_graph(nodes, "g", infos[:2], infos[2:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    with (
-        ptp.build(model, engine="reference").create_context() as context,
-        pytest.raises(
-            ptp.errors.EngineError, match=r"node 'codes': DequantizeLinear cannot be computed of int8\[2, 4\], float32"
-        ),
-    ):
-        context.run({"x": np.ones((2, 4), np.int8), "s": np.ones(dims, np.float32)})
+    blocks = f", block_size = {block}" if block else ""
+    scales = ",".join("abc"[: len(dims)])
+    text = f"""(int8[2,4] x, float[{scales}] s) => (float[] y)
+        {{ h = DequantizeLinear <axis = {axis}{blocks}> (x, s)  y = Neg (h) }}"""
+    engine = ptp.build(parsed(text, 21, 10), engine="reference")
+    words = r"node 'DequantizeLinear_h': DequantizeLinear cannot be computed of int8\[2, 4\], float32"
+    with pytest.raises(ptp.errors.EngineError, match=words):
+        run(engine, {"x": np.ones((2, 4), np.int8), "s": np.ones(dims, np.float32)})
 
 
 @pytest.mark.parametrize("broadcast", [0, 1])
 def test_gemm_of_opset_6_with_free_dims(broadcast):
     """ONNX's converter does not take free dims, and onnx.reference leaves beta out."""
-    names, kinds = ("x", "w", "b"), np.float64
-    node = helper.make_node("Gemm", names, ["y"], alpha=0.5, beta=2.0, broadcast=broadcast)
-    infos = [
-        helper.make_tensor_value_info(name, TensorProto.DOUBLE, [f"{name}0", f"{name}1"]) for name in (*names, "y")
-    ]
-    graph = helper.make_graph([node], "gemm", infos[:3], infos[3:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=8)
-    x, w, b = (np.arange(n * m, dtype=kinds).reshape(n, m) for n, m in ((2, 3), (3, 4), (1 if broadcast else 2, 4)))
-    with ptp.build(model, engine="reference").create_context() as context:
-        found = context.run({"x": x, "w": w, "b": b})["y"]
+    text = f"""(double[a,b] x, double[c,d] w, double[e,f] b) => (double[g,h] y)
+        {{ y = Gemm <alpha = 0.5, beta = 2.0, broadcast = {broadcast}> (x, w, b) }}"""
+    rows = 1 if broadcast else 2
+    x, w, b = (np.arange(n * m, dtype=np.float64).reshape(n, m) for n, m in ((2, 3), (3, 4), (rows, 4)))
+    found = run(ptp.build(parsed(text, 6), engine="reference"), {"x": x, "w": w, "b": b})["y"]
     np.testing.assert_allclose(found, 0.5 * x @ w + 2 * b)

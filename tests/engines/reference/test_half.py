@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.reference.half import matmul_half
@@ -13,12 +13,13 @@ from pytrtplugins.errors import UsageError
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.tensor import DType
+from tests.engines.model_parts import parsed
 from tests.engines.networks import Affine, conv_net, image
+from tests.engines.networks import run as run_engine
 
 
-def run(model, inputs, precision):
-    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
-        return context.run(inputs)
+def run(model, inputs, precision, **options):
+    return run_engine(ptp.build(model, engine="reference", precision=precision, **options), inputs)
 
 
 def rounded(array, precision):
@@ -26,15 +27,7 @@ def rounded(array, precision):
 
 
 def sum_net(weights):
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "sum")]
-    graph = helper.make_graph(
-        nodes,
-        "sum",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, len(weights)])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(weights, "w")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return parsed(f"(float[1,{len(weights)}] x) => (float[] y) {{ y = MatMul (x, w) }}", 18, 10, w=weights)
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
@@ -42,9 +35,8 @@ def test_a_result_is_that_of_rounded_inputs_and_weights_rounded_once(precision):
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(1, 500)).astype(np.float32), rng.normal(size=(500, 3)).astype(np.float32)
     wide = rounded(x, precision).astype(np.float64) @ rounded(w, precision).astype(np.float64)
-    np.testing.assert_array_equal(
-        run(sum_net(w), {"x": x}, precision)["y"], rounded(wide.astype(np.float32), precision)
-    )
+    found = run(sum_net(w), {"x": x}, precision)["y"]
+    np.testing.assert_array_equal(found, rounded(wide.astype(np.float32), precision))
 
 
 def test_sums_are_not_taken_in_float16():
@@ -68,9 +60,8 @@ def test_plugins_and_activations_compute_on_half_numbers():
 def test_a_layer_that_is_kept_and_its_neighbour_exchange_float32():
     model = prepare(conv_net())
     mixed = to_half(model, DType.FLOAT16, keep=["conv1", "leaky1", "conv2"])
-    np.testing.assert_array_equal(
-        run(mixed, {"data": image()}, "fp16")["y"], run(model, {"data": image()}, "fp32")["y"]
-    )
+    found, wanted = run(mixed, {"data": image()}, "fp16"), run(model, {"data": image()}, "fp32")
+    np.testing.assert_array_equal(found["y"], wanted["y"])
     assert not any(node.op_type == "Cast" for node in mixed.graph.node)
 
 
@@ -81,9 +72,8 @@ def test_half_weights_of_a_layer_in_float32_are_rounded_and_widened():
     assert kinds == {"w1": TensorProto.FLOAT, "b1": TensorProto.FLOAT, "w2_float16": TensorProto.FLOAT16}
     w2 = next(tensor for tensor in model.graph.initializer if tensor.name == "w2")
     w2.CopyFrom(numpy_helper.from_array(rounded(numpy_helper.to_array(w2), "fp16"), "w2"))
-    np.testing.assert_array_equal(
-        run(mixed, {"data": image()}, "fp16")["y"], run(model, {"data": image()}, "fp32")["y"]
-    )
+    found, wanted = run(mixed, {"data": image()}, "fp16"), run(model, {"data": image()}, "fp32")
+    np.testing.assert_array_equal(found["y"], wanted["y"])
 
 
 def test_a_written_model_stays_as_it_is():
@@ -111,13 +101,9 @@ def test_sums_are_float16_where_the_setting_says_so():
     """2,048 + 1 + 1: float16 has no odd numbers there."""
     x = np.zeros((1, 48), np.float32)
     x[:, :16], x[:, 16], x[:, 32] = 128, 1, 1
-    found = {}
+    model, found = sum_net(np.ones((48, 1), np.float32)), {}
     for sums in ("float32", "float16"):
-        engine = ptp.build(
-            sum_net(np.ones((48, 1), np.float32)), engine="reference", precision="fp16", settings={"sums": sums}
-        )
-        with engine.create_context() as context:
-            found[sums] = context.run({"x": x})["y"].item()
+        found[sums] = run(model, {"x": x}, "fp16", settings={"sums": sums})["y"].item()
     assert found == {"float32": 2050, "float16": 2048}
 
 

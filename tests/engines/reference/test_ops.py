@@ -11,14 +11,14 @@ from onnx import TensorProto, numpy_helper
 import pytrtplugins as ptp
 from pytrtplugins.engines.reference.ops import OPS
 from pytrtplugins.errors import EngineError
+from tests.engines.networks import run
 from tests.engines.operators import IMAGE, POINT, both, f, ints, model_of
 
 
 def by_engine(op, inputs, attributes):
     """The first output of engine `reference`."""
     engine = ptp.build(model_of(op, inputs, attributes), engine="reference", progress=False)
-    with engine.create_context() as context:
-        return context.run({"x0": inputs[0]})["y0"]
+    return run(engine, {"x0": inputs[0]})["y0"]
 
 
 FLAGS = np.array([[True], [False], [True]])
@@ -279,11 +279,7 @@ def test_a_bound_of_clip_that_is_left_out_is_the_largest_finite_number_of_the_ty
 
 @pytest.mark.parametrize(
     ("op", "others"),
-    [
-        ("BatchNormalization", [f(4), f(4), f(4), f(4, low=0.5)]),
-        ("Dropout", [np.float32(0.5)]),
-        ("Pow", [np.float32(2)]),
-    ],
+    [("BatchNormalization", [*[f(4)] * 3, f(4, low=0.5)]), ("Dropout", [np.float32(0.5)]), ("Pow", [np.float32(2)])],
 )
 @pytest.mark.parametrize("half", [np.float16, ml_dtypes.bfloat16])
 def test_a_half_operand_beside_a_wider_first_one_does_not_narrow_the_result(op, others, half):
@@ -300,7 +296,6 @@ def test_positions_lose_their_fractions():
 
 
 def test_pads_that_cut_off_more_than_there_is_are_refused():
-    with pytest.raises(
-        EngineError, match=r"its pads cut off more than there is: the image that it gives would be \[-1, 3\]"
-    ):
+    words = r"its pads cut off more than there is: the image that it gives would be \[-1, 3\]"
+    with pytest.raises(EngineError, match=words):
         by_engine("ConvTranspose", [f(1, 1, 2, 3), f(1, 1, 1, 1)], {"pads": [2, 0, 1, 0]})
