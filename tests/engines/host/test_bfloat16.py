@@ -7,9 +7,8 @@ import pytest
 
 from pytrtplugins.engines import build
 from pytrtplugins.errors import BuildError
-from tests.engines.model_parts import BOOL, F, info, model, node
-
-BF16 = 16
+from tests.engines.model_parts import parsed
+from tests.engines.networks import run
 
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
@@ -18,13 +17,10 @@ def test_bfloat16_comes_in_and_goes_out(engine, shape):
     import ml_dtypes
 
     x = np.linspace(-2, 2, int(np.prod(shape))).reshape(shape).astype(ml_dtypes.bfloat16)
-    made = model(
-        [node("Cast", ["x"], ["f"], to=F), node("Neg", ["f"], ["n"]), node("Cast", ["n"], ["y"], to=BF16)],
-        [info("x", BF16, list(shape))],
-        [info("y", BF16, list(shape)), info("n", F, list(shape))],
-    )
-    with build(made, engine=engine).create_context() as context:
-        results = context.run({"x": x})
+    dims = str([*shape]) if shape else ""
+    text = f"(bfloat16{dims} x) => (bfloat16{dims} y, float{dims} n)"
+    made = parsed(f"{text} {{ f = Cast <to = 1> (x) n = Neg (f) y = Cast <to = 16> (n) }}")
+    results = run(build(made, engine=engine), {"x": x})
     assert results["y"].dtype == x.dtype
     np.testing.assert_array_equal(results["n"], -(x.astype(np.float32)))
     np.testing.assert_array_equal(results["y"].astype(np.float32), -(x.astype(np.float32)))
@@ -32,13 +28,8 @@ def test_bfloat16_comes_in_and_goes_out(engine, shape):
 
 def test_a_node_that_onnxruntime_lacks_is_named():
     """Its own text names at most a node inside the operator's decomposition."""
-    made = model(
-        [node("Neg", ["x"], ["h"]), node("CastLike", ["h", "like"], ["y"], saturate=0)],
-        [info("x", F, [2])],
-        [info("y", BOOL, [2])],
-        {"like": np.array([True])},
-        opset=19,
-    )
+    text = "(float[2] x) => (bool[2] y) { h = Neg (x) y = CastLike <saturate = 0> (h, like) }"
+    made = parsed(text, 19, like=np.array([True]))
     with pytest.raises(BuildError, match=r"(?s)node 'CastLike_y' \(ai.onnx::CastLike\): .*\nDo: ") as caught:
         build(made, engine="onnxruntime")
     assert caught.value.facts["op"] == "CastLike"

@@ -17,7 +17,8 @@ from pytrtplugins.engines.host import host_engine, timing
 from pytrtplugins.engines.host.host_engine import HostEngine
 from pytrtplugins.errors import ExecutionError, UsageError
 from pytrtplugins.passes import Precisions, layer_names, prepare, quantize
-from tests.engines.networks import conv_net, image
+from tests.engines.networks import conv_net, image, run
+from tests.user_plugins import Copy
 
 ENGINES = ("cpu", "onnxruntime")
 
@@ -61,8 +62,7 @@ def has_int8(engine) -> bool:
 
 
 def results(engine):
-    with engine.create_context() as context:
-        return context.run({"data": image(seed=5)})["y"]
+    return run(engine, {"data": image(seed=5)})["y"]
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -128,11 +128,8 @@ def test_what_was_quantized_elsewhere_and_a_precision_file_are_taken_at_their_wo
 
 
 @ptp.plugin(namespace="int8_choice_test")
-class Picky(ptp.Plugin):
+class Picky(Copy):
     """Runs on some inputs only."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         if self.refuses:
@@ -169,27 +166,27 @@ def test_a_network_that_cannot_run_in_int8_alone_is_built_in_float32(name, monke
     assert np.isfinite(results(engine)).all()
 
 
-def test_a_free_batch_is_one_and_other_free_dims_are_not_timed():
+def with_free_height():
+    """A model whose height is free, which says nothing of its output's dims."""
     model = conv_net()
-    dims = model.graph.input[0].type.tensor_type.shape.dim
-    dims[0].dim_param = "N"
-    inputs = timing.sample_inputs(ptp.build(model, engine="cpu"))
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
+    for info in model.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    return model
+
+
+def test_a_free_batch_is_one_and_other_free_dims_are_not_timed():
+    inputs = timing.sample_inputs(ptp.build(conv_net(batch="N"), engine="cpu"))
     assert inputs is not None
     assert inputs["data"].shape == (1, *image().shape[1:])
     assert 0 <= inputs["data"].min() < inputs["data"].max() < 1
-    dims[2].dim_param = "H"
-    for info in model.graph.output:
-        info.type.tensor_type.ClearField("shape")
-    assert timing.sample_inputs(ptp.build(model, engine="cpu")) is None
+    assert timing.sample_inputs(ptp.build(with_free_height(), engine="cpu")) is None
 
 
 @pytest.mark.usefixtures("no_clock")
 @pytest.mark.parametrize("name", ENGINES)
 def test_with_free_dims_besides_the_batch_no_float_form_is_built(name, monkeypatch):
-    model, calibrator = conv_net(), MinMaxCalibrator([{"data": image()}])
-    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
-    for info in model.graph.output:
-        info.type.tensor_type.ClearField("shape")
+    model, calibrator = with_free_height(), MinMaxCalibrator([{"data": image()}])
     table = ptp.engines.calibrate(model, calibrator, progress=False)
     builds: list[Any] = []
     monkeypatch.setattr(HostEngine, "build", classmethod(_counting(HostEngine.build.__func__, builds)))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 import pytest
-from onnx import helper, numpy_helper
 
 from pytrtplugins.engines.host.ort_session import make_session
+from tests.engines.model_parts import parsed
 
 ENTRY = ("session.x64quantprecision", "1")
 WEIGHTS = np.full(96, 127, np.int8)
@@ -18,15 +17,8 @@ WEIGHTS = np.full(96, 127, np.int8)
 
 def dequantized_twice():
     """Constant codes that are dequantized, given, and given once more: QDQS8ToU8Transformer adds one constant twice."""
-    nodes = [
-        helper.make_node("DequantizeLinear", ["w", "scale", "zero"], ["d"]),
-        helper.make_node("Identity", ["d"], ["y"]),
-    ]
-    outputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [96]) for name in ("y", "d")]
-    constants = {"w": WEIGHTS, "scale": np.float32(0.5), "zero": np.int8(0)}
-    initializers = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    graph = helper.make_graph(nodes, "dequantized twice", [], outputs, initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    text = "() => (float[96] y, float[96] d) { d = DequantizeLinear (w, scale, zero) y = Identity (d) }"
+    return parsed(text, w=WEIGHTS, scale=np.float32(0.5), zero=np.int8(0))
 
 
 def test_a_model_that_optimizers_break_runs_without_them(caplog):
@@ -43,12 +35,6 @@ def test_a_model_that_optimizers_break_runs_without_them(caplog):
 
 
 def test_a_model_that_onnxruntime_lacks_stays_refused():
-    graph = helper.make_graph(
-        [helper.make_node("Nowhere", ["x"], ["y"], domain="com.example")],
-        "nowhere",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])],
-        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])],
-    )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    model = parsed("(float[1] x) => (float[1] y) { y = com.example.Nowhere (x) }", domains=["com.example"])
     with pytest.raises(Exception, match="Nowhere"):
-        make_session(helper.make_model(graph, opset_imports=opsets, ir_version=8), 1)
+        make_session(model, 1)

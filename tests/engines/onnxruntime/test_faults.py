@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 pytest.importorskip("onnxruntime")
 
 from pytrtplugins.engines import build
 from pytrtplugins.engines.onnxruntime.faults import harmful_optimizers, with_zero_points
+from tests.engines.model_parts import parsed
+from tests.engines.networks import run
 from tests.engines.operators import literal
 from tests.passes.contrib.cases import codes, f, model_of
 
@@ -18,26 +19,20 @@ F, I8 = np.float32, np.int8
 
 
 def _model(nodes, inputs, constants, rank):
-    infos = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-        for name, x in inputs.items()
-    ]
-    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
-    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [f"d{axis}" for axis in range(rank)])
-    graph = helper.make_graph(nodes, "fault", infos, [result], tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    read = ", ".join(f"{str(x.dtype).removesuffix('32')}{[*x.shape]} {name}" for name, x in inputs.items())
+    written = ",".join(f"d{axis}" for axis in range(rank))
+    text = f"({read}) => (float[{written}] y) {{ {nodes} }}"
+    return parsed(text, domains=["com.microsoft"], **constants)
 
 
 def _run(model, inputs):
     engine = build(model, engine="onnxruntime", precision="fp32", threads=1, progress=False)
-    with engine.create_context() as context:
-        return next(iter(context.run(inputs).values()))
+    return next(iter(run(engine, inputs).values()))
 
 
 def _transposed_product(second):
     inputs = {"a": f(2, 3), "b": second}
-    nodes = [helper.make_node("Transpose", ["a"], ["t"], perm=[1, 0]), helper.make_node("MatMul", ["t", "b"], ["y"])]
-    return _model(nodes, inputs, {}, second.ndim), inputs
+    return _model("t = Transpose <perm = [1, 0]> (a)  y = MatMul (t, b)", inputs, {}, second.ndim), inputs
 
 
 def test_a_transposed_matrix_times_a_vector_is_right():
@@ -52,11 +47,7 @@ def test_only_products_with_vectors_leave_an_optimizer_out():
 
 def test_signed_codes_without_a_zero_point_stay_signed():
     inputs = {"x": codes(I8, 2, 3, 4)}
-    nodes = [
-        helper.make_node("DequantizeLinear", ["x", "s"], ["d"]),
-        helper.make_node("Transpose", ["d"], ["t"], perm=[0, 2, 1]),
-        helper.make_node("MatMul", ["t", "w"], ["y"]),
-    ]
+    nodes = "d = DequantizeLinear (x, s)  t = Transpose <perm = [0, 2, 1]> (d)  y = MatMul (t, w)"
     model = _model(nodes, inputs, {"s": F(0.05), "w": f(3, 5)}, 3)
     assert (inputs["x"] < 0).any()
     np.testing.assert_allclose(_run(model, inputs), literal(model, inputs)[0], rtol=1e-4, atol=1e-4)
@@ -71,9 +62,7 @@ def test_a_zero_point_is_added_where_codes_are_signed_and_it_is_left_out():
 @pytest.mark.parametrize("op", ["FusedMatMul", "TransposeMatMul"])
 def test_a_fused_product_with_a_vector_is_right(op):
     a, b = f(2, 3), f(2)
-    node = helper.make_node(op, ["a", "b"], ["y"], domain="com.microsoft", transA=1, alpha=0.5)
-    model = _model([node], {"a": a, "b": b}, {}, 1)
-    model.opset_import.add(domain="com.microsoft", version=1)
+    model = _model(f"y = com.microsoft.{op} <transA = 1, alpha = 0.5> (a, b)", {"a": a, "b": b}, {}, 1)
     np.testing.assert_allclose(_run(model, {"a": a, "b": b}), 0.5 * (a.T @ b), rtol=1e-5)
 
 
@@ -84,9 +73,8 @@ def test_a_fused_product_with_a_vector_is_right(op):
 )
 def test_a_result_without_a_zero_point_does_not_end_the_process(op, function, opset):
     x = codes(np.uint8, 4, 5)
-    node = helper.make_node(op, ["x", "s", "z", "t"], ["y"], domain="com.microsoft")
-    model = _model([node], {"x": x}, {"s": F(0.04), "z": np.uint8(99), "t": F(0.02)}, 2)
-    model.opset_import.add(domain="com.microsoft", version=1)
+    node = f"y = com.microsoft.{op} (x, s, z, t)"
+    model = _model(node, {"x": x}, {"s": F(0.04), "z": np.uint8(99), "t": F(0.02)}, 2)
     model.opset_import[0].version = opset
     model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
     wanted = np.clip(np.rint(function((x.astype(float) - 99) * 0.04) / 0.02), 0, 255)
