@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, parser
 
+from pytrtplugins.validation.dataflow import walk
 from tests.randomness import generator
 
 F, I64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -36,12 +37,12 @@ def model(nodes, inputs, outputs, constants=(), opset=17, ir=8, functions=(), do
 
 
 def parsed(text, opset=17, ir=8, domains=(), **constants):
-    """A model from ONNX text; its nodes have the names that `node` gives. ``opset`` is a number, or text of all imports."""
+    """A model from ONNX text; its nodes, also those in branches, have the names that `node` gives."""
     versions = {"": opset, **dict.fromkeys(domains, 1)}
-    imports = opset if isinstance(opset, str) else ", ".join(f'"{name}": {number}' for name, number in versions.items())
+    imports = ", ".join(f'"{name}": {number}' for name, number in versions.items())
     made = parser.parse_model(f"<ir_version: {ir}, opset_import: [{imports}]> main_graph {text}")
     made.graph.initializer.extend(constant(name, value) for name, value in constants.items())
-    for each in made.graph.node:
+    for each in walk(made.graph.node):
         each.name = f"{each.op_type}_{each.output[0]}"
     return made
 

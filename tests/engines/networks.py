@@ -7,32 +7,29 @@ from typing import ClassVar
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import pytrtplugins as ptp
 from pytrtplugins.cuda import CudaKernel
+from tests.engines.model_parts import F, info
+from tests.engines.model_parts import model as model_of
+from tests.user_plugins import Copy
 
 
 @ptp.plugin(namespace="test.engines")
-class Affine(ptp.Plugin):
+class Affine(Copy):
     """x · factor + 1: a plugin without a decomposition."""
 
     factor: float = 2.0
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x * x.dtype.type(self.factor) + x.dtype.type(1)
 
 
-class Witness(ptp.Plugin):
+class Witness(Copy):
     """x · 3 + 1 in every form; `calls` counts the methods that ran."""
 
     calls: ClassVar[Counter[str]] = Counter()
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         self.calls["compute"] += 1
@@ -82,11 +79,8 @@ class OutOfPaperError(Exception):
 
 
 @ptp.plugin(namespace="test.engines")
-class Failing(ptp.Plugin):
+class Failing(Copy):
     """Raises when it sees a negative number."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         if (x < 0).any():
@@ -95,43 +89,34 @@ class Failing(ptp.Plugin):
 
 
 @ptp.plugin(namespace="test.engines")
-class Sparing(ptp.Plugin):
+class Sparing(Copy):
     """Gives what it gets, and raises when that is too large."""
 
     limit: float = 1.0
 
-    def output_dims(self, x):
-        return x
-
     def compute(self, x):
         if x.max() > self.limit:
             raise OutOfPaperError("too large")
-        return x + x.dtype.type(0)
+        return super().compute(x)
 
 
 @ptp.plugin(namespace="test.engines")
-class Telling(ptp.Plugin):
+class Telling(Copy):
     """Raises what tells which input it saw: the sum of its own first image's values, rounded."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         raise OutOfPaperError(f"{x[0].sum():.0f}")
 
 
 @ptp.plugin(namespace="test.engines")
-class Calling(ptp.Plugin):
+class Calling(Copy):
     """Calls something in the middle of a run, once: `hook` of the class."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         hook, Calling.hook = Calling.hook, None
         if hook is not None:
             hook()
-        return x + x.dtype.type(0)
+        return super().compute(x)
 
 
 Calling.hook = None
@@ -167,16 +152,14 @@ def conv_net(*middle: ptp.Plugin, batch: int | str = 1, seed: int = 0, channels:
         nodes.append(plugin.as_node([last], [f"p{index}"], f"plugin{index}"))
         last = f"p{index}"
     nodes.append(helper.make_node("Conv", [last, "w2"], ["y"], "conv2", kernel_shape=[1, 1]))
-    graph = helper.make_graph(
+    return model_of(
         nodes,
-        "net",
-        [helper.make_tensor_value_info("data", TensorProto.FLOAT, [batch, 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+        [info("data", F, [batch, 3, 8, 8])],
+        [info("y", F, None)],
+        {name: array.astype(np.float32) for name, array in weights.items()},
+        *(18, 10),
+        domains=sorted({plugin.plugin_key().namespace for plugin in middle}),
     )
-    domains = {plugin.plugin_key().namespace for plugin in middle}
-    opsets = [helper.make_opsetid("", 18), *(helper.make_opsetid(domain, 1) for domain in sorted(domains))]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
 def image(batch: int = 1, seed: int = 1) -> np.ndarray:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import parser
 
 import pytrtplugins as ptp
+from tests.engines.model_parts import constant
+from tests.user_plugins import Copy
 
 WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3) / 4
 
@@ -22,11 +24,8 @@ class Scaled(ptp.Plugin):
 
 
 @ptp.plugin(namespace="test.places")
-class Next(ptp.Plugin):
+class Next(Copy):
     """x + 1."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x + x.dtype.type(1)
@@ -43,99 +42,75 @@ class Pair(ptp.Plugin):
         return x + x.dtype.type(1), x * x.dtype.type(2)
 
 
-def one_plugin(plugin, inputs, outputs):
-    return plugin.as_node(inputs, outputs, "plugin")
-
-
-def relu(x, y):
-    return helper.make_node("Relu", [x], [y], f"relu-{y}")
-
-
-def constant(name):
-    return helper.make_node("Constant", [], [name], f"constant-{name}", value=numpy_helper.from_array(WEIGHTS, name))
-
-
-def model(*nodes, inputs=("x",), outputs=("y",), weights=WEIGHTS):
-    def infos(names):
-        return [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in names]
-
-    read = {name for node in nodes for name in node.input}
-    made = {name for node in nodes for name in node.output}
-    initializers = [numpy_helper.from_array(weights, "w")] if "w" in read - made else []
-    graph = helper.make_graph(list(nodes), "places", infos(inputs), infos(outputs), initializers)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("test.places", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
-
-
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 POSITIVE = np.maximum(X, 0)
 W = WEIGHTS
+CONSTANT = f"w = Constant <value = float[2,3] {{{','.join(map(str, W.flat))}}}> ()"
+
+
+def model(nodes, outputs="y", inputs="float[2,3] x", weights=WEIGHTS):
+    """A model from ONNX text, whose plugins are called "plugin", "plugin1" ...; ``w`` is an initializer where nodes only read it."""
+    results = ", ".join(name if " " in name else f"float[2,3] {name}" for name in outputs.split(", "))
+    opsets = '["": 18, "test.places": 1]'
+    made = parser.parse_model(
+        f"<ir_version: 10, opset_import: {opsets}> places ({inputs}) => ({results}) {{ {nodes} }}"
+    )
+    classes = {key.name: ptp.lookup(*key) for key in ptp.registered() if key.namespace == "test.places"}
+    plugins = [node for node in made.graph.node if node.op_type in classes]
+    for node in made.graph.node:
+        node.name = f"{node.op_type}-{node.output[0]}"
+    for index, node in enumerate(plugins):
+        node.CopyFrom(classes[node.op_type]().as_node(node.input, node.output, f"plugin{index or ''}"))
+    read, written = ({name for node in made.graph.node for name in getattr(node, end)} for end in ("input", "output"))
+    if "w" in read - written:
+        made.graph.initializer.append(constant("w", weights))
+    return made
+
 
 PLACES = {
-    "an initializer": (model(one_plugin(Scaled(), ["x", "w"], ["y"])), {"y": X * W + 1}),
-    "an initializer as the first input": (model(one_plugin(Scaled(), ["w", "x"], ["y"])), {"y": X * W + 1}),
+    "an initializer": (model("y = Scaled (x, w)"), {"y": X * W + 1}),
+    "an initializer as the first input": (model("y = Scaled (w, x)"), {"y": X * W + 1}),
     "an initializer that is an input too": (
-        model(one_plugin(Scaled(), ["x", "w"], ["y"]), inputs=("x", "w")),
+        model("y = Scaled (x, w)", inputs="float[2,3] x, float[2,3] w"),
         {"y": X * W + 1},
     ),
-    "nothing but an initializer": (
-        model(one_plugin(Next(), ["w"], ["y"]), relu("x", "z"), outputs=("y", "z")),
-        {"y": W + 1, "z": POSITIVE},
-    ),
-    "an initializer between operators": (
-        model(relu("x", "a"), one_plugin(Scaled(), ["a", "w"], ["b"]), relu("b", "y")),
-        {"y": POSITIVE * W + 1},
-    ),
+    "nothing but an initializer": (model("y = Next (w) z = Relu (x)", "y, z"), {"y": W + 1, "z": POSITIVE}),
+    "an initializer between operators": (model("a = Relu (x) b = Scaled (a, w) y = Relu (b)"), {"y": POSITIVE * W + 1}),
     "an initializer that an operator reads too": (
-        model(helper.make_node("Add", ["x", "w"], ["a"], "add"), one_plugin(Scaled(), ["a", "w"], ["y"])),
+        model("a = Add (x, w) y = Scaled (a, w)"),
         {"y": (X + W) * W + 1},
     ),
-    "an initializer of one number": (
-        model(one_plugin(Scaled(), ["x", "w"], ["y"]), weights=np.array(3, np.float32)),
-        {"y": X * 3 + 1},
-    ),
-    "an initializer that is an output of the model": (
-        model(one_plugin(Scaled(), ["x", "w"], ["y"]), outputs=("y", "w")),
-        {"y": X * W + 1, "w": W},
-    ),
-    "a Constant node": (model(constant("w"), one_plugin(Scaled(), ["x", "w"], ["y"])), {"y": X * W + 1}),
+    "an initializer of one number": (model("y = Scaled (x, w)", weights=np.array(3, np.float32)), {"y": X * 3 + 1}),
+    "an initializer that is an output of the model": (model("y = Scaled (x, w)", "y, w"), {"y": X * W + 1, "w": W}),
+    "a Constant node": (model(f"{CONSTANT} y = Scaled (x, w)"), {"y": X * W + 1}),
     "nothing but a Constant node": (
-        model(constant("w"), one_plugin(Next(), ["w"], ["y"]), relu("x", "z"), outputs=("y", "z")),
+        model(f"{CONSTANT} y = Next (w) z = Relu (x)", "y, z"),
         {"y": W + 1, "z": POSITIVE},
     ),
-    "what is computed from constants": (
-        model(helper.make_node("Add", ["w", "w"], ["v"], "add"), one_plugin(Scaled(), ["x", "v"], ["y"])),
-        {"y": X * (W + W) + 1},
-    ),
-    "the same tensor twice": (model(one_plugin(Scaled(), ["x", "x"], ["y"])), {"y": X * X + 1}),
-    "the model's input": (model(one_plugin(Next(), ["x"], ["a"]), relu("a", "y")), {"y": np.maximum(X + 1, 0)}),
-    "an operator's output": (model(relu("x", "a"), one_plugin(Next(), ["a"], ["y"])), {"y": POSITIVE + 1}),
-    "a plugin's output": (
-        model(Next().as_node(["x"], ["a"], "first"), Next().as_node(["a"], ["y"], "second")),
-        {"y": X + 1 + 1},
-    ),
-    "what an operator reads as well": (
-        model(one_plugin(Next(), ["x"], ["y"]), relu("x", "z"), outputs=("y", "z")),
-        {"y": X + 1, "z": POSITIVE},
-    ),
+    "what is computed from constants": (model("v = Add (w, w) y = Scaled (x, v)"), {"y": X * (W + W) + 1}),
+    "the same tensor twice": (model("y = Scaled (x, x)"), {"y": X * X + 1}),
+    "the model's input": (model("a = Next (x) y = Relu (a)"), {"y": np.maximum(X + 1, 0)}),
+    "an operator's output": (model("a = Relu (x) y = Next (a)"), {"y": POSITIVE + 1}),
+    "a plugin's output": (model("a = Next (x) y = Next (a)"), {"y": X + 1 + 1}),
+    "what an operator reads as well": (model("y = Next (x) z = Relu (x)", "y, z"), {"y": X + 1, "z": POSITIVE}),
     "gives an output that is read too": (
-        model(one_plugin(Next(), ["x"], ["y"]), relu("y", "z"), outputs=("y", "z")),
+        model("y = Next (x) z = Relu (y)", "y, z"),
         {"y": X + 1, "z": np.maximum(X + 1, 0)},
     ),
-    "gives two outputs": (model(one_plugin(Pair(), ["x"], ["y", "z"]), outputs=("y", "z")), {"y": X + 1, "z": X * 2}),
-    "gives an output that nobody reads": (model(one_plugin(Pair(), ["x"], ["y", "u"])), {"y": X + 1}),
-    "gives a first output that nobody reads": (model(one_plugin(Pair(), ["x"], ["u", "y"])), {"y": X * 2}),
-    "gives a first output without a name": (model(one_plugin(Pair(), ["x"], ["", "y"])), {"y": X * 2}),
-    "gives what nobody reads": (model(one_plugin(Next(), ["x"], ["u"]), relu("x", "y")), {"y": POSITIVE}),
+    "gives two outputs": (model("y, z = Pair (x)", "y, z"), {"y": X + 1, "z": X * 2}),
+    "gives an output that nobody reads": (model("y, u = Pair (x)"), {"y": X + 1}),
+    "gives a first output that nobody reads": (model("u, y = Pair (x)"), {"y": X * 2}),
+    "gives a first output without a name": (model(", y = Pair (x)"), {"y": X * 2}),
+    "gives what nobody reads": (model("u = Next (x) y = Relu (x)"), {"y": POSITIVE}),
 }
 """What the plugin reads or gives: the model, and its outputs for `X`, by hand."""
 
 REFUSED = {
-    "an input that is left out": (model(one_plugin(Scaled(), ["", "x"], ["y"])), "input 0 is left out"),
-    "a last input that is left out": (model(one_plugin(Scaled(), ["x", ""], ["y"])), "input 1 is left out"),
-    "too few inputs": (model(one_plugin(Scaled(), ["x"], ["y"])), "expected 2 inputs, found 1"),
-    "too few outputs": (model(one_plugin(Pair(), ["x"], ["y"])), "the plugin has 2 outputs, the node 1"),
-    "a last output without a name": (model(one_plugin(Pair(), ["x"], ["y", ""])), "the plugin has 2 outputs, the node"),
-    "too many outputs": (model(one_plugin(Next(), ["x"], ["y", "z"])), "the plugin has 1 outputs, the node 2"),
+    "an input that is left out": (model("y = Scaled ( , x)"), "input 0 is left out"),
+    "a last input that is left out": (model('y = Scaled (x, "")'), "input 1 is left out"),
+    "too few inputs": (model("y = Scaled (x)"), "expected 2 inputs, found 1"),
+    "too few outputs": (model("y = Pair (x)"), "the plugin has 2 outputs, the node 1"),
+    "a last output without a name": (model('y, "" = Pair (x)'), "the plugin has 2 outputs, the node"),
+    "too many outputs": (model("y, z = Next (x)"), "the plugin has 1 outputs, the node 2"),
 }
 """What no plugin node may have: the model, and words of the error, which names the node."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import numpy as np
 import onnx
@@ -24,7 +23,8 @@ from pytrtplugins.errors import (
 )
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare
-from tests.engines.networks import Affine, Failing, Halves, OutOfPaperError, Sparing, Telling, conv_net, image
+from tests.engines.base.world import in_threads
+from tests.engines.networks import Affine, Failing, Halves, OutOfPaperError, Sparing, Telling, conv_net, image, run
 
 ENGINES_FOR_GPUS = {"cuda", "tensorrt"}
 
@@ -34,21 +34,17 @@ def expected(x, factor=None):
     if factor is None:
         plain = onnxruntime.InferenceSession(conv_net().SerializeToString())
         return np.concatenate([plain.run(None, {"data": x[i : i + 1]})[0] for i in range(len(x))])
-    model = conv_net()
+    model = prepare(conv_net())
     w2 = onnx.numpy_helper.to_array(next(t for t in model.graph.initializer if t.name == "w2"))
-    model.graph.output[0].name = "a1"
-    a1 = onnxruntime.InferenceSession(
-        onnx.utils.Extractor(prepare(conv_net())).extract_model(["data"], ["a1"]).SerializeToString()
-    )
+    first = onnx.utils.Extractor(model).extract_model(["data"], ["a1"])
+    a1 = onnxruntime.InferenceSession(first.SerializeToString())
     activated = a1.run(None, {"data": x})[0] * np.float32(factor) + 1
     return np.einsum("oi,nihw->nohw", w2[:, :, 0, 0], activated)
 
 
 def test_a_network_gives_onnxruntimes_numbers(engine_name):
     engine = ptp.build(conv_net(), engine=engine_name)
-    with engine.create_context() as context:
-        y = context.run({"data": image()})["y"]
-    np.testing.assert_allclose(y, expected(image()), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(run(engine)["y"], expected(image()), rtol=1e-5, atol=1e-6)
     assert [str(desc) for desc in (*engine.inputs, *engine.outputs)] == [
         "data: float32[1, 3, 8, 8]",
         "y: float32[1, 4, 8, 8]",
@@ -56,8 +52,7 @@ def test_a_network_gives_onnxruntimes_numbers(engine_name):
 
 
 def test_a_plugin_without_decomposition_runs_through_compute(engine_name):
-    with ptp.build(conv_net(Affine(3.0)), engine=engine_name).create_context() as context:
-        y = context.run({"data": image()})["y"]
+    y = run(ptp.build(conv_net(Affine(3.0)), engine=engine_name))["y"]
     np.testing.assert_allclose(y, expected(image(), 3.0), rtol=1e-5, atol=1e-5)
 
 
@@ -114,7 +109,6 @@ def test_what_a_plugin_raises_is_raised_with_any_number_of_threads(engine_name, 
 
 def test_threads_whose_plugins_fail_at_the_same_time_each_get_their_own_exception(engine_name):
     engine = ptp.build(conv_net(Telling()), engine=engine_name)
-    found: list[BaseException] = []
 
     def text(context, number):
         with pytest.raises(OutOfPaperError) as caught:
@@ -126,18 +120,10 @@ def test_threads_whose_plugins_fail_at_the_same_time_each_get_their_own_exceptio
     assert len(set(alone)) == 4
 
     def work(number):
-        try:
-            with engine.create_context() as context:
-                assert [text(context, number) for _ in range(60)] == [alone[number]] * 60
-        except BaseException as error:
-            found.append(error)
+        with engine.create_context() as context:
+            assert [text(context, number) for _ in range(60)] == [alone[number]] * 60
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == []
+    in_threads(work)
 
 
 def test_a_context_works_again_after_an_error(engine_name):
@@ -156,29 +142,21 @@ def test_several_outputs_of_a_plugin_arrive(engine_name):
     model.graph.output.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("low", "high")
     )
-    with ptp.build(model, engine=engine_name).create_context() as context:
-        outputs = context.run({"data": image()})
-    np.testing.assert_allclose(
-        np.concatenate([outputs["low"], outputs["high"]], 1), expected(image()), rtol=1e-5, atol=1e-6
-    )
+    outputs = run(ptp.build(model, engine=engine_name))
+    found = np.concatenate([outputs["low"], outputs["high"]], 1)
+    np.testing.assert_allclose(found, expected(image()), rtol=1e-5, atol=1e-6)
 
 
 def test_contexts_of_one_engine_run_in_threads_of_their_own(engine_name):
     engine = ptp.build(conv_net(Affine(3.0)), engine=engine_name)
-    results: dict[int, list[np.ndarray]] = {}
 
     def work(number):
         with engine.create_context() as context:
-            results[number] = [context.run({"data": image(seed=number)})["y"] for _ in range(20)]
+            return [context.run({"data": image(seed=number)})["y"] for _ in range(20)]
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for number in range(3):
+    for number, results in enumerate(in_threads(work, 3)):
         wanted = expected(image(seed=number), 3.0)
-        for y in results[number]:
+        for y in results:
             np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -205,9 +183,9 @@ def test_a_closed_context_takes_no_runs_of_either_kind(engine_name, runs_before)
     for _ in range(runs_before):
         context.run_async({"data": image()}).result()
     context.close()
-    for run in (context.run, context.run_async):
+    for begin in (context.run, context.run_async):
         with pytest.raises(EngineError, match=r"closed[\s\S]*Do: engine.create_context"):
-            run({"data": image()})
+            begin({"data": image()})
 
 
 def test_closing_waits_for_queued_runs(engine_name):
@@ -220,10 +198,7 @@ def test_closing_waits_for_queued_runs(engine_name):
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
-        (
-            np.zeros((1, 3), np.float32),
-            r"expected arrays by their names, found ndarray\.\nDo: context\.run\(\{'data': array\}\)",
-        ),
+        (np.zeros((1, 3), np.float32), r"by their names, found ndarray\.\nDo: context\.run\(\{'data': array\}\)"),
         ({}, r"expected arrays for \['data'\], found \[\]"),
         ({"data": image(), "extra": image()}, "found"),
         ({"data": image().astype(np.float64)}, r"expected float32, found float64.\nDo: array.astype\(numpy.float32\)"),
@@ -232,18 +207,16 @@ def test_closing_waits_for_queued_runs(engine_name):
     ],
 )
 def test_wrong_bindings_are_named(engine_name, inputs, words):
-    with (
-        ptp.build(conv_net(), engine=engine_name).create_context() as context,
-        pytest.raises(BindingError, match=words),
-    ):
-        context.run(inputs)
+    engine = ptp.build(conv_net(), engine=engine_name)
+    with pytest.raises(BindingError, match=words):
+        run(engine, inputs)
 
 
 def test_a_non_contiguous_input_is_taken_as_it_reads(engine_name):
     x = np.ascontiguousarray(image().transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)
     assert not x.flags.c_contiguous
-    with ptp.build(conv_net(), engine=engine_name).create_context() as context:
-        np.testing.assert_allclose(context.run({"data": x})["y"], expected(image()), rtol=1e-5, atol=1e-6)
+    y = run(ptp.build(conv_net(), engine=engine_name), {"data": x})["y"]
+    np.testing.assert_allclose(y, expected(image()), rtol=1e-5, atol=1e-6)
 
 
 def test_a_closed_context_and_a_context_in_use_are_refused(engine_name):

@@ -12,7 +12,7 @@ from pytrtplugins.engines import calibrate, equalize
 from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.errors import CalibrationTableError, NoDataError
 
-from .networks import conv_net, image
+from .networks import conv_net, image, run
 
 
 @pytest.fixture
@@ -27,11 +27,6 @@ def uneven():
     return model
 
 
-def run(engine):
-    with engine.create_context() as context:
-        return context.run({"data": image(seed=7)})["y"]
-
-
 def test_the_model_given_does_not_change(uneven):
     before = uneven.SerializeToString(deterministic=True)
     equalize(uneven, [{"data": image()}], engine="reference", progress=False)
@@ -41,20 +36,20 @@ def test_the_model_given_does_not_change(uneven):
 def test_the_network_computes_the_same_with_other_weights(uneven):
     equalized = equalize(uneven, [{"data": image(batch=4)}], engine="reference", progress=False)
     assert network_digest(equalized) != network_digest(ptp.passes.prepare(uneven))
-    expected, actual = (run(ptp.build(model, engine="reference")) for model in (uneven, equalized))
+    expected, actual = (
+        run(ptp.build(model, engine="reference"), {"data": image(seed=7)})["y"] for model in (uneven, equalized)
+    )
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def test_its_calibration_cache_is_not_that_of_the_network_before(uneven, tmp_path):
-    batches = [{"data": image(batch=4)}]
+    batches, cache = [{"data": image(batch=4)}], tmp_path / "net.cache"
     equalized = equalize(uneven, batches, engine="reference", progress=False)
-    calibrator = MinMaxCalibrator(batches, cache=tmp_path / "net.cache")
-    calibrator.store_table(
-        calibrate(uneven, calibrator, engine="reference", progress=False),
-        network=network_digest(ptp.passes.prepare(uneven)),
-    )
+    calibrator = MinMaxCalibrator(batches, cache=cache)
+    table = calibrate(uneven, calibrator, engine="reference", progress=False)
+    calibrator.store_table(table, network=network_digest(ptp.passes.prepare(uneven)))
     with pytest.raises(CalibrationTableError, match="another network"):
-        ptp.build(equalized, engine="reference", precision="int8", calibration=tmp_path / "net.cache")
+        ptp.build(equalized, engine="reference", precision="int8", calibration=cache)
 
 
 def test_it_needs_images(uneven):

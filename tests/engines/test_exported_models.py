@@ -6,14 +6,14 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.engines import build
 from pytrtplugins.errors import BuildError, ModelError, PluginError
-from pytrtplugins.plugin.onnx_node import as_node
 from tests.engines.exported_models import MODELS
-from tests.engines.model_parts import BOOL, F, body, info, model, node
+from tests.engines.model_parts import parsed
+from tests.engines.networks import run
+from tests.user_plugins import Copy
 
 ENGINES = ("cpu", "onnxruntime")
 
@@ -50,11 +50,8 @@ def test_the_models_are_what_onnx_allows(name):
 
 
 @ptp.plugin(namespace="tests.exported")
-class Doubled(ptp.Plugin):
+class Doubled(Copy):
     """Twice the input; without a decomposition."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x + x
@@ -73,97 +70,74 @@ class Tripled(Doubled):
 
 def around_a_branch(plugin):
     """A branch reads what a plugin gives, and nothing else does; a plugin reads what the branch gives."""
-    then = body([node("Add", ["doubled", "x"], ["then_out"])], [info("then_out", F, None)])
-    other = body([node("Neg", ["doubled"], ["else_out"])], [info("else_out", F, None)])
-    nodes = [
-        as_node(plugin, ["x"], ["doubled"], "first"),
-        node("If", ["flag"], ["chosen"], then_branch=then, else_branch=other),
-        as_node(plugin, ["chosen"], ["y"], "second"),
-    ]
-    return exported(nodes, [info("x", F, ["n", 2]), info("flag", BOOL, [])], [info("y", F, ["n", 2])])
+    text = f"""(float[n,2] x, bool flag) => (float[n,2] y) {{
+        doubled = tests.exported.{plugin} (x)
+        chosen = If (flag) <then_branch = a () => (float[] then_out) {{ then_out = Add (doubled, x) }},
+                            else_branch = b () => (float[] else_out) {{ else_out = Neg (doubled) }}>
+        y = tests.exported.{plugin} (chosen) }}"""
+    return parsed(text, domains=["tests.exported"])
 
 
 def inside_a_branch(plugin):
-    then = body([as_node(plugin, ["h"], ["then_out"], "inside")], [info("then_out", F, None)])
-    other = body([node("Neg", ["h"], ["else_out"])], [info("else_out", F, None)])
-    nodes = [node("Abs", ["x"], ["h"]), node("If", ["flag"], ["y"], then_branch=then, else_branch=other)]
-    return exported(nodes, [info("x", F, ["n", 2]), info("flag", BOOL, [])], [info("y", F, ["n", 2])])
-
-
-def exported(nodes, inputs, outputs):
-    return model(nodes, inputs, outputs, domains=("tests.exported",))
+    text = f"""(float[n,2] x, bool flag) => (float[n,2] y) {{
+        h = Abs (x)
+        y = If (flag) <then_branch = a () => (float[] then_out) {{ then_out = tests.exported.{plugin} (h) }},
+                       else_branch = b () => (float[] else_out) {{ else_out = Neg (h) }}> }}"""
+    return parsed(text, domains=["tests.exported"])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("plugin", [Doubled(), Tripled()])
+@pytest.mark.parametrize(("plugin", "factor"), [("Doubled", 2), ("Tripled", 3)])
 @pytest.mark.parametrize("flag", [True, False])
-def test_plugins_around_a_branch_that_captures(engine, plugin, flag):
+def test_plugins_around_a_branch_that_captures(engine, plugin, factor, flag):
     x = np.array([[1, -2], [3, 4]], np.float32)
-    factor = 2 if type(plugin) is Doubled else 3
     expected = factor * ((factor + 1) * x if flag else -factor * x)
-    with build(around_a_branch(plugin), engine=engine).create_context() as context:
-        np.testing.assert_array_equal(context.run({"x": x, "flag": np.array(flag)})["y"], expected)
+    found = run(build(around_a_branch(plugin), engine=engine), {"x": x, "flag": np.array(flag)})
+    np.testing.assert_array_equal(found["y"], expected)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("flag", [True, False])
 def test_a_decomposition_is_written_into_a_branch(engine, flag):
     x = np.array([[1, -2], [3, 4]], np.float32)
-    with build(inside_a_branch(Tripled()), engine=engine).create_context() as context:
-        found = context.run({"x": x, "flag": np.array(flag)})["y"]
-    np.testing.assert_array_equal(found, np.abs(x) * (3 if flag else -1))
+    found = run(build(inside_a_branch("Tripled"), engine=engine), {"x": x, "flag": np.array(flag)})
+    np.testing.assert_array_equal(found["y"], np.abs(x) * (3 if flag else -1))
 
 
 def test_a_plugin_inside_a_branch_is_refused_by_onnxruntime():
-    with pytest.raises(BuildError, match=r"(?s)plugin node 'inside' is inside node 'If_y' \(If\).*Do: give the plugin"):
-        build(inside_a_branch(Doubled()), engine="onnxruntime")
+    words = r"(?s)plugin node 'Doubled_then_out' is inside node 'If_y' \(If\).*Do: give the plugin"
+    with pytest.raises(BuildError, match=words):
+        build(inside_a_branch("Doubled"), engine="onnxruntime")
 
 
 def test_a_plugin_inside_a_branch_runs_on_engine_cpu():
     x = np.array([[1, -2]], np.float32)
-    with build(inside_a_branch(Doubled()), engine="cpu").create_context() as context:
-        np.testing.assert_array_equal(context.run({"x": x, "flag": np.array(True)})["y"], 2 * np.abs(x))
+    found = run(build(inside_a_branch("Doubled"), engine="cpu"), {"x": x, "flag": np.array(True)})
+    np.testing.assert_array_equal(found["y"], 2 * np.abs(x))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_plugin_does_not_read_what_plugins_do_not_exchange(engine):
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(np.float64))
-    made = exported([as_node(Doubled(), ["x"], ["y"], "n")], [info("x", kind, [2])], [info("y", kind, [2])])
-    with pytest.raises(
-        PluginError, match=r"(?s)reads float64, which is not an element type of plugins.*Do: put a Cast"
-    ):
-        build(made, engine=engine)
+    text = "(double[2] x) => (double[2] y) { y = tests.exported.Doubled (x) }"
+    words = r"(?s)reads float64, which is not an element type of plugins.*Do: put a Cast"
+    with pytest.raises(PluginError, match=words):
+        build(parsed(text, domains=["tests.exported"]), engine=engine)
 
 
-SEQUENCE = helper.make_sequence_type_proto(helper.make_tensor_type_proto(F, [2]))
 KINDS = {
-    "sequence": (SEQUENCE, "tensor 'x' is of the kind sequence"),
-    "optional": (
-        helper.make_optional_type_proto(helper.make_tensor_type_proto(F, [2])),
-        "tensor 'x' is of the kind optional",
-    ),
-    "map": (
-        helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(F, [2])),
-        "tensor 'x' is of the kind map",
-    ),
-    "string": (helper.make_tensor_type_proto(TensorProto.STRING, [2]), "tensor 'x' is of the element type string"),
-    "complex": (
-        helper.make_tensor_type_proto(TensorProto.COMPLEX64, [2]),
-        "tensor 'x' is of the element type complex64",
-    ),
+    "seq(float[2])": "kind sequence",
+    "optional(float[2])": "kind optional",
+    "map(int64, float[2])": "kind map",
+    "string[2]": "element type string",
+    "complex64[2]": "element type complex64",
 }
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "reference", "null"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_inputs_that_are_no_tensors_of_numbers_are_refused_by_name(engine, kind):
-    type_proto, text = KINDS[kind]
-    made = model(
-        [node("Identity", ["x"], ["h"]), node("Identity", ["h"], ["y"])],
-        [helper.make_value_info("x", type_proto)],
-        [helper.make_value_info("y", type_proto)],
-    )
-    with pytest.raises(ModelError, match=text):
+    made = parsed(f"({kind} x) => ({kind} y) {{ h = Identity (x) y = Identity (h) }}")
+    with pytest.raises(ModelError, match=f"tensor 'x' is of the {KINDS[kind]}"):
         build(made, engine=engine)
 
 

@@ -105,10 +105,7 @@ SOME_STATIC = [pytest.param(*case, marks=pytest.mark.slow if index % 5 else ()) 
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(
-    ("name", "form", "types", "by_channel"),
-    SOME_STATIC,
-)
+@pytest.mark.parametrize(("name", "form", "types", "by_channel"), SOME_STATIC)
 def test_statically_quantized_files(name, form, types, by_channel, engine, tmp_path):
     model, feeds = NETWORKS[name]()
     file = quantized(model, feeds, tmp_path, form, types, by_channel)
@@ -122,10 +119,9 @@ def test_statically_quantized_files(name, form, types, by_channel, engine, tmp_p
 def test_dynamically_quantized_files(name, weights, engine, tmp_path):
     model, feeds = NETWORKS[name]()
     file = quantized_dynamically(model, tmp_path, weights)
-    check(
-        file, feeds, engine, CODES if name == "recurrent" else FLOAT
-    )  # what DynamicQuantizeLSTM multiplies stays in float
-    check(optimized(file, EXTENDED, tmp_path), feeds, engine, CODES if name == "recurrent" else FLOAT)
+    tolerance = CODES if name == "recurrent" else FLOAT  # what DynamicQuantizeLSTM multiplies stays in float
+    for each in (file, optimized(file, EXTENDED, tmp_path)):
+        check(each, feeds, engine, tolerance)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

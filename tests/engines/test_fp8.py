@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
@@ -13,7 +13,8 @@ from pytrtplugins.errors import CalibrationError, PrecisionError
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.normalize import with_opset
 from pytrtplugins.passes.prepare import ready_for
-from tests.engines.networks import Affine, conv_net
+from tests.engines.model_parts import parsed
+from tests.engines.networks import Affine, conv_net, run
 from tests.engines.operators import literal
 from tests.measures import relative, sqnr
 from tests.passes.nets import Net, Swap, tiny_yolo
@@ -38,8 +39,7 @@ def pixels(model, seed=9):
 
 
 def outputs(engine):
-    with engine.create_context() as context:
-        return next(iter(context.run({"data": pixels(engine.model)}).values()))
+    return next(iter(run(engine, {"data": pixels(engine.model)}).values()))
 
 
 def has_codes(model):
@@ -106,34 +106,17 @@ def test_older_opsets_are_converted_and_names_stay():
 
 
 def test_what_is_converted_keeps_the_dims_that_it_said():
-    nodes = [
-        helper.make_node("Resize", ["x", "", "scales"], ["r"], mode="nearest"),
-        helper.make_node("Relu", ["r"], ["y"]),
-    ]
-    io = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4, *sides])
-        for name, sides in (("x", (8, 8)), ("y", (16, 16)))
-    ]
-    inner = [helper.make_tensor_value_info("r", TensorProto.FLOAT, ["N", 4, 16, 16])]
-    scales = helper.make_tensor("scales", TensorProto.FLOAT, [4], [1, 1, 2, 2])
-    graph = helper.make_graph(nodes, "g", io[:1], io[1:], [scales], value_info=inner)
-    model = ready_for(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), "fp8")
-    assert [dim.dim_param or dim.dim_value for dim in model.graph.value_info[0].type.tensor_type.shape.dim] == [
-        "N",
-        4,
-        16,
-        16,
-    ]
+    text = """(float[N,4,8,8] x) => (float[N,4,16,16] y) <float[4] scales = {1, 1, 2, 2}, float[N,4,16,16] r>
+        { r = Resize <mode = "nearest"> (x, , scales)  y = Relu (r) }"""
+    model = ready_for(parsed(text, 18, 9), "fp8")
+    dims = model.graph.value_info[0].type.tensor_type.shape.dim
+    assert [dim.dim_param or dim.dim_value for dim in dims] == ["N", 4, 16, 16]
 
 
 def test_branches_get_the_opset_of_fp8_too():
-    body = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["r"])], "body", [], [helper.make_tensor_value_info("r", 1, [2])]
-    )
-    node = helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)
-    inputs = [helper.make_tensor_value_info("x", 1, [2]), helper.make_tensor_value_info("c", TensorProto.BOOL, [])]
-    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, [2])])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    text = """(float[2] x, bool c) => (float[2] y) { y = If (c) <then_branch = a () => (float[2] r) { r = Relu (x) },
+        else_branch = b () => (float[2] r) { r = Relu (x) }> }"""
+    model = parsed(text, 18, 9)
     onnx.checker.check_model(model)
     made = with_opset(model, 19)
     assert made.opset_import[0].version == 19

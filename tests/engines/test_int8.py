@@ -18,8 +18,9 @@ from pytrtplugins.errors import CalibrationError, CalibrationTableError, Precisi
 from pytrtplugins.layers import Reorg
 from pytrtplugins.model.decompose import inline_plugins
 from pytrtplugins.passes import Placement, prepare, quantize
-from tests.engines.networks import Affine, conv_net, image
-from tests.engines.operators import literal
+from tests.engines.model_parts import parsed
+from tests.engines.networks import Affine, conv_net, image, run
+from tests.engines.operators import by_openvino, literal
 from tests.measures import relative
 
 
@@ -34,20 +35,15 @@ def concat_net(seed=0) -> tuple[onnx.ModelProto, CalibrationTable]:
     sizes = {"wa": (64, 32, 3, 3), "wb": (64, 32, 3, 3), "wc": (64, 128, 3, 3), "wd": (8, 64, 1, 1)}
     arrays = {name: (rng.standard_normal(shape) * 0.06).astype(np.float32) for name, shape in sizes.items()}
 
-    def conv(x, w, y):
-        return helper.make_node("Conv", [x, w], [y], y, kernel_shape=list(sizes[w][2:]), pads=[sizes[w][2] // 2] * 4)
-
-    nodes = [
-        conv("data", "wa", "a"), helper.make_node("LeakyRelu", ["a"], ["la"], "la", alpha=0.1),
-        conv("data", "wb", "b"), helper.make_node("LeakyRelu", ["b"], ["lb"], "lb", alpha=0.1),
-        helper.make_node("Concat", ["la", "lb"], ["cat"], "cat", axis=1), conv("cat", "wc", "c"), conv("c", "wd", "y"),
-    ]  # fmt: skip
-    graph = helper.make_graph(
-        nodes, "concat", [helper.make_tensor_value_info("data", TensorProto.FLOAT, [1, 32, 26, 26])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
-    )  # fmt: skip
-    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+    nodes = "".join(
+        f"{y} = Conv <kernel_shape = {[side] * 2}, pads = {[side // 2] * 4}> ({x}, w{name}) {then}\n"
+        for x, name, y, side, then in (
+            ("data", "a", "a", 3, "la = LeakyRelu <alpha = 0.1> (a)"),
+            ("data", "b", "b", 3, "lb = LeakyRelu <alpha = 0.1> (b) cat = Concat <axis = 1> (la, lb)"),
+            *(("cat", "c", "c", 3, ""), ("c", "d", "y", 1, "")),
+        )
+    )
+    model = prepare(parsed(f"(float[1,32,26,26] data) => (float[] y) {{ {nodes} }}", 18, 10, **arrays))
     amax = {"data": 1, "a": 3, "la": 3, "b": 3, "lb": 3, "cat": 3, "c": 6, "y": 6}
     return model, CalibrationTable({name: value / 127 for name, value in amax.items()}, "MinMaxCalibration")
 
@@ -59,8 +55,7 @@ INPUT = np.random.default_rng(1).random((1, 32, 26, 26), dtype=np.float32)
 def test_activations_through_concat_are_right(name):
     model, table = concat_net()
     quantized = quantize(model, table, **engine_class(name).quantize_options())
-    with ptp.build(quantized, engine=name, precision="int8").create_context() as context:
-        y = context.run({"data": INPUT})["y"]
+    y = run(ptp.build(quantized, engine=name, precision="int8"), {"data": INPUT})["y"]
     assert relative(y, exact(quantized, {"data": INPUT})[0]) < 1e-3
 
 
@@ -70,26 +65,16 @@ def test_openvino_still_gets_signed_activations_through_concat_wrong():
         pytest.skip("with AMX, OpenVINO 2026.4 gives the right numbers")
     model, table = concat_net()
     quantized = quantize(model, table, weight_levels=safe_weight_levels())
-    core = pytest.importorskip("openvino").Core()
-    compiled = core.compile_model(
-        core.read_model(quantized.SerializeToString(), b""), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
-    )
-    assert relative(compiled({0: INPUT})[0], exact(quantized, {"data": INPUT})[0]) > 0.05
+    pytest.importorskip("openvino")
+    assert relative(by_openvino(quantized, {0: INPUT})[0], exact(quantized, {"data": INPUT})[0]) > 0.05
 
 
 def saturating_net() -> tuple[onnx.ModelProto, CalibrationTable]:
     """Weights and activations at their limits, so that two products do not fit 16 bits."""
-    weights = np.ones((16, 32, 3, 3), np.float32)
-    nodes = [
-        helper.make_node("Conv", ["data", "w"], ["c"], "c", kernel_shape=[3, 3], pads=[1] * 4),
-        helper.make_node("Conv", ["c", "v"], ["y"], "y", kernel_shape=[1, 1]),
-    ]
-    graph = helper.make_graph(
-        nodes, "saturating", [helper.make_tensor_value_info("data", TensorProto.FLOAT, [1, 32, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(np.ones((8, 16, 1, 1), np.float32), "v")],
-    )  # fmt: skip
-    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+    text = """(float[1,32,8,8] data) => (float[] y) { c = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (data, w)
+        y = Conv <kernel_shape = [1, 1]> (c, v) }"""
+    weights = {"w": np.ones((16, 32, 3, 3), np.float32), "v": np.ones((8, 16, 1, 1), np.float32)}
+    model = prepare(parsed(text, 18, 10, **weights))
     return model, CalibrationTable({"data": 1 / 127, "c": 300 / 127, "y": 5000 / 127}, "MinMaxCalibration")
 
 
@@ -98,25 +83,16 @@ def test_sums_of_extreme_values_do_not_saturate(name):
     model, table = saturating_net()
     x = np.ones((1, 32, 8, 8), np.float32)
     engine = ptp.build(model, engine=name, precision="int8", calibration=table)
-    with engine.create_context() as context:
-        y = context.run({"data": x})["y"]
-    assert relative(y, exact(engine.model, {"data": x})[0]) < 1e-6
+    assert relative(run(engine, {"data": x})["y"], exact(engine.model, {"data": x})[0]) < 1e-6
 
 
 def extreme_net(placement: Placement | None = None) -> onnx.ModelProto:
     """A Q/DQ model from elsewhere: weights of ±127 whose products with the activations do not fit 16 bits in pairs."""
     rng = np.random.default_rng(0)
     arrays = {"w": rng.choice([-1.0, 1.0], (64, 64, 1, 1)), "v": rng.standard_normal((8, 64, 1, 1))}
-    nodes = [
-        helper.make_node("Conv", ["data", "w"], ["c"], "c", kernel_shape=[1, 1]), helper.make_node("Relu", ["c"], ["r"], "r"),
-        helper.make_node("Conv", ["r", "v"], ["y"], "y", kernel_shape=[1, 1]),
-    ]  # fmt: skip
-    graph = helper.make_graph(
-        nodes, "extreme", [helper.make_tensor_value_info("data", TensorProto.FLOAT, [1, 64, 26, 26])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()],
-    )  # fmt: skip
-    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+    text = """(float[1,64,26,26] data) => (float[] y) {
+        c = Conv <kernel_shape = [1, 1]> (data, w)  r = Relu (c)  y = Conv <kernel_shape = [1, 1]> (r, v) }"""
+    model = prepare(parsed(text, 18, 10, **{name: array.astype(np.float32) for name, array in arrays.items()}))
     table = CalibrationTable({"data": 1 / 127, "c": 16 / 127, "r": 16 / 127, "y": 99 / 127}, "MinMaxCalibration")
     return quantize(model, table, weight_levels=127, float_last=False, placement=placement)
 
@@ -126,8 +102,7 @@ def test_a_model_quantized_elsewhere_gives_right_numbers_on_any_cpu(name):
     model = extreme_net(engine_class(name).quantize_options().get("placement"))
     x = np.ones((1, 64, 26, 26), np.float32)
     engine = ptp.build(model, engine=name, precision="int8")
-    with engine.create_context() as context:
-        assert relative(context.run({"data": x})["y"], exact(model, {"data": x})[0]) < 1e-3
+    assert relative(run(engine, {"data": x})["y"], exact(model, {"data": x})[0]) < 1e-3
 
 
 def test_such_a_model_keeps_plain_int8_where_the_cpu_can_add_it(monkeypatch, caplog):
@@ -151,8 +126,7 @@ def test_signed_activations_that_cannot_be_rewritten_give_right_numbers():
     feeds = {codes: np.clip(np.rint(INPUT * 127), -128, 127).astype(np.int8)}
     engine = ptp.build(model, engine="cpu", precision="int8")
     assert codes in engine.choices["int8 layers"]
-    with engine.create_context() as context:
-        assert relative(context.run(feeds)["y"], exact(model, feeds)[0]) < 1e-3
+    assert relative(run(engine, feeds)["y"], exact(model, feeds)[0]) < 1e-3
 
 
 @pytest.mark.parametrize("middle", [(), (Reorg(2), Reorg(2, reverse=True)), (Affine(1.0),)])
@@ -194,9 +168,8 @@ def test_onnxruntime_adds_products_of_large_weights_in_32_bits(monkeypatch, feat
 
     monkeypatch.setattr(int8, "cpu_features", lambda: frozenset(features))
     monkeypatch.setattr(onnxruntime_engine, "make_session", noting)
-    ptp.build(
-        extreme_net(engine_class("onnxruntime").quantize_options()["placement"]), engine="onnxruntime", precision="int8"
-    )
+    model = extreme_net(engine_class("onnxruntime").quantize_options()["placement"])
+    ptp.build(model, engine="onnxruntime", precision="int8")
     assert given == [entries]
 
 
@@ -217,8 +190,7 @@ def test_every_engine_runs_int8_near_fp32(engine_name):
     x = image()
     engine = ptp.build(model, engine=engine_name, precision="int8", calibration=MinMaxCalibrator([{"data": x}]))
     assert any(node.op_type == "QuantizeLinear" for node in engine.model.graph.node)
-    with engine.create_context() as context, ptp.build(model, engine=engine_name).create_context() as float_context:
-        assert relative(context.run({"data": x})["y"], float_context.run({"data": x})["y"]) < 0.05
+    assert relative(run(engine)["y"], run(ptp.build(model, engine=engine_name))["y"]) < 0.05
 
 
 def test_a_calibrator_writes_its_cache_and_reads_it_again(tmp_path):

@@ -9,16 +9,14 @@ import pytest
 
 import pytrtplugins as ptp
 from tests.engines.networks import conv_net, image
+from tests.user_plugins import Copy
 
 CALLS: list[str] = []
 
 
 @ptp.plugin(namespace="test.engines")
-class Witness(ptp.Plugin):
+class Witness(Copy):
     """Writes down what is called; x + 1 with scratch memory."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x + x.dtype.type(1)
@@ -68,14 +66,8 @@ def test_configure_initialize_enqueue_terminate_come_in_order(engine_name):
 
 
 @ptp.plugin(namespace="test.engines")
-class Reluctant(ptp.Plugin):
+class Reluctant(Copy):
     """Its first `initialize` fails."""
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x + x.dtype.type(1)
 
     def initialize(self):
         CALLS.append("initialize")

@@ -16,6 +16,7 @@ from pytrtplugins.engines.host.int8 import safe_weight_levels
 from pytrtplugins.errors import BuildError, ExecutionError
 from pytrtplugins.model.decompose import inline_plugins
 from pytrtplugins.passes import UnsignedActivations, quantize, to_ir, to_proto
+from tests.engines.networks import run as run_once
 from tests.engines.operator_networks import (
     NETWORKS,
     Chain,
@@ -26,7 +27,7 @@ from tests.engines.operator_networks import (
     shared_result,
     summands_of_channels,
 )
-from tests.engines.operators import literal
+from tests.engines.operators import by_openvino, literal
 from tests.measures import relative
 
 networks = pytest.mark.parametrize("make", NETWORKS, ids=[make.__name__ for make in NETWORKS])
@@ -38,17 +39,12 @@ def calibrated(make):
     model = make()
     batch = model.graph.input[0].type.tensor_type.shape.dim[0].dim_value or 2
     x = np.random.default_rng(1).standard_normal((batch, 3, 8, 8)).astype(np.float32)
-    return (
-        model,
-        x,
-        literal(inline_plugins(model), {"data": x}),
-        calibrate(model, MinMaxCalibrator([{"data": x}]), progress=False),
-    )
+    wanted = literal(inline_plugins(model), {"data": x})
+    return model, x, wanted, calibrate(model, MinMaxCalibrator([{"data": x}]), progress=False)
 
 
 def run(engine, x):
-    with engine.create_context() as context:
-        outputs = context.run({"data": x})
+    outputs = run_once(engine, {"data": x})
     return [outputs[desc.name] for desc in engine.outputs]
 
 
@@ -81,9 +77,8 @@ def test_every_engine_gives_the_quantized_models_numbers(engine_name, make):
     assert "QuantizeLinear" in {node.op_type for node in engine.model.graph.node}
     exact = literal(inline_plugins(engine.model), {"data": x})
     jumps = any(node.op_type == "Floor" for node in model.graph.node)
-    limit = (
-        1e-5 if engine_name == "reference" else 0.1 if jumps else 0.01
-    )  # others round single values to the next code
+    # others round single values to the next code
+    limit = 1e-5 if engine_name == "reference" else 0.1 if jumps else 0.01
     with as_far_as_it_goes(engine_name):
         outputs = run(engine, x)
     for found, quantized, want in zip(outputs, exact, wanted, strict=True):
@@ -109,9 +104,8 @@ def test_openvino_still_computes_these_wrongly_in_8_bits(make, why):
     quantized = quantize(model, table, weight_levels=safe_weight_levels())
     unsigned = to_ir(quantized)
     UnsignedActivations()(unsigned)
-    core = pytest.importorskip("openvino").Core()
-    network = core.read_model(to_proto(unsigned).SerializeToString(), b"")
-    found = core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})({0: x})
+    pytest.importorskip("openvino")
+    found = by_openvino(to_proto(unsigned), {0: x})
     exact = literal(quantized, {"data": x})
     differences = [relative(found[index], value) for index, value in enumerate(exact)]
     assert max(differences) > 0.05, f"the pass that {why} may go"
@@ -121,10 +115,8 @@ def test_openvino_still_computes_these_wrongly_in_8_bits(make, why):
 def test_openvino_still_computes_these_wrongly(make):
     """When this fails, OpenVINO is mended: the pass that keeps them apart may go, after measuring again."""
     model, x, (wanted,), _ = calibrated(make)
-    core = pytest.importorskip("openvino").Core()
-    network = core.read_model(model.SerializeToString(), b"")
-    found = core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})({0: x})
-    assert relative(found[0], wanted) > 0.05
+    pytest.importorskip("openvino")
+    assert relative(by_openvino(model, {0: x})[0], wanted) > 0.05
 
 
 def test_values_that_are_quantized_twice_do_not_end_the_process():

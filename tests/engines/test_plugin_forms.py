@@ -12,14 +12,10 @@ from pytrtplugins.engines import calibrate
 from pytrtplugins.errors import EngineFileError, UsageError
 from pytrtplugins.plugin.policy import FORMS, chosen_form
 from tests.engines.networks import Affine, Complete, Launching, NeedsDims, Witness, conv_net, image
+from tests.engines.networks import run as run_once
 
-CLASSES = [
-    Complete,
-    pytest.param(
-        Launching,
-        marks=pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)"),
-    ),
-]
+COMPILED = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
+CLASSES = [Complete, pytest.param(Launching, marks=COMPILED)]
 
 
 def name_of(cls):
@@ -27,16 +23,14 @@ def name_of(cls):
 
 
 def run(engine, x):
-    with engine.create_context() as context:
-        return context.run({"data": x})["y"]
+    return run_once(engine, {"data": x})["y"]
 
 
 def check_runs(engine, form, x):
     """The engine computes, and ran the plugin in this form alone; a decomposition runs without the plugin."""
     found = run(engine, x)
-    np.testing.assert_allclose(
-        found, run(ptp.build(conv_net(Affine(3.0)), engine="reference"), x), rtol=1e-5, atol=1e-5
-    )
+    wanted = run(ptp.build(conv_net(Affine(3.0)), engine="reference"), x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
     assert set(Witness.calls) == {form}
 
 
@@ -82,14 +76,16 @@ def test_where_free_dims_are_needed_the_next_form_runs_and_the_engine_says_so(en
 
 
 def test_a_form_that_cannot_be_is_refused_before_anything_is_built(engine_name):
-    with pytest.raises(
-        UsageError, match=r"cannot run as 'decomposition'[\s\S]*Do: plugins={'test.engines::Affine': 'compute'}$"
+    for asked, words in (
+        (
+            {"test.engines::Affine": "decomposition"},
+            r"cannot run as 'decomposition'[\s\S]*Do: plugins={'test.engines::Affine': 'compute'}$",
+        ),
+        ({"test.engines::Afine": "compute"}, r"no plugin 'test\.engines::Afine'; it has test\.engines::Affine"),
+        ({"test.engines::Affine": "fast"}, "form 'fast' is unknown"),
     ):
-        ptp.build(conv_net(Affine()), engine=engine_name, plugins={"test.engines::Affine": "decomposition"})
-    with pytest.raises(UsageError, match=r"no plugin 'test\.engines::Afine'; it has test\.engines::Affine"):
-        ptp.build(conv_net(Affine()), engine=engine_name, plugins={"test.engines::Afine": "compute"})
-    with pytest.raises(UsageError, match="form 'fast' is unknown"):
-        ptp.build(conv_net(Affine()), engine=engine_name, plugins={"test.engines::Affine": "fast"})
+        with pytest.raises(UsageError, match=words):
+            ptp.build(conv_net(Affine()), engine=engine_name, plugins=asked)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -102,15 +98,8 @@ def test_calibration_runs_the_form_that_int8_will_run(cls, form):
             seen.append(set(Witness.calls))
             return super().compute_table()
 
-    ptp.build(
-        conv_net(cls()),
-        engine="cpu",
-        precision="int8",
-        calibration=Watching([{"data": image()}]),
-        settings={"int8": "always"},
-        plugins=asked,
-        progress=False,
-    )
+    options = {"calibration": Watching([{"data": image()}]), "settings": {"int8": "always"}, "plugins": asked}
+    ptp.build(conv_net(cls()), engine="cpu", precision="int8", progress=False, **options)
     assert seen == [{form}]
     Witness.calls.clear()
     for engine in ("cpu", "onnxruntime"):
@@ -120,14 +109,9 @@ def test_calibration_runs_the_form_that_int8_will_run(cls, form):
 
 def test_calibration_refuses_forms_that_are_not_there():
     batches = MinMaxCalibrator([{"data": image()}])
+    asked = {name_of(Complete): "decomposition"}
     with pytest.raises(UsageError, match="is never run by engine 'reference'"):
-        calibrate(
-            conv_net(Complete()),
-            batches,
-            engine="reference",
-            plugins={name_of(Complete): "decomposition"},
-            progress=False,
-        )
+        calibrate(conv_net(Complete()), batches, engine="reference", plugins=asked, progress=False)
     with pytest.raises(UsageError, match="no plugin 'a::B'"):
         calibrate(conv_net(Complete()), batches, plugins={"a::B": "compute"}, progress=False)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import BindingError, DimsError, ModelError, PluginError, PytrtpluginsError
-from tests.engines.networks import Affine, conv_net, image
-from tests.engines.plugin_models import PLACES, REFUSED, Next, X, model, one_plugin, relu
+from tests.engines.model_parts import parsed
+from tests.engines.networks import Affine, conv_net, image, run
+from tests.engines.plugin_models import PLACES, REFUSED, X, model
+from tests.user_plugins import Copy
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -36,11 +36,10 @@ class Above(ptp.Plugin):
         return np.concatenate([x, b])
 
 
-@pytest.mark.parametrize("given", [["x", "w"], ["w", "x"]])
+@pytest.mark.parametrize("given", ["x, w", "w, x"])
 def test_a_constant_without_elements_keeps_its_dims(engine_name, given):
-    network = model(one_plugin(Above(), given, ["y"]), weights=np.zeros((0, 3), np.float32))
-    with ptp.build(network, engine=engine_name).create_context() as context:
-        np.testing.assert_array_equal(context.run({"x": X})["y"], X)
+    network = model(f"y = Above ({given})", weights=np.zeros((0, 3), np.float32))
+    np.testing.assert_array_equal(run(ptp.build(network, engine=engine_name), {"x": X})["y"], X)
 
 
 @pytest.mark.parametrize("place", REFUSED)
@@ -56,32 +55,21 @@ RESULTS = {
     "None": (lambda x: None, PluginError, r"compute gave None, expected float32\[1, 8, 8, 8\]"),
     "too many": (lambda x: (x, x), DimsError, "compute gave 2 outputs, output_dims 1"),
     "none": (lambda x: (), DimsError, "compute gave 0 outputs, output_dims 1"),
-    "None among them": (
-        lambda x: [None],
-        PluginError,
-        r"output 0 of compute is of type NoneType, expected an array float32",
-    ),
+    "None among them": (lambda x: [None], PluginError, "output 0 of compute is of type NoneType, expected an array float32"),
     "a number": (lambda x: 3.5, PluginError, "output 0 of compute is of type float, expected an array"),
     "text": (lambda x: "y", PluginError, "output 0 of compute is of type str, expected an array"),
     "a list": (lambda x: x.tolist() + x.tolist(), DimsError, "compute gave 2 outputs, output_dims 1"),
     "another shape": (lambda x: x[:, 1:], DimsError, r"output 0 of compute has shape \(1, 7, 8, 8\)"),
     "another rank": (lambda x: x[0], DimsError, r"output 0 of compute has shape \(8, 8, 8\)"),
-    "another type": (
-        lambda x: x.astype(np.float64),
-        PluginError,
-        "output 0 of compute is float64, output_dtypes says float32",
-    ),
+    "another type": (lambda x: x.astype(np.float64), PluginError, "output 0 of compute is float64, output_dtypes says float32"),
     "text in an array": (lambda x: x.astype(str), PluginError, "output 0 of compute is <U"),
     "objects": (lambda x: x.astype(object), PluginError, "output 0 of compute is object, output_dtypes says float32"),
-}
+}  # fmt: skip
 
 
 @ptp.plugin(namespace="test.engines")
-class Giving(ptp.Plugin):
+class Giving(Copy):
     """Gives whatever its class is told to."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return Giving.result(x)
@@ -107,10 +95,10 @@ def test_a_plugin_error_of_the_plugins_own_is_raised_as_it_is(engine_name):
         raise own
 
     Giving.result = fail
-    with ptp.build(conv_net(Giving()), engine=engine_name).create_context() as context:
-        with pytest.raises(PluginError) as caught:
-            context.run({"data": image()})
-        assert caught.value is own
+    engine = ptp.build(conv_net(Giving()), engine=engine_name)
+    with pytest.raises(PluginError) as caught:
+        run(engine)
+    assert caught.value is own
 
 
 # -- what engines do not take ----------------------------------------------------------------------------------------
@@ -127,57 +115,33 @@ def test_a_batch_of_nothing_is_refused_and_the_context_goes_on(engine_name):
 
 
 def test_a_free_dim_that_is_no_batch_may_be_0(engine_name):
-    text = """<ir_version: 8, opset_import: ["": 17]> sizes (int64[n] sizes) => (float y)
+    text = """(int64[n] sizes) => (float y)
         { z = ConstantOfShape <value = float[1] {3}> (sizes) y = ReduceSum <keepdims = 0> (z) }"""
-    model = onnx.parser.parse_model(text)
-    with ptp.build(model, engine=engine_name).create_context() as context:
-        assert context.run({"sizes": np.zeros(0, np.int64)})["y"] == 3
-        assert context.run({"sizes": np.array([2, 4])})["y"] == 24
+    engine = ptp.build(parsed(text), engine=engine_name)
+    assert run(engine, {"sizes": np.zeros(0, np.int64)})["y"] == 3
+    assert run(engine, {"sizes": np.array([2, 4])})["y"] == 24
 
 
 def test_a_model_without_outputs_is_refused(engine_name):
-    network = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["": 17]> none (float[2] x) => (float[2] y) { y = Relu(x) }'
-    )
+    network = parsed("(float[2] x) => (float[2] y) { y = Relu (x) }")
     del network.graph.output[:]
     with pytest.raises(ModelError, match="the model has no outputs"):
         ptp.build(network, engine=engine_name)
 
 
-def other_kinds():
-    tensor = helper.make_tensor_type_proto(TensorProto.FLOAT, [2, 3])
-    return {
-        "sequence": helper.make_sequence_type_proto(tensor),
-        "optional": helper.make_optional_type_proto(tensor),
-        "map": helper.make_map_type_proto(TensorProto.INT64, tensor),
-        "sparse tensor": helper.make_sparse_tensor_type_proto(TensorProto.FLOAT, [2, 3]),
-    }
-
-
-@pytest.mark.parametrize("kind", other_kinds())
+@pytest.mark.parametrize("kind", ["sequence", "optional", "map", "sparse tensor"])
 @pytest.mark.parametrize("end", ["input", "output"])
 def test_inputs_and_outputs_that_are_no_tensors_are_refused(engine_name, kind, end):
-    info = helper.make_value_info("s", other_kinds()[kind])
-    plain = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
-    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])
-    nodes = [one_plugin(Next(), ["x"], ["y"])]
-    if end == "output":
-        nodes.append(helper.make_node("SequenceConstruct", ["y"], ["s"], "make"))
-    ends = ([plain, info], [out]) if end == "input" else ([plain], [out, info])
-    graph = helper.make_graph(nodes, "kinds", *ends)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("test.places", 1)]
+    text = {"sequence": "seq(float[2,3])", "map": "map(int64,float[2,3])"}.get(kind, f"{kind}(float[2,3])")
+    other = f"{text.replace(' t', '_t')} s"
+    if end == "input":
+        network = model("y = Next (x)", inputs=f"float[2,3] x, {other}")
+    else:
+        network = model("y = Next (x) s = SequenceConstruct (y)", f"{other}, y")
     with pytest.raises(ModelError, match=rf"(?s)'s'.*{kind}"):
-        ptp.build(helper.make_model(graph, opset_imports=opsets, ir_version=10), engine=engine_name)
+        ptp.build(network, engine=engine_name)
 
 
 def test_a_plugin_that_reads_a_sequence_is_refused(engine_name):
-    nodes = [
-        relu("x", "a"),
-        helper.make_node("SequenceConstruct", ["a"], ["s"], "make"),
-        one_plugin(Next(), ["s"], ["y"]),
-    ]
-    ends = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3])] for name in ("x", "y"))
-    graph = helper.make_graph(nodes, "sequence", *ends)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("test.places", 1)]
     with pytest.raises(PytrtpluginsError, match=r"'plugin'.*'s'"):
-        ptp.build(helper.make_model(graph, opset_imports=opsets, ir_version=10), engine=engine_name)
+        ptp.build(model("a = Relu (x) s = SequenceConstruct (a) y = Next (s)"), engine=engine_name)

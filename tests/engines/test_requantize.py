@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration.table import CalibrationTable
@@ -15,6 +14,9 @@ from pytrtplugins.engines import build
 from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.passes import quantize
 from tests.check.plugins.hard_swish import HardSwish as WithKernel
+from tests.engines.model_parts import parsed
+from tests.engines.networks import run as run_once
+from tests.user_plugins import Copy
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("openvino")
@@ -24,13 +26,10 @@ SEEN: list[tuple[str, tuple[float | None, float | None]]] = []
 
 
 @ptp.plugin(namespace="requantize")
-class HardSwish(ptp.Plugin):
+class HardSwish(Copy):
     """x * min(max(x + 3, 0), 6) / 6, of numbers or of codes."""
 
     int8: ClassVar[str] = "requantize"
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return (x * np.clip(x + 3, 0, 6) / 6).astype(x.dtype)
@@ -51,21 +50,15 @@ class HardSwish(ptp.Plugin):
 def network(reader=False, plugin=None):
     """Convolution → plugin → convolution; with ``reader`` the plugin's result is also added behind them, in float."""
     rng = np.random.default_rng(1)
-    weights = [
-        rng.standard_normal(dims).astype(np.float32) * 0.3 for dims in ((8, 3, 3, 3), (8, 8, 1, 1), (4, 8, 1, 1))
-    ]
-    nodes = [
-        helper.make_node("Conv", ["x", "w0"], ["a"], pads=[1, 1, 1, 1], name="first"),
-        (plugin or HardSwish()).as_node(["a"], ["b"], "swish"),
-        helper.make_node("Conv", ["b", "w1"], ["c"], name="second"),
-        helper.make_node("Sum" if reader else "Identity", ["c", "b"] if reader else ["c"], ["d"], name="joined"),
-        helper.make_node("Conv", ["d", "w2"], ["y"], name="last"),
-    ]
-    info = [helper.make_tensor_value_info(n, 1, d) for n, d in (("x", (1, 3, 6, 6)), ("y", (1, 4, 6, 6)))]
-    held = [numpy_helper.from_array(w, f"w{index}") for index, w in enumerate(weights)]
-    graph = helper.make_graph(nodes, "net", info[:1], info[1:], held)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(nodes[1].domain, 1)]
-    return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    dims = {"w0": (8, 3, 3, 3), "w1": (8, 8, 1, 1), "w2": (4, 8, 1, 1)}
+    weights = {name: rng.standard_normal(shape).astype(np.float32) * 0.3 for name, shape in dims.items()}
+    node = (plugin or HardSwish()).as_node(["a"], ["b"], "swish")
+    text = f"""(float[1,3,6,6] x) => (float[1,4,6,6] y) {{
+        a = Conv <pads = [1, 1, 1, 1]> (x, w0)  b = {node.domain}.{node.op_type} (a)  c = Conv (b, w1)
+        d = {"Sum (c, b)" if reader else "Identity (c)"}  y = Conv (d, w2) }}"""
+    model = parsed(text, 18, 10, [node.domain], **weights)
+    model.graph.node[1].CopyFrom(node)
+    return onnx.shape_inference.infer_shapes(model)
 
 
 AMAX = np.float32(4 / 127), np.float32(3 / 127)
@@ -103,17 +96,8 @@ def test_enqueue_gets_codes_and_the_result_is_that_of_the_float_form(engine, rea
 
 def run(model, engine, form):
     settings = {"int8": "always"} if engine in ("cpu", "onnxruntime") else {}
-    built = build(
-        model,
-        engine=engine,
-        precision="int8",
-        calibration=TABLE,
-        plugins={NAME: form},
-        settings=settings,
-        progress=False,
-    )
-    with built.create_context() as context:
-        return context.run(X)["y"]
+    options = {"calibration": TABLE, "plugins": {NAME: form}, "settings": settings, "progress": False}
+    return run_once(build(model, engine=engine, precision="int8", **options), X)["y"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

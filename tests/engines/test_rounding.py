@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
@@ -15,12 +15,14 @@ from pytrtplugins.engines.weights import _GramCalibrator
 from pytrtplugins.errors import NoDataError
 from pytrtplugins.passes import quantize
 
+from .model_parts import parsed
 from .networks import conv_net, image
+from .networks import run as run_once
 
 
 def run(model, precision="fp32"):
-    with ptp.build(model, engine="reference", precision=precision).create_context() as context:
-        return context.run({"data": image(seed=7)})["y"]
+    engine = ptp.build(model, engine="reference", precision=precision)
+    return run_once(engine, {"data": image(seed=7)})["y"]
 
 
 def noise(given, levels, exact):
@@ -75,19 +77,12 @@ def test_it_needs_images():
         round_weights(conv_net(), [], engine="reference", progress=False)
 
 
-@pytest.mark.parametrize("attributes", [{}, {"strides": [2, 1]}, {"dilations": [2, 1]}, {"group": 3}])
+@pytest.mark.parametrize("attributes", ["", "strides = [2, 1],", "dilations = [2, 1],", "group = 3,"])
 def test_gram_matrices_are_of_what_a_convolution_multiplies(attributes):
-    groups, random = attributes.get("group", 1), np.random.default_rng(0)
+    groups, random = 3 if "group" in attributes else 1, np.random.default_rng(0)
     weights = random.normal(size=(3, 3 // groups, 3, 2)).astype(np.float32)
-    node = helper.make_node("Conv", ["x", "w"], ["y"], name="y", pads=[1, 0, 2, 1], **attributes)
-    graph = helper.make_graph(
-        [node],
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(weights, "w")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    conv = f"Conv <{attributes} pads = [1, 0, 2, 1]> (x, w)"
+    model = parsed(f"(float[1,3,9,8] x) => (float[] y) {{ y = {conv} }}", 18, 10, w=weights)
     batches = [random.normal(size=(count, 3, 9, 8)).astype(np.float32) for count in (1, 2)]
     with ptp.build(model, engine="reference").create_context() as context:
         y = np.concatenate([context.run({"x": image[None]})["y"] for batch in batches for image in batch])

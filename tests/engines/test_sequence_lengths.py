@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("onnxruntime")
 
 import onnxruntime
 
 from pytrtplugins.engines import build
+from tests.engines.model_parts import parsed
+from tests.engines.networks import run
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 LENGTH, BATCH, SIZE, HIDDEN = 4, 3, 2, 5
@@ -23,14 +24,10 @@ def network(op, direction, dims, lengths_are_constant):
     weights = rng.standard_normal((directions, GATES[op] * HIDDEN, SIZE)).astype(np.float32)
     recurrence = rng.standard_normal((directions, GATES[op] * HIDDEN, HIDDEN)).astype(np.float32)
     constants = {"w": weights, "r": recurrence} | ({"lengths": LENGTHS} if lengths_are_constant else {})
-    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)]
-    if not lengths_are_constant:
-        given.append(helper.make_tensor_value_info("lengths", TensorProto.INT32, [dims[1]]))
-    node = helper.make_node(op, ["x", "w", "r", "", "lengths"], ["y", "h"], hidden_size=HIDDEN, direction=direction)
-    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "h")]
-    arrays = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    graph = helper.make_graph([node], "lengths", given, results, arrays)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    given = "" if lengths_are_constant else f", int32[{dims[1]}] lengths"
+    text = f"""(float[{",".join(map(str, dims))}] x {given}) => (float[] y, float[] h)
+        {{ y, h = {op} <hidden_size = {HIDDEN}, direction = "{direction}"> (x, w, r, , lengths) }}"""
+    return parsed(text, **constants)
 
 
 DIRECTIONS = ("forward", "reverse", "bidirectional")
@@ -49,10 +46,7 @@ def test_lengths_are_honoured(op, direction, dims, constant):
     model = network(op, direction, dims, constant)
     x = np.random.default_rng(1).standard_normal((LENGTH, BATCH, SIZE)).astype(np.float32)
     inputs = {"x": x} if constant else {"x": x, "lengths": LENGTHS}
-    expected = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(
-        None, inputs
-    )
-    with build(model, engine="cpu", threads=1).create_context() as context:
-        found = context.run(inputs)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected, found = session.run(None, inputs), run(build(model, engine="cpu", threads=1), inputs)
     for name, array in zip(("y", "h"), expected, strict=True):
         np.testing.assert_allclose(found[name], array, atol=1e-5)

@@ -14,7 +14,7 @@ from pytrtplugins.layers import Reorg
 pytest.importorskip("onnxruntime")
 pytest.importorskip("openvino")
 
-from onnx import TensorProto, helper
+from tests.engines.model_parts import parsed
 
 ENGINES = ("cpu", "onnxruntime", "reference")
 
@@ -22,14 +22,15 @@ ENGINES = ("cpu", "onnxruntime", "reference")
 def chain(*types, shape=(1, 4)):
     """x → one operator after the other, each written as ``domain::Type`` → y."""
     names = ["x", *(f"t{index}" for index in range(len(types) - 1)), "y"]
-    nodes = []
-    for index, (kind, read, written) in enumerate(zip(types, names, names[1:], strict=False)):
-        domain, _, op_type = kind.rpartition("::")
-        nodes.append(helper.make_node(op_type, [read], [written], f"n{index}", domain=domain))
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
-    domains = {node.domain for node in nodes} - {""}
-    opsets = [helper.make_opsetid("", 20), *(helper.make_opsetid(domain, 1) for domain in sorted(domains))]
-    return helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:]), opset_imports=opsets, ir_version=9)
+    nodes = (
+        f"{written} = {kind.replace('::', '.')} ({read})"
+        for kind, read, written in zip(types, names, names[1:], strict=False)
+    )
+    dims, domains = list(shape), sorted({kind.rpartition("::")[0] for kind in types} - {""})
+    model = parsed(f"(float{dims} x) => (float{dims} y) {{ {' '.join(nodes)} }}", 20, 9, domains)
+    for index, node in enumerate(model.graph.node):
+        node.name = f"n{index}"
+    return model
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -52,10 +53,7 @@ def test_operators_of_libraries_are_asked_for_where_they_stand(engine, lacking):
 def test_a_model_of_onnxs_operators_and_plugins_lacks_nothing(engine):
     model = chain("Relu", "darknet::Reorg", shape=(1, 4, 4, 4))
     model.graph.node[1].CopyFrom(Reorg(stride=2).as_node(["t0"], ["y"], "n1"))
-    del model.graph.output[0].type.tensor_type.shape.dim[:]
-    model.graph.output[0].type.tensor_type.shape.dim.extend(
-        helper.make_tensor_value_info("y", 1, [1, 16, 2, 2]).type.tensor_type.shape.dim
-    )
+    model.graph.output[0].type.tensor_type.ClearField("shape")
     assert unsupported_nodes(model, engine) == []
 
 
@@ -93,44 +91,22 @@ def test_an_engine_that_is_not_here_says_so():
 
 def decoding(odd="acme.none::Odd"):
     """ImageDecoder, RoiAlign outside and inside of both branches of an If, and another operator in one of them."""
-    info, (domain, _, op_type) = helper.make_tensor_value_info, odd.rpartition("::")
-    align = ["x", "rois", "ids"]
-    last = helper.make_node(op_type, ["e0"], ["e"], "odd", domain=domain)
-    branches = {
-        "then_branch": helper.make_graph(
-            [helper.make_node("RoiAlign", align, ["t"], "then")], "t", [], [info("t", 1, None)]
-        ),
-        "else_branch": helper.make_graph(
-            [helper.make_node("RoiAlign", align, ["e0"], "else"), last], "e", [], [info("e", 1, None)]
-        ),
-    }
-    nodes = [
-        helper.make_node("ImageDecoder", ["file"], ["image"], "decode"),
-        helper.make_node("RoiAlign", align, ["r"], "align"),
-        helper.make_node("Relu", ["r"], ["a"], "relu"),
-        helper.make_node("If", ["c"], ["b"], "branch", **branches),
-    ]
-    dims = {
-        "file": (TensorProto.UINT8, ["B"]),
-        "x": (1, [1, 3, 8, 8]),
-        "rois": (1, ["R", 4]),
-        "ids": (TensorProto.INT64, ["R"]),
-    }
-    inputs = [*(info(name, *rest) for name, rest in dims.items()), info("c", TensorProto.BOOL, [])]
-    outputs = [info("image", TensorProto.UINT8, None), info("a", 1, None), info("b", 1, None)]
-    opsets = [helper.make_opsetid("", 22), helper.make_opsetid("acme.none", 1)]
-    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=opsets, ir_version=10)
+    text = f"""(uint8[B] file, float[1,3,8,8] x, float[R,4] rois, int64[R] ids, bool c)
+        => (uint8[] image, float[] a, float[] b) {{
+        image = ImageDecoder (file)  r = RoiAlign (x, rois, ids)  a = Relu (r)
+        b = If (c) <then_branch = t () => (float[] t) {{ t = RoiAlign (x, rois, ids) }},
+            else_branch = e () => (float[] e) {{ e0 = RoiAlign (x, rois, ids)  e = {odd.replace("::", ".")} (e0) }}> }}"""
+    return parsed(text, 22, 10, ["acme.none"])
 
 
 @pytest.mark.parametrize(("odd", "lacking", "counts"), [
-    ("acme.none::Odd", ["decode", "align", "then", "else", "odd"], "RoiAlign (3), ImageDecoder (1)"),
-    ("Neg", ["decode", "align", "then", "else"], "RoiAlign (3)"),
+    ("acme.none::Odd", ["ImageDecoder_image", "RoiAlign_r", "RoiAlign_t", "RoiAlign_e0", "Odd_e"], "RoiAlign (3), ImageDecoder (1)"),
+    ("Neg", ["ImageDecoder_image", "RoiAlign_r", "RoiAlign_t", "RoiAlign_e0"], "RoiAlign (3)"),
 ])  # fmt: skip
 def test_onnxs_own_operators_are_all_found_too_in_branches_as_well(odd, lacking, counts):
     model = decoding(odd)
     found = unsupported_nodes(model, "onnxruntime")
     assert sorted(node.name for node in found) == sorted(lacking)
-    with pytest.raises(
-        BuildError, match=r"Nor does it have these, .* --engine onnxruntime` .*: " + re.escape(counts) + "\n"
-    ):
+    words = r"Nor does it have these, .* --engine onnxruntime` .*: " + re.escape(counts) + "\n"
+    with pytest.raises(BuildError, match=words):
         ptp.build(model, engine="onnxruntime")

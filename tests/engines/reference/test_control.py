@@ -143,5 +143,5 @@ def test_a_plugin_in_a_branch_is_computed_by_its_class():
 
 def test_what_a_branch_cannot_compute_is_refused_when_the_engine_is_built():
     network = model(f"(float[2] x, bool c) => (float[] y) {{ y = {branches('r = Celux (x)')} }}")
-    with pytest.raises(BuildError, match="node 'r': operator Celux is not known"):
+    with pytest.raises(BuildError, match="node 'Celux_r': operator Celux is not known"):
         ptp.build(network, engine="reference")
