@@ -92,16 +92,20 @@ class Player:
 
     def _time(self, made: Any, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """Ask everything that a builder asks, and run once, as it does to measure."""
+        outputs, descs, size = self._configured(made, arrays, free=(0,))
+        if not self.driver.accepts(made, descs, len(arrays)):
+            raise RuntimeError("no combination of formats")
+        self.driver.enqueue(made.clone(), arrays, outputs, size)
+        return outputs
+
+    def _configured(self, made: Any, arrays: list[np.ndarray], free: Sequence[int] = ()) -> Any:
+        """Outputs that are not written yet, descriptions of all tensors, and the size of the workspace."""
         driver = self.driver
         dtypes = driver.output_types(made, [DType.of(array) for array in arrays])
-        exprs = driver.output_exprs(made, [array.shape for array in arrays], free=(0,))
+        exprs = driver.output_exprs(made, [array.shape for array in arrays], free)
         outputs = [np.empty([e.value for e in dims], t.numpy) for dims, t in zip(exprs, dtypes, strict=True)]
         descs = [driver.desc(array.shape, DType.of(array)) for array in (*arrays, *outputs)]
-        if not driver.accepts(made, descs, len(arrays)):
-            raise RuntimeError("no combination of formats")
-        size = driver.configure(made, descs[: len(arrays)], descs[len(arrays) :])
-        driver.enqueue(made.clone(), arrays, outputs, size)
-        return outputs
+        return outputs, descs, driver.configure(made, descs[: len(arrays)], descs[len(arrays) :])
 
     # -- runtime -----------------------------------------------------------------------------------------------------
 
@@ -153,14 +157,10 @@ class Player:
         return True
 
     def _enqueue(self, node: onnx.NodeProto, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        made, driver = self._attached[node.name], self.driver
-        dtypes = driver.output_types(made, [DType.of(array) for array in arrays])
-        exprs = driver.output_exprs(made, [array.shape for array in arrays])
-        outputs = [np.empty([e.value for e in dims], t.numpy) for dims, t in zip(exprs, dtypes, strict=True)]
-        descs = [driver.desc(array.shape, DType.of(array)) for array in (*arrays, *outputs)]
-        size = driver.configure(made, descs[: len(arrays)], descs[len(arrays) :])
+        made = self._attached[node.name]
+        outputs, _, size = self._configured(made, arrays)
         shapes = [array.shape for array in arrays]
-        driver.enqueue(made, arrays, outputs, size, changed=shapes != self._last.get(node.name))
+        self.driver.enqueue(made, arrays, outputs, size, changed=shapes != self._last.get(node.name))
         self._last[node.name] = shapes
         self.enqueued.append((node.op_type, str(arrays[0].dtype)))
         return outputs

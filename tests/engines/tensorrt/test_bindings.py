@@ -69,15 +69,14 @@ def test_a_run_waits_for_those_who_write_its_inputs(context):
     assert Stream.waited == [2, "an event"]
 
 
+OUT = np.zeros((1, 4, 8, 8), np.float32)
+
+
 @pytest.mark.parametrize(
     ("x", "y", "words"),
     [
-        (
-            image().astype(np.float64),
-            np.zeros((1, 4, 8, 8), np.float32),
-            "input 'data': expected float32, found float64",
-        ),
-        (image()[:, :2], np.zeros((1, 4, 8, 8), np.float32), r"input 'data': expected dims \(N, 3, 8, 8\)"),
+        (image().astype(np.float64), OUT, "input 'data': expected float32, found float64"),
+        (image()[:, :2], OUT, r"input 'data': expected dims \(N, 3, 8, 8\)"),
         (image(), np.zeros((1, 4, 8, 8), np.int32), "output 'y': expected float32, found int32"),
         (image(), np.zeros((2, 4, 8, 8), np.float32), r"output 'y': its dims are \(1, 4, 8, 8\)"),
     ],

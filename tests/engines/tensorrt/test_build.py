@@ -103,19 +103,14 @@ def test_free_axes_other_than_the_batch_need_a_range(tensorrt):
 NOT_FOUND = 'creator && "Plugin not found, are the plugin name, version, and namespace correct?"'
 
 
-def said(tensorrt, name, operator, desc):
+def said(tensorrt, **error):
     """Let the parser give one error, as onnx-tensorrt's does."""
-    tensorrt.answers |= {
-        "OnnxParser.parse": False,
-        "OnnxParser.num_errors": 1,
-        "ParserError.node": 3,
-        "ParserError.desc": desc,
-    }
-    tensorrt.answers |= {"ParserError.node_name": name, "ParserError.node_operator": operator}
+    tensorrt.answers |= {"OnnxParser.parse": False, "OnnxParser.num_errors": 1, "ParserError.node": 3}
+    tensorrt.answers |= {f"ParserError.{name}": value for name, value in error.items()}
 
 
 def test_what_the_parser_says_is_in_the_error(tensorrt):
-    said(tensorrt, "conv2", "Conv", "Assertion failed: dims are wrong")
+    said(tensorrt, node_name="conv2", node_operator="Conv", desc="Assertion failed: dims are wrong")
     with pytest.raises(BuildError, match=r"node 3 'conv2' \(Conv\): Assertion failed: dims are wrong") as caught:
         build(conv_net())
     assert "class Conv" not in str(caught.value)
@@ -128,10 +123,9 @@ def test_an_operator_that_the_parser_lacks_is_named_with_a_class_to_begin_with(t
     node = model.graph.node[0]
     if not named:
         node.name = ""
-    said(tensorrt, node.name, node.op_type, desc)
-    with pytest.raises(
-        BuildError, match=rf"engine 'tensorrt' does not have the operator {node.op_type} \(node "
-    ) as caught:
+    said(tensorrt, node_name=node.name, node_operator=node.op_type, desc=desc)
+    words = rf"engine 'tensorrt' does not have the operator {node.op_type} \(node "
+    with pytest.raises(BuildError, match=words) as caught:
         ptp.build(model, engine="tensorrt")
     assert f"class {node.op_type}(ptp.Plugin):" in str(caught.value)
     assert ("the operator is not supported" if desc == "false" else desc) in caught.value.text
@@ -183,9 +177,8 @@ def test_what_tensorrt_cannot_make_is_unavailable_with_what_it_said(tensorrt, na
         raise TypeError("pybind11::init(): factory function returned nullptr")
 
     monkeypatch.setattr(tensorrt.trt, name, null, raising=False)
-    with pytest.raises(
-        UnavailableError, match=rf"cannot make its {name}: CUDA init.*35\nCauses: [\s\S]*Do: nvidia-smi"
-    ):
+    words = rf"cannot make its {name}: CUDA init.*35\nCauses: [\s\S]*Do: nvidia-smi"
+    with pytest.raises(UnavailableError, match=words):
         build(conv_net())
 
 

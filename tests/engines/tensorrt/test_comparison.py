@@ -63,19 +63,8 @@ def test_tensorrt_loads_the_compiled_plugin_and_makes_one(api, tmp_path):
     source, library = tmp_path / "prelu_v3.cu", tmp_path / "libprelu.so"
     source.write_text(FILES["prelu_v3.cu"], "utf-8")
     warnings = "-Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-Wno-deprecated-declarations"
-    command = [
-        "nvcc",
-        "-std=c++17",
-        "-arch=sm_80",
-        "-shared",
-        warnings,
-        "-isystem",
-        str(include),
-        "-o",
-        str(library),
-        str(source),
-    ]
-    subprocess.run(command, check=True)
+    options = ["-std=c++17", "-arch=sm_80", "-shared", warnings, "-isystem", include]
+    subprocess.run(["nvcc", *map(str, [*options, "-o", library, source])], check=True)
     registry = api.trt.get_plugin_registry()
     handle = registry.load_library(str(library))
     try:

@@ -15,6 +15,8 @@ from pytrtplugins.engines.tensorrt.creators import register
 from pytrtplugins.engines.tensorrt.plugin_fields import Extras, to_fields
 from pytrtplugins.errors import DimsError, PluginError
 from pytrtplugins.tensor import DType
+from tests.engines.base.world import in_threads
+from tests.user_plugins import Copy
 
 from .user_plugins import Scale
 
@@ -119,16 +121,10 @@ def test_a_field_that_cannot_be_serialized_is_refused_where_it_is_declared():
     with pytest.raises(ptp.PytrtpluginsError, match="cannot be a field"):
 
         @ptp.plugin(namespace="test.tensorrt")
-        class Unserializable(ptp.Plugin):
+        class Unserializable(Copy):
             """Its field is an object."""
 
             anything: dict
-
-            def output_dims(self, x):
-                return x
-
-            def compute(self, x):
-                return x
 
 
 def test_types_that_plugins_do_not_get_are_refused(v3):
@@ -159,7 +155,6 @@ def test_threads_that_fail_at_the_same_time_each_get_their_own_error(v3):
     shared = ErrorLog()
     with collecting(shared):
         engine = v3.create(broken("configure"))
-    found = {}
 
     def work(number):
         with pytest.raises(UsersOwnError) as caught, collecting():  # noqa: PT012
@@ -167,14 +162,9 @@ def test_threads_that_fail_at_the_same_time_each_get_their_own_error(v3):
                 v3.enqueue(v3.attach(engine), [X], [X + 0], 0)
             except UsersOwnError as error:
                 error.args = (number,)
-        found[number] = caught.value.args[0]
+        return caught.value.args[0]
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == {number: number for number in range(4)}
+    assert in_threads(work) == [0, 1, 2, 3]
     assert shared.first is None
 
 

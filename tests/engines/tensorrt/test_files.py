@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import pytrtplugins as ptp
@@ -14,6 +12,11 @@ from tests.engines.networks import Affine, conv_net
 from .builds import build
 from .checked import HostMemory
 from .fake_gpu import fake_device
+
+
+def required(trt, **changes):
+    """What an engine file asks for."""
+    return {"tensorrt": trt.version, "compute_capability": "9.0", "plugins": [], **changes}
 
 
 def test_the_timing_cache_is_kept_and_given_to_the_next_build(tensorrt, tmp_path):
@@ -78,19 +81,13 @@ def test_an_engine_file_holds_the_plan_and_is_loaded_without_a_build(tensorrt, s
 
 def test_an_engine_for_another_gpu_or_version_is_refused_with_the_command(tensorrt, saved, monkeypatch):
     monkeypatch.setattr(engine, "find_device", lambda name=None: fake_device("8.6"))
-    with pytest.raises(
-        EngineFileError,
-        match=r"built for Test GPU .*9\.0\); here is Test GPU.*8\.6[\s\S]*Do: pytrt build MODEL.onnx --engine tensorrt --precision fp32 -o",
-    ):
+    words = r"built for Test GPU .*9\.0\); here is Test GPU.*8\.6[\s\S]*Do: pytrt build MODEL.onnx --engine tensorrt --precision fp32 -o"
+    with pytest.raises(EngineFileError, match=words):
         ptp.load_engine(saved)
     monkeypatch.undo()
-    requirements: dict[str, Any] = {"tensorrt": "10.3.0", "compute_capability": "9.0", "plugins": []}
-    for version, compatible, ok in (
-        ("10.3.0", False, False),
-        ("10.3.0", True, tensorrt.major == 10),
-        ("9.9", True, False),
-    ):
-        requirements |= {"tensorrt": version, "version_compatible": compatible}
+    compatible_versions = (("10.3.0", False, False), ("10.3.0", True, tensorrt.major == 10), ("9.9", True, False))
+    for version, compatible, ok in compatible_versions:
+        requirements = required(tensorrt, tensorrt=version, version_compatible=compatible)
         monkeypatch.setattr(_api, "load", lambda package: tensorrt)
         monkeypatch.setattr(engine, "find_device", lambda name=None: fake_device())
         reason = engine.TensorrtEngine.check_requirements(requirements)
@@ -102,18 +99,14 @@ def test_a_package_that_only_runs_engines_needs_version_compatible_ones(api, mon
     if api.builds:
         pytest.skip("the full package")
     monkeypatch.setattr(engine, "find_device", lambda name=None: fake_device())
-    requirements = {"tensorrt": api.version, "compute_capability": "9.0", "plugins": []}
+    requirements = required(api)
     reason = engine.TensorrtEngine.check_requirements(requirements)
     assert reason == f"it was built without the setting version_compatible=true, which {api.name} needs"
     assert engine.TensorrtEngine.check_requirements({**requirements, "version_compatible": True}) == ""
 
 
 def test_a_plugin_that_the_engine_names_and_nobody_registered_is_named(tensorrt):
-    requirements = {
-        "tensorrt": tensorrt.version,
-        "compute_capability": "9.0",
-        "plugins": [["test.engines", "Afine", "1"]],
-    }
+    requirements = required(tensorrt, plugins=[["test.engines", "Afine", "1"]])
     with pytest.raises(RegistryError, match=r"Near: test\.engines::Affine[\s\S]*Do: import the module"):
         engine.TensorrtEngine.check_requirements(requirements)
 
@@ -121,7 +114,7 @@ def test_a_plugin_that_the_engine_names_and_nobody_registered_is_named(tensorrt)
 def test_an_engine_is_checked_on_the_gpu_that_it_was_built_for(runtime, monkeypatch):
     asked = []
     monkeypatch.setattr(engine, "find_device", lambda name=None: asked.append(name) or fake_device())
-    requirements = {"tensorrt": runtime.version, "version_compatible": True, "compute_capability": "9.0", "plugins": []}
+    requirements = required(runtime, version_compatible=True)
     assert engine.TensorrtEngine.check_requirements({**requirements, "cuda": "cuda:1"}) == ""
     assert engine.TensorrtEngine.check_requirements(requirements, "cuda:1") == ""
     assert asked == ["cuda:1", "cuda:1"]
@@ -129,8 +122,7 @@ def test_an_engine_is_checked_on_the_gpu_that_it_was_built_for(runtime, monkeypa
 
 @pytest.mark.parametrize("plugins", [None, "Affine", [1], [["a", "b"]], [["a", "b", 3]]])
 def test_forged_requirements_are_refused(tensorrt, plugins):
-    requirements = {"tensorrt": tensorrt.version, "compute_capability": "9.0", "plugins": plugins}
-    assert "damaged" in engine.TensorrtEngine.check_requirements(requirements)
+    assert "damaged" in engine.TensorrtEngine.check_requirements(required(tensorrt, plugins=plugins))
 
 
 @pytest.mark.parametrize(

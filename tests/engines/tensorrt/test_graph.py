@@ -14,32 +14,29 @@ from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.engines.tensorrt.graph import parser_form, plugin_keys, written_out
 from pytrtplugins.engines.tensorrt.plugin_fields import EXTRAS
 from pytrtplugins.passes import prepare, quantize
+from tests.engines.model_parts import parsed
 from tests.engines.networks import Affine, Halves, conv_net, image
+from tests.engines.networks import run as run_once
 from tests.engines.plugin_models import PLACES
+from tests.user_plugins import Copy
 
 from .player import opened
 from .user_plugins import Everything, Offsets
 
 
 @ptp.plugin(namespace="test.tensorrt")
-class Swap(ptp.Plugin):
+class Swap(Copy):
     """Moves values only, so int8 passes through."""
 
     int8 = "pass_through"
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x[:, ::-1] + 0
 
 
 @ptp.plugin(namespace="test.tensorrt")
-class Composed(ptp.Plugin):
+class Composed(Copy):
     """Has a decomposition, and no enqueue of its own."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x + x
@@ -57,8 +54,7 @@ class Accelerated(Composed):
 
 
 def run(model, x, **options):
-    with ptp.build(model, engine="reference", **options).create_context() as context:
-        return context.run({"data": x})["y"]
+    return run_once(ptp.build(model, engine="reference", **options), {"data": x})["y"]
 
 
 def quantized(*plugins):
@@ -179,10 +175,10 @@ def test_the_models_own_numbers_stay(batch):
 def test_equations_of_einsum_have_small_letters_and_mean_the_same(equation, read):
     rank = [len(part.replace("...", "xx").replace(" ", "")) for part in equation.split("->")[0].split(",")]
     shapes = [(2,) * each for each in rank]
-    infos = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, dims) for i, dims in enumerate(shapes)]
-    node = helper.make_node("Einsum", [info.name for info in infos], ["y"], equation=equation)
-    graph = helper.make_graph([node], "g", infos, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    inputs = [f"float{list(dims)} x{i}" for i, dims in enumerate(shapes)]
+    operands = ", ".join(text.split()[-1] for text in inputs)
+    node = f'y = Einsum <equation = "{equation}"> ({operands})'
+    model = parsed(f"({', '.join(inputs)}) => (float[] y) {{ {node} }}")
     changed = parser_form(written_out(prepare(model)))
     (found,) = (node for node in changed.graph.node if node.op_type == "Einsum")
     assert found.attribute[0].s.decode() == read

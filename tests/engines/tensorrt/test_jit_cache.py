@@ -54,21 +54,25 @@ def made(path):
     return cache
 
 
+def kept(path, kernels=b"kernels"):
+    """A cache to which these kernels were added, and kept in its file."""
+    cache = made(path)
+    cache.config.made.kernels = kernels
+    cache.keep()
+    return cache
+
+
 def test_kernels_stand_beside_the_engine_file(path):
     assert path.name == "model.engine.jit"
 
 
 def test_kernels_of_one_process_are_the_next_ones(path):
-    first = made(path)
-    first.config.made.kernels = b"kernels"
-    first.keep()
+    kept(path)
     assert made(path).config.made.kernels == b"kernels"
 
 
 def test_a_file_is_written_where_kernels_were_added_and_left_alone_otherwise(path):
-    first = made(path)
-    first.config.made.kernels = b"kernels"
-    first.keep()
+    first = kept(path)
     before = path.stat()
     first.keep()
     made(path).keep()
@@ -80,10 +84,8 @@ def test_a_file_is_written_where_kernels_were_added_and_left_alone_otherwise(pat
 
 def test_kernels_of_another_version_are_made_again_and_replaced(path):
     path.write_bytes(b"1.6:older")
-    cache = made(path)
-    assert cache.config.made.kernels == b""
-    cache.config.made.kernels = b"new"
-    cache.keep()
+    assert made(path).config.made.kernels == b""
+    kept(path, b"new")
     assert path.read_bytes() == b"1.7:new"
 
 
@@ -99,24 +101,17 @@ def test_nothing_is_written_through_a_link(path, tmp_path, caplog):
     other.parent.mkdir()
     other.write_bytes(b"somebody's")
     path.symlink_to(other)
-    cache = made(path)
-    cache.config.made.kernels = b"kernels"
     with caplog.at_level(logging.WARNING):
-        cache.keep()
+        kept(path)
     assert other.read_bytes() == b"somebody's"
     assert "found a link" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path, caplog):
-    cache = made(cache_path(tmp_path / "gone" / "model.engine"))
-    cache.config.made.kernels = b"kernels"
     with caplog.at_level(logging.WARNING):
-        cache.keep()
-        cache.keep()
+        kept(cache_path(tmp_path / "gone" / "model.engine")).keep()
     assert caplog.text.count("the kernels cannot be kept") == 1
 
 
 def test_an_engine_without_a_file_keeps_its_kernels_in_the_process():
-    cache = made(None)
-    cache.config.made.kernels = b"kernels"
-    cache.keep()
+    kept(None)

@@ -12,6 +12,7 @@ import pytrtplugins as ptp
 from pytrtplugins.errors import DimsError, PluginError
 from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.tensor import DType
+from tests.user_plugins import Copy
 
 from .user_plugins import Counting, Everything, MeanAndRest, NonZero, Scale, ThirdOfChannels, TwoWays, Weighted
 
@@ -147,12 +148,8 @@ def test_each_context_has_a_state_of_its_own_from_initialize_to_terminate(driver
     for context in contexts:
         driver.destroy(context)
         driver.destroy(context)
-    assert Counting.log == [
-        *[("configure", (1, 2)), "initialize"] * 2,
-        ("configure", (3, 2)),
-        ("terminate", 3),
-        ("terminate", 2),
-    ]
+    configured = [("configure", (1, 2)), "initialize"] * 2
+    assert Counting.log == [*configured, ("configure", (3, 2)), ("terminate", 3), ("terminate", 2)]
 
 
 def test_tactics_are_offered_and_chosen(v3):
@@ -196,14 +193,8 @@ def test_a_layout_with_channels_innermost_reaches_a_plugin_that_takes_it(driver)
     if not hasattr(driver.trt, "TensorFormat"):
         pytest.skip("the lean package has no TensorFormat")
 
-    class Interleaved(ptp.Plugin):
+    class Interleaved(Copy):
         """Takes NHWC only, and computes, which knows the order of axes alone."""
-
-        def output_dims(self, x):
-            return x
-
-        def compute(self, x):
-            return x + 0
 
         def supports_format(self, position, descs):
             return descs[position].layout == "nhwc" and descs[position].dtype == DType.FLOAT16

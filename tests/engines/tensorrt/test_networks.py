@@ -13,6 +13,8 @@ from pytrtplugins.errors import BuildError, DimsError, PluginError
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.plugin.policy import FORMS
 from tests.engines.networks import Affine, Complete, Witness, conv_net, image
+from tests.engines.networks import run as run_once
+from tests.user_plugins import Visited
 
 from .builds import build, table_of
 from .user_plugins import Offsets
@@ -40,41 +42,17 @@ MIDDLE = Affine(3.0), Turn(), Turn(axes=(0, 2, 1, 3))
 
 
 @ptp.plugin(namespace="test.tensorrt")
-class Fragile(ptp.Plugin):
+class Fragile(Visited):
     """Breaks where a test says."""
 
     breaks: ClassVar[str] = ""
     answers: ClassVar[dict[str, object]] = {}
+    workspace_bytes: ClassVar[int] = 16
 
-    def broken(self, method, value):
+    def visit(self, method, value):
         if self.breaks == method:
             raise UsersOwnError(f"from {method}")
         return self.answers.get(method, value)
-
-    def validate(self):
-        self.broken("validate", None)
-
-    def output_dims(self, x):
-        return self.broken("output_dims", x)
-
-    def output_dtypes(self, x):
-        return self.broken("output_dtypes", x)
-
-    def supports_format(self, position, descs):
-        return self.broken("supports_format", super().supports_format(position, descs))
-
-    def workspace_size(self, inputs, outputs):
-        return self.broken("workspace_size", 16)
-
-    def configure(self, inputs, outputs):
-        self.broken("configure", None)
-
-    def initialize(self):
-        self.broken("initialize", None)
-
-    def enqueue(self, inputs, outputs, workspace, stream):
-        self.broken("enqueue", None)
-        super().enqueue(inputs, outputs, workspace, stream)
 
     def compute(self, x):
         return x + x
@@ -92,8 +70,7 @@ def fragile(monkeypatch):
 
 
 def run(engine, x):
-    with engine.create_context() as context:
-        return context.run({"data": x})["y"]
+    return run_once(engine, {"data": x})["y"]
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("fp16", 2e-2)])
@@ -155,7 +132,7 @@ def test_what_a_plugin_raises_in_tensorrt_is_raised_by_build_as_it_was_raised(pl
     player.before_parse = lambda: fragile(method)
     with pytest.raises(UsersOwnError, match=f"from {method}") as caught:
         build(conv_net(Fragile()))
-    assert any(entry.name == "broken" for entry in caught.traceback)
+    assert any(entry.name == "visit" for entry in caught.traceback)
 
 
 @pytest.mark.parametrize("method", DURING_RUNS)

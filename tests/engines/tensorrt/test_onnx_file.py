@@ -17,6 +17,7 @@ from pytrtplugins.export.typed_model import export_half, export_quantized
 from pytrtplugins.layers import Reorg
 from pytrtplugins.model import Graph
 from pytrtplugins.passes import prepare
+from tests.engines.model_parts import parsed
 from tests.pages import Reader, blocks, texts
 
 from .conftest import SUBSTRATE
@@ -25,6 +26,11 @@ from .small_networks import MODELS
 from .test_rtx import network
 
 pytestmark = pytest.mark.skipif(SUBSTRATE != "rtx", reason="for TensorRT for RTX. Do: make test-tensorrt")
+
+
+def layer_lines(caplog):
+    """What the builder lists: a line for each layer."""
+    return [line for record in caplog.records for line in record.getMessage().splitlines() if "LayerType: " in line]
 
 
 def table(model):
@@ -48,7 +54,7 @@ def test_its_convolutions_take_int8(tmp_path, caplog, rest):
     caplog.set_level(logging.DEBUG)
     model = prepare(network(Reorg(stride=2)))
     export_quantized(model, tmp_path / "q.onnx", calibration=table(model), rest=rest)
-    lines = [line for record in caplog.records for line in record.getMessage().splitlines() if "LayerType: " in line]
+    lines = layer_lines(caplog)
     for name in ("first", "second"):
         (line,) = [line for line in lines if line.split(",")[0].startswith(f"Name: {name}")]
         assert "Datatype: Int8" in line.split("Outputs")[0]
@@ -66,8 +72,7 @@ def test_a_registered_plugin_is_preferred_to_the_function_in_the_file(tmp_path, 
     model = onnx.load(tmp_path / "f.onnx")
     assert [function.name for function in model.functions] == ["Reorg"]
     assert rtx_plan(model)
-    lines = [line for record in caplog.records for line in record.getMessage().splitlines() if "LayerType: " in line]
-    assert any(line.startswith("Name: plugin") for line in lines)
+    assert any(line.startswith("Name: plugin") for line in layer_lines(caplog))
 
 
 def test_a_refusal_says_why(tmp_path):
@@ -80,16 +85,9 @@ def test_a_refusal_says_why(tmp_path):
     asked = check_parser(model)
     assert (asked.refused, asked.library) == (False, "")
     assert "nobody here has a class for node 'plugin'" in asked.problem
-    infos = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
-        for name, dims in (("x", [2, 2]), ("y", []))
-    ]
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Det", ["x"], ["y"], "det")], "g", infos[:1], infos[1:])
-    parsed = check_parser(
-        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10)
-    )
-    assert parsed.refused
-    assert "det" in parsed.problem
+    parsed_model = check_parser(parsed("(float[2,2] x) => (float y) { y = Det (x) }", 18, 10))
+    assert parsed_model.refused
+    assert "Det_y" in parsed_model.problem
 
 
 def test_the_commands_of_the_page_build_an_engine(tmp_path):
@@ -109,12 +107,8 @@ def test_the_commands_of_the_page_build_an_engine(tmp_path):
 def test_every_convolution_that_is_quantized_takes_codes_whatever_the_rest_is(tmp_path, rest):
     """The shipped network has five pools before convolutions."""
     cfg = MODELS / "yolov2-animals.cfg"
-    exported = export_quantized(
-        to_onnx(read_network(cfg, cfg.with_suffix(".weights"))),
-        tmp_path / "q.onnx",
-        calibration=cfg.with_suffix(".cache"),
-        rest=rest,
-    )
+    model = to_onnx(read_network(cfg, cfg.with_suffix(".weights")))
+    exported = export_quantized(model, tmp_path / "q.onnx", calibration=cfg.with_suffix(".cache"), rest=rest)
     with recorded() as log:
         rtx_plan(onnx.load(tmp_path / "q.onnx"))
     taken = [layer for layer in log.layers if layer.kind == "correlation" and layer.inputs[0].dtype == "Int8"]

@@ -59,9 +59,8 @@ def test_the_api_knows_its_package(api):
     assert api.name in _api.MODULES
     assert api.cache_version == ".".join(api.version.split(".")[:3])
     if not api.builds:
-        with pytest.raises(
-            UnavailableError, match=rf"runs engines and cannot build them[\s\S]*tensorrt=={api.version}"
-        ):
+        words = rf"runs engines and cannot build them[\s\S]*tensorrt=={api.version}"
+        with pytest.raises(UnavailableError, match=words):
             api.require_builder()
 
 
@@ -116,7 +115,6 @@ def test_what_is_no_gpu_is_unavailable(monkeypatch, count, name, words):
 def test_in_a_forked_child_the_parent_may_be_why_no_gpu_can_be_used(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", cupy_with(None))
     monkeypatch.setattr(forks, "_count", 1)
-    with pytest.raises(
-        UnavailableError, match='forked from one that used the GPU; start it by multiprocessing\'s "spawn"'
-    ):
+    words = 'forked from one that used the GPU; start it by multiprocessing\'s "spawn"'
+    with pytest.raises(UnavailableError, match=words):
         find_device()

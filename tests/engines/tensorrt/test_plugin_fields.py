@@ -25,6 +25,7 @@ from pytrtplugins.engines.tensorrt.plugin_fields import (
 )
 from pytrtplugins.errors import FieldError, SerializationError
 from pytrtplugins.layers import Region
+from tests.user_plugins import Copy
 
 from .user_plugins import Everything, Scale
 
@@ -55,7 +56,7 @@ PLUGINS = st.builds(
 
 
 @ptp.plugin(namespace="test.tensorrt")
-class Weights(ptp.Plugin):
+class Weights(Copy):
     """Arrays of several types."""
 
     slope: npt.NDArray[np.float32]
@@ -63,12 +64,6 @@ class Weights(ptp.Plugin):
     codes: npt.NDArray[np.int8] = np.zeros(1, np.int8)
     index: npt.NDArray[np.int32] = np.zeros(1, np.int32)
     any: np.ndarray = np.zeros(1, np.int64)
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x + 0
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -96,18 +91,10 @@ def test_values_that_fields_hold_need_no_bytes(api, anchors, classes, softmax):
 
 def test_kinds_and_order_follow_the_class(api):
     declared = [(field.name, field.type.name) for field in declared_fields(api, Everything)]
-    assert declared == [
-        ("required", "INT32"),
-        ("flag", "INT32"),
-        ("number", "INT32"),
-        ("ratio", "FLOAT32"),
-        ("text", "CHAR"),
-        ("flags", "INT32"),
-        ("numbers", "INT32"),
-        ("ratios", "FLOAT32"),
-        ("table", "FLOAT32"),
-        *zip(EXTRAS, ("CHAR", "INT32", "FLOAT32", "CHAR"), strict=True),
-    ]
+    names = ("required", "flag", "number", "ratio", "text", "flags", "numbers", "ratios", "table")
+    kinds = ("INT32", "INT32", "INT32", "FLOAT32", "CHAR", "INT32", "INT32", "FLOAT32", "FLOAT32")
+    kinds_of_extras = ("CHAR", "INT32", "FLOAT32", "CHAR")
+    assert declared == list(zip((*names, *EXTRAS), (*kinds, *kinds_of_extras), strict=True))
 
 
 def test_arrays_with_one_axis_are_fields_of_their_type(api):
@@ -152,9 +139,8 @@ def int32(*values):
 
 
 def test_what_a_parser_leaves_out_has_its_default(api):
-    fields = given_fields(
-        api, required=int32(4), text=b"edge\0", plugin_version=b"1", plugin_namespace=b"test.tensorrt"
-    )
+    given = {"required": int32(4), "text": b"edge\0", "plugin_version": b"1", "plugin_namespace": b"test.tensorrt"}
+    fields = given_fields(api, **given)
     assert from_fields(Everything, fields)[0] == Everything(required=4)
 
 
@@ -204,14 +190,8 @@ def test_bytes_of_another_plugin_are_refused(api):
 
 def test_a_plugin_without_fields_has_none(api):
     @ptp.plugin(namespace="test.tensorrt")
-    class Bare(ptp.Plugin):
+    class Bare(Copy):
         """No fields."""
-
-        def output_dims(self, x):
-            return x
-
-        def compute(self, x):
-            return x + 0
 
     assert from_fields(Bare, to_fields(api, Bare(), Extras())) == (Bare(), Extras())
 

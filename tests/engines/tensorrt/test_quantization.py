@@ -124,13 +124,9 @@ def test_too_few_images_for_one_batch_are_no_data(ten):
         return HostMemory(b"plan")
 
     ten.answers["Builder.build_serialized_network"] = run
+    options = {"calibration": MinMaxCalibrator([{"data": image(3)}]), "settings": {**IMPLICIT, "batch": 8}}
     with pytest.raises(NoDataError, match="do not fill one batch of 8"):
-        build(
-            conv_net(batch="N"),
-            precision="int8",
-            calibration=MinMaxCalibrator([{"data": image(3)}]),
-            settings={**IMPLICIT, "batch": 8},
-        )
+        build(conv_net(batch="N"), precision="int8", **options)
 
 
 def test_a_cache_whose_sidecar_names_another_network_is_refused(ten, tmp_path):

@@ -34,6 +34,7 @@ from pytrtplugins.errors import (
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
 from tests.host_memory import HostMemory
+from tests.user_plugins import Copy
 
 from . import user_plugins
 from .driver import Expr, ExprBuilder
@@ -42,13 +43,10 @@ to_qdp = pytrtplugins.tensorrt.to_qdp
 
 
 @ptp.plugin(namespace="quick_test")
-class Shuffle(ptp.Plugin):
+class Shuffle(Copy):
     """Interleave channels."""
 
     groups: int = 2
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         n, c, h, w = x.shape
@@ -56,7 +54,7 @@ class Shuffle(ptp.Plugin):
 
 
 @ptp.plugin(namespace="quick_test")
-class Slopes(ptp.Plugin):
+class Slopes(Copy):
     """A weight array, and a field of every other type."""
 
     slope: npt.NDArray[np.float32]
@@ -68,9 +66,6 @@ class Slopes(ptp.Plugin):
     numbers: tuple[int, ...] = (1, -2)
     ratios: tuple[float, ...] = (0.5,)
     texts: tuple[str, ...] = ("a", "b")
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x * self.slope.astype(x.dtype)
@@ -170,11 +165,8 @@ class Layer:
 
     def desc(self, dims: Sequence[int], dtype: DType) -> Any:
         desc = self.api.trt.PluginTensorDesc()
-        desc.dims, desc.type, desc.format = (
-            self.api.trt.Dims(list(dims)),
-            self.api.data_type(dtype),
-            self.api.trt.TensorFormat.LINEAR,
-        )
+        trt = self.api.trt
+        desc.dims, desc.type, desc.format = trt.Dims(list(dims)), self.api.data_type(dtype), trt.TensorFormat.LINEAR
         return desc
 
     def run(self, arrays: Sequence[np.ndarray], outputs: Sequence[np.ndarray], tactic: int = 0) -> None:
@@ -301,9 +293,8 @@ def test_what_a_plugin_raises_inside_of_tensorrt_is_raised_here(trt):
 def test_two_creators_of_one_name_and_missing_numbers_of_inputs_are_refused(trt):
     class_of_v3 = ptp.plugin(namespace="quick_test", name="Taken")(type("Taken", (Shuffle,), {}))
     pytrtplugins.tensorrt.register(class_of_v3)
-    with pytest.raises(
-        RegistryError, match=r'creator of this name[\s\S]*Do: to_qdp\(Taken, "quick_test_quick::Taken"\)'
-    ):
+    words = r'creator of this name[\s\S]*Do: to_qdp\(Taken, "quick_test_quick::Taken"\)'
+    with pytest.raises(RegistryError, match=words):
         to_qdp(class_of_v3)
     pytrtplugins.tensorrt.unregister(class_of_v3)
 
@@ -327,18 +318,16 @@ def test_two_creators_of_one_name_and_missing_numbers_of_inputs_are_refused(trt)
 
 
 def test_names_and_arrays_that_qdp_does_not_have_are_refused(trt):
-    with pytest.raises(
-        UsageError, match=r"found 'test.tensorrt::Scale'.\nDo: to_qdp\(Scale, \"test_tensorrt::Scale\"\)"
+    for error, cls, name, words in (
+        (UsageError, user_plugins.Scale, [], r"'test.tensorrt::Scale'.\nDo: to_qdp\(Scale, \"test_tensorrt::Scale\"\)"),
+        (PluginError, Shuffle, ["trt::Shuffle"], r"Shuffle: TensorRT .* as 'trt::Shuffle': .* reserved namespace"),
+        (
+            *(FieldError, user_plugins.Everything, ["quick_test::Everything"]),
+            r"Everything.table: .* found any type.\nDo: annotate it, .*NDArray\[numpy.float32\]",
+        ),
     ):
-        to_qdp(user_plugins.Scale)
-    with pytest.raises(
-        PluginError, match=r"Shuffle: TensorRT .* does not take it as 'trt::Shuffle': .* reserved namespace"
-    ):
-        to_qdp(Shuffle, "trt::Shuffle")
-    with pytest.raises(
-        FieldError, match=r"Everything.table: .* found any type.\nDo: annotate it, .*NDArray\[numpy.float32\]"
-    ):
-        to_qdp(user_plugins.Everything, "quick_test::Everything")
+        with pytest.raises(error, match=words):
+            to_qdp(cls, *name)
     with pytest.raises(FieldError, match="groups"):
         to_qdp(Shuffle)(groups="two")
 
@@ -360,9 +349,8 @@ def test_older_and_lean_packages_are_refused_with_the_command(monkeypatch):
             """It builds."""
 
     monkeypatch.setattr(quick, "load", lambda package: Old())
-    with pytest.raises(
-        UnavailableError, match=r'TensorRT 10.6.0: .* 10.7 or newer.\nDo: pip install "tensorrt>=10.7,<12"'
-    ):
+    words = r'TensorRT 10.6.0: .* 10.7 or newer.\nDo: pip install "tensorrt>=10.7,<12"'
+    with pytest.raises(UnavailableError, match=words):
         to_qdp(Shuffle)
 
 

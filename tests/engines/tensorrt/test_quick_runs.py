@@ -21,6 +21,7 @@ from pytrtplugins.layers import Reorg
 from pytrtplugins.plugin.base import Plugin
 from tests.host_memory import HostMemory
 from tests.interleaving import Interleaving
+from tests.user_plugins import Copy
 
 from .user_plugins import Scale
 
@@ -28,11 +29,8 @@ REASON = gpu_reason()
 
 
 @ptp.plugin(namespace="quick_runs")
-class Doubled(ptp.Plugin):
+class Doubled(Copy):
     """Goes through its workspace."""
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x * 2

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import re
 import shlex
-from typing import ClassVar
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins import tensorrt
@@ -20,72 +18,38 @@ from pytrtplugins.engines.tensorrt import _api
 from pytrtplugins.errors import BuildError, UnavailableError, UsageError
 from pytrtplugins.layers import Reorg
 from tests.check.plugins.hard_swish import HardSwish
+from tests.engines.model_parts import parsed
 
 from .conftest import SUBSTRATE
 from .test_page import ALL_COMMANDS
+from .user_plugins import Scale
 
 pytestmark = pytest.mark.skipif(SUBSTRATE != "rtx", reason="for TensorRT for RTX. Do: make test-tensorrt")
 NAMES = ("x", "a", "b", "c", "y")
 TABLE = CalibrationTable({name: np.float32(3 / 127) for name in NAMES})
 
 
-@ptp.plugin(namespace="test.rtx")
-class Raises(ptp.Plugin):
-    """Raises in the method that its field names."""
-
-    method: str = ""
-
-    def output_dims(self, x):
-        return self._or_raise("output_dims", x)
-
-    def compute(self, x):
-        return x.copy()
-
-    def output_dtypes(self, x):
-        return self._or_raise("output_dtypes", x)
-
-    def supports_format(self, position, descs):
-        return self._or_raise("supports_format", descs[position].layout == "linear")
-
-    def workspace_size(self, inputs, outputs):
-        return self._or_raise("workspace_size", 0)
-
-    armed: ClassVar[bool] = True
-
-    def _or_raise(self, method, value):
-        if self.armed and method == self.method:
-            raise ZeroDivisionError(f"mine, in {method}")
-        return value
-
-
 def network(plugin, batch="N"):
     """Convolution → plugin → convolution → convolution."""
     rng = np.random.default_rng(0)
-    channels = 64 if isinstance(plugin, Reorg) else 16
-    side = 8 // (2 if isinstance(plugin, Reorg) else 1)
-    weights = [
-        (0.1 * rng.standard_normal(dims)).astype(np.float32)
-        for dims in ((16, 16, 3, 3), (16, channels, 3, 3), (8, 16, 1, 1))
-    ]
-    nodes = [
-        helper.make_node("Conv", ["x", "w0"], ["a"], name="first", pads=[1] * 4),
-        plugin.as_node(["a"], ["b"], "plugin"),
-        helper.make_node("Conv", ["b", "w1"], ["c"], name="second", pads=[1] * 4),
-        helper.make_node("Conv", ["c", "w2"], ["y"], name="third"),
-    ]
-    infos = [("x", (batch, 16, 8, 8)), ("y", (batch, 8, side, side))]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in infos]
-    held = [numpy_helper.from_array(array, f"w{index}") for index, array in enumerate(weights)]
-    opsets = [helper.make_opsetid("", 19), helper.make_opsetid(plugin.plugin_key().namespace, 1)]
-    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], held)
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    channels, side = (64, 4) if isinstance(plugin, Reorg) else (16, 8)
+    dims = {"w0": (16, 16, 3, 3), "w1": (16, channels, 3, 3), "w2": (8, 16, 1, 1)}
+    weights = {name: (0.1 * rng.standard_normal(shape)).astype(np.float32) for name, shape in dims.items()}
+    node = plugin.as_node(["a"], ["b"], "plugin")
+    text = f"""(float[{batch},16,8,8] x) => (float[{batch},8,{side},{side}] y) {{
+        a = Conv <pads = [1, 1, 1, 1]> (x, w0)  b = {node.domain}.{node.op_type} (a)
+        c = Conv <pads = [1, 1, 1, 1]> (b, w1)  y = Conv (c, w2) }}"""
+    model = parsed(text, 19, 10, [node.domain], **weights)
+    model.graph.node[1].CopyFrom(node)
+    for other, name in ((0, "first"), (2, "second"), (3, "third")):
+        model.graph.node[other].name = name
+    return model
 
 
 def built(plugin, precision="fp32", **options):
     calibration = TABLE if precision in ("int8", "fp8") else None
-    return ptp.build(
-        network(plugin), engine="tensorrt_rtx", precision=precision, calibration=calibration, progress=False, **options
-    )
+    options |= {"engine": "tensorrt_rtx", "precision": precision, "calibration": calibration, "progress": False}
+    return ptp.build(network(plugin), **options)
 
 
 @pytest.fixture
@@ -117,28 +81,14 @@ def test_a_plugin_between_quantized_convolutions_gets_codes(layers, plugin):
 
 
 def test_a_float_plugin_stays_in_float(layers):
-    built(Raises(), "int8")
+    built(Scale(), "int8")
     (line,) = [line for name, line in layers().items() if "plugin" in name]
     assert "Int8" not in line
 
 
-@pytest.mark.parametrize("method", ["output_dims", "output_dtypes", "supports_format", "workspace_size"])
-def test_what_a_plugin_raises_arrives_as_it_was_raised(method, monkeypatch):
-    monkeypatch.setattr(Raises, "armed", False)
-    model = onnx.load_from_string(network(Raises(method=method), batch=2).SerializeToString())
-    prepared = ptp.Graph(model)
-    monkeypatch.setattr(Raises, "armed", True)
-    with pytest.raises(ZeroDivisionError, match=f"mine, in {method}"):
-        ptp.build(prepared, engine="tensorrt_rtx", progress=False)
-
-
 def test_what_the_parser_refuses_is_named_with_its_node():
-    node = helper.make_node("Det", ["x"], ["y"], name="the_node")
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in (("x", (2, 3, 3)), ("y", (2,)))]
-    model = helper.make_model(
-        helper.make_graph([node], "g", ends[:1], ends[1:]), opset_imports=[helper.make_opsetid("", 18)]
-    )
-    with pytest.raises(BuildError, match="the_node"):
+    model = parsed("(float[2,3,3] x) => (float[2] y) { y = Det (x) }", 18)
+    with pytest.raises(BuildError, match="Det_y"):
         ptp.build(model, engine="tensorrt_rtx", progress=False)
 
 
@@ -161,9 +111,8 @@ def test_settings_that_do_nothing_here_are_refused_with_the_reason(name):
 
 
 def test_plugins_of_other_interfaces_are_refused_with_the_reason():
-    with pytest.raises(
-        UnavailableError, match=r"TensorRT for RTX 1\.\S+: IPluginV2DynamicExt: its parser takes IPluginV3 alone"
-    ):
+    words = r"TensorRT for RTX 1\.\S+: IPluginV2DynamicExt: its parser takes IPluginV3 alone"
+    with pytest.raises(UnavailableError, match=words):
         tensorrt.register(Reorg, interface="v2", package="tensorrt_rtx")
     with pytest.raises(UnavailableError, match=r"no quickly deployable plugins[\s\S]*Do: .*register\(cls, package="):
         tensorrt.to_qdp(Reorg)

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.engines.tensorrt.creators import unregister
+from tests.engines.model_parts import parsed
 from tests.pages import blocks
 
 from .rtx_builds import build_on_rtx, needs_rtx, types
@@ -36,20 +36,15 @@ def prelu(tmp_path, monkeypatch):
 def network(cls) -> onnx.ModelProto:
     """Convolution → PRelu → convolution → convolution."""
     rng = np.random.default_rng(0)
-    weights = [rng.standard_normal((CHANNELS, CHANNELS, 3, 3)).astype(np.float32) * 0.1 for _ in range(3)]
-    node = cls(slope=np.full(CHANNELS, 0.1, np.float32)).as_node(["a"], ["b"], "plugin")
-    names = [("x", "a"), ("b", "c"), ("c", "y")]
-    convolutions = [
-        helper.make_node("Conv", [x, f"w{index}"], [y], name=f"conv{index}", pads=[1] * 4)
-        for index, (x, y) in enumerate(names)
-    ]
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ("N", CHANNELS, 8, 8)) for name in ("x", "y")]
-    held = [numpy_helper.from_array(array, f"w{index}") for index, array in enumerate(weights)]
-    nodes = [convolutions[0], node, *convolutions[1:]]
-    opsets = [helper.make_opsetid("", 19), helper.make_opsetid("acme", 1)]
-    return helper.make_model(
-        helper.make_graph(nodes, "net", ends[:1], ends[1:], held), opset_imports=opsets, ir_version=10
-    )
+    weights = {
+        f"w{index}": rng.standard_normal((CHANNELS, CHANNELS, 3, 3)).astype(np.float32) * 0.1 for index in range(3)
+    }
+    text = f"""(float[N,{CHANNELS},8,8] x) => (float[N,{CHANNELS},8,8] y) {{
+        a = Conv <pads = [1, 1, 1, 1]> (x, w0)  b = acme.PRelu (a)
+        c = Conv <pads = [1, 1, 1, 1]> (b, w1)  y = Conv <pads = [1, 1, 1, 1]> (c, w2) }}"""
+    model = parsed(text, 19, 10, ["acme"], **weights)
+    model.graph.node[1].CopyFrom(cls(slope=np.full(CHANNELS, 0.1, np.float32)).as_node(["a"], ["b"], "plugin"))
+    return model
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", "Float"), ("fp16", "Half"), ("int8", "Float")])

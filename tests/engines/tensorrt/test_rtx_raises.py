@@ -12,6 +12,7 @@ import pytest
 import pytrtplugins as ptp
 from benchmarks.node_tests import Outcome, run_cases
 from pytrtplugins.errors import DimsError
+from tests.user_plugins import Visited
 
 from .plugin_cases import PluginCase, network
 from .rtx_builds import ENGINE, build_on_rtx, needs_rtx
@@ -19,14 +20,7 @@ from .user_plugins import NonZero
 
 pytestmark = needs_rtx
 CALLBACKS = (
-    "validate",
-    "clone",
-    "output_dtypes",
-    "output_dims",
-    "supports_format",
-    "workspace_size",
-    "tactics",
-    "fields",
+    *("validate", "clone", "output_dtypes", "output_dims", "supports_format", "workspace_size", "tactics", "fields"),
 )
 """Callbacks that `Plugin.clone` calls, too."""
 MOST_CALLS = 14
@@ -34,7 +28,7 @@ RAISED, BUILT = "raised", "built"
 
 
 @ptp.plugin(namespace="test.rtx.raises")
-class Failing(ptp.Plugin):
+class Failing(Visited):
     """Raises an error in a call of a method: class attributes say which."""
 
     method: ClassVar[str] = ""
@@ -42,36 +36,18 @@ class Failing(ptp.Plugin):
     error: ClassVar[type[BaseException]] = KeyError
     counts: ClassVar[Counter[str]] = Counter()
 
-    def output_dims(self, x):
-        return self._or_raise("output_dims", x)
-
-    def output_dtypes(self, x):
-        return self._or_raise("output_dtypes", x)
-
-    def compute(self, x):
-        return x + 0
-
-    def validate(self):
-        self._or_raise("validate", None)
-
     def clone(self):
-        return self._or_raise("clone", super().clone)()
-
-    def supports_format(self, position, descs):
-        return self._or_raise("supports_format", descs[position].layout == "linear")
-
-    def workspace_size(self, inputs, outputs):
-        return self._or_raise("workspace_size", 0)
+        return self.visit("clone", super().clone)()
 
     @property
     def tactics(self):
-        return self._or_raise("tactics", ("one",))
+        return self.visit("tactics", ("one",))
 
     def fields(self):
-        return self._or_raise("fields", super().fields)()
+        return self.visit("fields", super().fields)()
 
     @classmethod
-    def _or_raise(cls, method, value):
+    def visit(cls, method, value):
         cls.counts[method] += 1
         if cls.method == method and cls.counts[method] == cls.call:
             raise cls.error(f"mine, in {method}")

@@ -28,7 +28,7 @@ class NonZero(user_plugins.NonZero):
 
 
 @ptp.plugin(namespace="test.tensorrt")
-class Everything(ptp.Plugin):
+class Everything(user_plugins.Copy):
     """A field of every type."""
 
     required: int
@@ -41,9 +41,6 @@ class Everything(ptp.Plugin):
     ratios: tuple[float, ...] = (0.5,)
     texts: tuple[str, ...] = ("a", "b")
     table: np.ndarray = np.zeros((2, 2), np.float32)
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x + x.dtype.type(self.required)
@@ -76,31 +73,22 @@ class Weighted(ptp.Plugin):
 
 
 @ptp.plugin(namespace="test.tensorrt")
-class Offsets(ptp.Plugin):
+class Offsets(user_plugins.Copy):
     """Adds a number to each channel."""
 
     by: npt.NDArray[np.float32]
-
-    def output_dims(self, x):
-        return x
 
     def compute(self, x):
         return x + self.by.reshape(-1, 1, 1).astype(x.dtype)
 
 
 @ptp.plugin(namespace="test.tensorrt")
-class TwoWays(ptp.Plugin):
+class TwoWays(user_plugins.Copy):
     """Two tactics, which tell what was used."""
 
     tactics: ClassVar[tuple[str, ...]] = ("slow", "fast")
     tactic: ClassVar[str] = "slow"
     used: ClassVar[list[str]] = []
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x + 0
 
     def enqueue(self, inputs, outputs, workspace, stream):
         TwoWays.used.append(self.tactic)
@@ -108,16 +96,10 @@ class TwoWays(ptp.Plugin):
 
 
 @ptp.plugin(namespace="test.tensorrt")
-class Counting(ptp.Plugin):
+class Counting(user_plugins.Copy):
     """State of its own in each context."""
 
     log: ClassVar[list[Any]] = []
-
-    def output_dims(self, x):
-        return x
-
-    def compute(self, x):
-        return x + 0
 
     def configure(self, inputs, outputs):
         Counting.log.append(("configure", inputs[0].dims))
