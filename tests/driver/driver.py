@@ -82,11 +82,9 @@ class Place:
     stream = 0
 
     def array(self, values: np.ndarray) -> Any:
-        """A copy of values there."""
         return values.copy()
 
     def numpy(self, array: Any) -> np.ndarray:
-        """A copy of an array here."""
         return np.array(array)
 
     def address(self, array: Any) -> int:

@@ -31,8 +31,6 @@ class NonZero(user_plugins.NonZero):
 
 @ptp.plugin(namespace="test.driver")
 class Everything(Scale):
-    """A field of every type."""
-
     flag: bool = True
     number: int = 3
     text: str = "edge"
@@ -45,15 +43,11 @@ class Everything(Scale):
 
 @ptp.plugin(namespace="test.driver")
 class Rescale(user_plugins.Copy):
-    """INT8 with scales of its own."""
-
     int8: ClassVar[str] = "requantize"
 
 
 @ptp.plugin(namespace="test.driver")
 class Faulty(user_plugins.Visited):
-    """Raises where it is told to."""
-
     where: str = ""
 
     def visit(self, method, value):
@@ -64,8 +58,6 @@ class Faulty(user_plugins.Visited):
 
 @ptp.plugin(namespace="test.driver")
 class Bias(ptp.Plugin):
-    """One kernel of the user's own, with an attribute."""
-
     by: float = 1.0
     kernel = CudaKernel.from_source(BIAS, "bias")
 

@@ -80,8 +80,6 @@ class OutOfPaperError(Exception):
 
 @ptp.plugin(namespace="test.engines")
 class Failing(Copy):
-    """Raises when it sees a negative number."""
-
     def compute(self, x):
         if (x < 0).any():
             raise OutOfPaperError("negative")
@@ -90,8 +88,6 @@ class Failing(Copy):
 
 @ptp.plugin(namespace="test.engines")
 class Sparing(Copy):
-    """Gives what it gets, and raises when that is too large."""
-
     limit: float = 1.0
 
     def compute(self, x):
@@ -124,8 +120,6 @@ Calling.hook = None
 
 @ptp.plugin(namespace="test.engines")
 class Halves(ptp.Plugin):
-    """Two outputs."""
-
     def output_dims(self, x):
         n, c, h, w = x
         return (n, c // 2, h, w), (n, c - c // 2, h, w)
@@ -163,7 +157,6 @@ def conv_net(*middle: ptp.Plugin, batch: int | str = 1, seed: int = 0, channels:
 
 
 def image(batch: int = 1, seed: int = 1) -> np.ndarray:
-    """A random input."""
     return np.random.default_rng(seed).random((batch, 3, 8, 8), dtype=np.float32)
 
 

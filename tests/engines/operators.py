@@ -15,7 +15,6 @@ RNG = generator(0)
 
 
 def f(*shape, low=-2.0, high=2.0):
-    """Random float32."""
     return RNG.uniform(low, high, shape).astype(np.float32)
 
 

@@ -14,8 +14,6 @@ WEIGHTS = np.arange(6, dtype=np.float32).reshape(2, 3) / 4
 
 @ptp.plugin(namespace="test.places")
 class Scaled(ptp.Plugin):
-    """x · w + 1, of two inputs."""
-
     def output_dims(self, x, w):
         return x
 
@@ -25,16 +23,12 @@ class Scaled(ptp.Plugin):
 
 @ptp.plugin(namespace="test.places")
 class Next(Copy):
-    """x + 1."""
-
     def compute(self, x):
         return x + x.dtype.type(1)
 
 
 @ptp.plugin(namespace="test.places")
 class Pair(ptp.Plugin):
-    """x + 1 and 2 · x."""
-
     def output_dims(self, x):
         return x, x
 

@@ -289,8 +289,6 @@ def test_dims_that_a_plugin_refuses_stop_the_build(engine_name):
 def test_free_dims_that_a_plugin_refuses_stop_the_run(engine_name):
     @ptp.plugin(namespace="test.engines")
     class Pairs(ptp.Plugin):
-        """Accepts even batches only."""
-
         def output_dims(self, x):
             ptp.tensor.check_divisible(x[0], 2, "batch")
             return x

@@ -51,16 +51,12 @@ def test_the_models_are_what_onnx_allows(name):
 
 @ptp.plugin(namespace="tests.exported")
 class Doubled(Copy):
-    """Twice the input; without a decomposition."""
-
     def compute(self, x):
         return x + x
 
 
 @ptp.plugin(namespace="tests.exported")
 class Tripled(Doubled):
-    """Three times the input; with one."""
-
     def compute(self, x):
         return x * 3
 

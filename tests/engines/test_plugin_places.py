@@ -27,8 +27,6 @@ def test_a_plugin_reads_and_gives_every_kind_of_tensor(engine_name, place):
 
 @ptp.plugin(namespace="test.places")
 class Above(ptp.Plugin):
-    """x above b."""
-
     def output_dims(self, x, b):
         return x[0] + b[0], x[1]
 
@@ -69,8 +67,6 @@ RESULTS = {
 
 @ptp.plugin(namespace="test.engines")
 class Giving(Copy):
-    """Gives whatever its class is told to."""
-
     def compute(self, x):
         return Giving.result(x)
 

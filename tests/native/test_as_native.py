@@ -55,8 +55,6 @@ ERRORS = {  # of each method: the error, the kind of the exception in C++, and i
 
 @ptp.plugin(namespace="native.tests")
 class Raises(Visited):
-    """Raise in a method."""
-
     where: str = ""
 
     def visit(self, method, value):

@@ -20,7 +20,6 @@ PROJECT = ROOT / "samples" / "cpp_plugin"
 
 @pytest.fixture(scope="module")
 def cmake():
-    """Run CMake."""
     path = _native_build._cmake() or pytest.skip('cmake is not installed. Do: pip install "pytrtplugins[native]"')
 
     def cmake_(*arguments):

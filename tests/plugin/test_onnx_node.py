@@ -16,8 +16,6 @@ from tests.user_plugins import Copy
 
 @ptp.plugin(namespace="test.node", version="2")
 class Everything(Copy):
-    """One field of each type."""
-
     flag: bool = False
     count: int = 1
     ratio: float = 0.5

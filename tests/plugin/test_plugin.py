@@ -20,8 +20,6 @@ from tests import user_plugins
 
 @ptp.plugin(namespace="test.plugin", version="3")
 class Scale(user_plugins.Scale):
-    """Multiply by a factor."""
-
     offsets: tuple[int, ...] = ()
     weights: np.ndarray = np.zeros((0,), np.float32)
     label: str = ""
@@ -34,8 +32,6 @@ class Scale(user_plugins.Scale):
 
 @ptp.plugin(namespace="test.plugin")
 class Halves(ptp.Plugin):
-    """Two outputs: the halves along the channels."""
-
     def output_dims(self, x):
         n, c = x
         return (n, c // 2), (n, c - c // 2)
@@ -211,8 +207,6 @@ def test_a_clone_is_equal_and_shares_no_state():
 
 @ptp.plugin(namespace="test.plugin")
 class AtMostTen(ptp.Plugin):
-    """Takes ten elements."""
-
     max_elements = 10
 
     def output_dims(self, x):

@@ -154,13 +154,11 @@ def test_weights_for_another_cpu_are_refused(engine_file, tmp_path, monkeypatch)
 
 
 def tiny():
-    """A model of one node, in bytes."""
     return parsed("(float[1] x) => (float[1] y) { y = Relu (x) }").SerializeToString()
 
 
 @pytest.fixture
 def small_file(tmp_path):
-    """An engine file with a payload, and its path."""
     path = tmp_path / "small.engine"
     write_engine_file(path, {"engine": "cpu"}, tiny(), b"a plan")
     return path
@@ -264,7 +262,6 @@ def test_a_file_that_changes_after_it_was_opened_is_refused(small_file, change):
 
 
 def archive(path, entries):
-    """An archive of these entries, from names to contents."""
     with zipfile.ZipFile(path, "w") as file:
         for name, data in entries.items():
             file.writestr(name, data)

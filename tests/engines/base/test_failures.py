@@ -29,8 +29,6 @@ MANY_UNKNOWN = parsed(
 
 @ptp.plugin(namespace="tests.failures")
 class Raising(Copy):
-    """A plugin whose compute fails in its own way."""
-
     def compute(self, x):
         raise LookupError("the plugin's own")
 

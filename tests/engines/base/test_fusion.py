@@ -77,7 +77,6 @@ def test_quantized_tensors_are_those_that_they_were_made_of():
 
 
 def fused(engine, **options):
-    """Which nodes of `residual` an engine computes together."""
     network = residual()
     built = ptp.build(network, engine=engine, progress=False, **options)
     return fusion_of(network, built.parts(), built.model_without_weights)

@@ -13,8 +13,6 @@ from tests.engines.networks import run as run_once
 
 
 class Answering(ExecutionContext):
-    """A context that gives what it is told."""
-
     def _run(self, inputs):
         return self.answer.pop(0)
 

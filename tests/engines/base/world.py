@@ -123,5 +123,4 @@ def in_a_thread(function):
 
 
 def ways(context):
-    """The ways to run a context."""
     return context.run, lambda data: context.run_async(data).result()

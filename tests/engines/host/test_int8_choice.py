@@ -129,8 +129,6 @@ def test_what_was_quantized_elsewhere_and_a_precision_file_are_taken_at_their_wo
 
 @ptp.plugin(namespace="int8_choice_test")
 class Picky(Copy):
-    """Runs on some inputs only."""
-
     def compute(self, x):
         if self.refuses:
             raise ValueError("not such an input")

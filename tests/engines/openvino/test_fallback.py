@@ -184,8 +184,6 @@ def test_numbers_that_openvino_does_not_keep_are_computed_by_onnxruntime(dtype):
 
 @ptp.plugin(namespace="tests.fallback")
 class Times(Copy):
-    """The input, times a number."""
-
     factor: int = 1
 
     def compute(self, x):

@@ -16,7 +16,6 @@ from tests.engines.operators import IMAGE, POINT, both, f, ints, model_of
 
 
 def by_engine(op, inputs, attributes):
-    """The first output of engine `reference`."""
     engine = ptp.build(model_of(op, inputs, attributes), engine="reference", progress=False)
     return run(engine, {"x0": inputs[0]})["y0"]
 

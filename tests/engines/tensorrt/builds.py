@@ -11,7 +11,6 @@ from pytrtplugins.calibration import CalibrationTable
 
 
 def build(model: onnx.ModelProto, **options: Any) -> Any:
-    """Build with TensorRT."""
     return ptp.build(model, engine="tensorrt", **options)
 
 
@@ -23,6 +22,5 @@ def parsed(tensorrt: Any) -> list[onnx.ModelProto]:
 
 
 def table_of(model: onnx.ModelProto, algorithm: str = "EntropyCalibration2") -> CalibrationTable:
-    """A table with a scale for every tensor."""
     names = [info.name for info in (*model.graph.input, *model.graph.value_info, *model.graph.output)]
     return CalibrationTable(dict.fromkeys(names, 0.01), algorithm)

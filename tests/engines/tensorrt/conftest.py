@@ -45,7 +45,6 @@ _API, _REASON = _load()
 
 @pytest.fixture(scope="session")
 def api() -> _api.Api:
-    """TensorRT; skipped where there is none."""
     if _API is None:
         pytest.skip(_REASON)
     return _API
@@ -60,7 +59,6 @@ def driver(api: _api.Api, request: pytest.FixtureRequest) -> Iterator[Driver]:
 
 @pytest.fixture
 def v3(api: _api.Api) -> Iterator[Driver]:
-    """TensorRT's part, for IPluginV3."""
     with use_memory(HostMemory()):
         yield Driver(api, "v3")
 
@@ -94,7 +92,6 @@ def tensorrt(runtime: Any) -> Any:
 
 @pytest.fixture
 def player(tensorrt: Any, api: _api.Api) -> Iterator[Player]:
-    """TensorRT's part, for whole networks."""
     played = Player(api)
     played.owner = tensorrt.trt
     tensorrt.answers |= played.answers()

@@ -75,7 +75,6 @@ class Stream(nullcontext):
 
 
 def fake_device(capability: str = "9.0") -> Device:
-    """A GPU of this compute capability."""
     runtime = SimpleNamespace(streamSynchronize=Stream.waited.append)
     cuda = SimpleNamespace(
         Device=lambda index: nullcontext(),

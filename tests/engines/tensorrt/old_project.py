@@ -14,7 +14,6 @@ __all__ = ["detector", "network", "write_project"]
 
 
 def write_project(folder: Path) -> None:
-    """Write ``model.onnx`` and ``old.cache``."""
     onnx.save(network(), folder / "model.onnx")
     scales = dict.fromkeys(("data", "first", "second", "shuffle", "third", "y"), 3 / 127)
     CalibrationTable(scales, version="8.6.1").write(folder / "old.cache")

@@ -41,7 +41,6 @@ class PluginCase(NamedTuple):
     integers: tuple[int, ...] = ()
 
     def dtype(self, index: int) -> np.dtype[Any]:
-        """The element type of an input."""
         return _INT32 if index in self.integers else np.dtype(np.float32)
 
 

@@ -23,11 +23,9 @@ class RtxBuild(NamedTuple):
     layers: tuple[Layer, ...]
 
     def plugins(self) -> list[Layer]:
-        """The layers of plugins, in the builder's order."""
         return [layer for layer in self.layers if layer.kind == "custom_layer"]
 
     def plugin(self, node: str = "plugin") -> Layer:
-        """The layer of the plugin of a node."""
         (layer,) = [layer for layer in self.plugins() if node in layer.nodes]
         return layer
 
@@ -42,5 +40,4 @@ def build_on_rtx(model: Any, precision: str = "fp32", **options: Any) -> RtxBuil
 
 
 def types(tensors: Any) -> list[str]:
-    """The element types of tensors of a layer."""
     return [tensor.dtype for tensor in tensors]

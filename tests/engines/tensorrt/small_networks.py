@@ -55,7 +55,6 @@ NETWORKS = {
 
 
 def path_of(name, folder):
-    """The cfg of a network."""
     if name not in NETWORKS:
         return MODELS / f"{name}.cfg"
     lines = [line.strip().replace("] ", "]\n").replace(" ", "\n") for line in NETWORKS[name].strip().splitlines()]

@@ -16,7 +16,6 @@ from .fake_gpu import Outside, Stream
 
 @pytest.fixture
 def context(player, monkeypatch):
-    """A context of a network with a free batch."""
     engine = build(conv_net(Affine(3.0), batch="N"))
     monkeypatch.setitem(sys.modules, "cupy", engine.device.cupy)
     monkeypatch.setattr(Stream, "waited", Stream.waited)
@@ -27,7 +26,6 @@ def context(player, monkeypatch):
 
 @pytest.fixture
 def bound(tensorrt):
-    """Addresses in the order in which they are bound."""
     seen = []
     play = tensorrt.answers["IExecutionContext.set_tensor_address"]
     tensorrt.answers["IExecutionContext.set_tensor_address"] = lambda name, memory: (

@@ -9,7 +9,6 @@ from .checked import SignatureError
 
 @pytest.fixture
 def context(runtime):
-    """An execution context."""
     return runtime.trt.proxy("IExecutionContext")
 
 

@@ -21,8 +21,6 @@ from .user_plugins import Scale
 def define(version="1", number=1):
     @ptp.plugin(namespace="test.tensorrt.creators", version=version)
     class Layer(Copy):
-        """Defined again and again."""
-
         value: int = number
 
     return Layer

@@ -64,7 +64,6 @@ class Launching(Copy):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Types for which the kernel was to be compiled."""
     elements: list[str | None] = []
     monkeypatch.setattr(Asked, "elements", elements)
     return elements
@@ -92,8 +91,6 @@ def test_on_a_gpu_a_plugin_without_an_enqueue_computes_once_with_zeros(driver, m
 
     @ptp.plugin(namespace="test.tensorrt")
     class Computing(Copy):
-        """Refuses zeros."""
-
         def compute(self, x):
             seen.append(x.tolist())
             if not x.any():
@@ -115,8 +112,6 @@ def test_on_a_gpu_a_plugin_without_an_enqueue_computes_once_with_zeros(driver, m
 
 
 class Stream(nullcontext):
-    """A stream of a GPU."""
-
     ptr, capturing = 7, False
 
     def is_capturing(self):
@@ -124,8 +119,6 @@ class Stream(nullcontext):
 
 
 class Streaming(HostMemory):
-    """Counts the arrays that are made."""
-
     def __init__(self):
         self.queue, self.views = Stream(), 0
 

@@ -122,8 +122,6 @@ def test_a_field_that_cannot_be_serialized_is_refused_where_it_is_declared():
 
         @ptp.plugin(namespace="test.tensorrt")
         class Unserializable(Copy):
-            """Its field is an object."""
-
             anything: dict
 
 

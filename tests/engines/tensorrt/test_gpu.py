@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(REASON), reason=REASON.pa
 
 @pytest.fixture
 def place():
-    """Arrays on the GPU."""
     arrays = DeviceArrays()
     with use_memory(arrays.memory()):
         yield arrays

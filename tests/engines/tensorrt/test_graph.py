@@ -36,8 +36,6 @@ class Swap(Copy):
 
 @ptp.plugin(namespace="test.tensorrt")
 class Composed(Copy):
-    """Has a decomposition, and no enqueue of its own."""
-
     def compute(self, x):
         return x + x
 
@@ -47,8 +45,6 @@ class Composed(Copy):
 
 @ptp.plugin(namespace="test.tensorrt")
 class Accelerated(Composed):
-    """Has both."""
-
     def enqueue(self, inputs, outputs, workspace, stream):
         np.add(inputs[0], inputs[0], out=outputs[0])
 

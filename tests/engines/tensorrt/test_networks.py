@@ -43,8 +43,6 @@ MIDDLE = Affine(3.0), Turn(), Turn(axes=(0, 2, 1, 3))
 
 @ptp.plugin(namespace="test.tensorrt")
 class Fragile(Visited):
-    """Breaks where a test says."""
-
     breaks: ClassVar[str] = ""
     answers: ClassVar[dict[str, object]] = {}
     workspace_bytes: ClassVar[int] = 16

@@ -28,7 +28,6 @@ COMMANDS = [command for command in ALL_COMMANDS if "tensorrt_rtx" not in command
 
 @pytest.fixture
 def folder(player, tensorrt, tmp_path, monkeypatch):
-    """The files that the page names."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "tensorrt", tensorrt.trt)
     names: dict[str, object] = {"__name__": "mylayers"}

@@ -57,8 +57,6 @@ PLUGINS = st.builds(
 
 @ptp.plugin(namespace="test.tensorrt")
 class Weights(Copy):
-    """Arrays of several types."""
-
     slope: npt.NDArray[np.float32]
     wide: npt.NDArray[np.float64] = np.zeros(2)
     codes: npt.NDArray[np.int8] = np.zeros(1, np.int8)

@@ -44,8 +44,6 @@ to_qdp = pytrtplugins.tensorrt.to_qdp
 
 @ptp.plugin(namespace="quick_test")
 class Shuffle(Copy):
-    """Interleave channels."""
-
     groups: int = 2
 
     def compute(self, x):
@@ -300,8 +298,6 @@ def test_two_creators_of_one_name_and_missing_numbers_of_inputs_are_refused(trt)
 
     @ptp.plugin(namespace="quick_test")
     class Sum(ptp.Plugin):
-        """Any number of inputs."""
-
         def output_dims(self, *dims):
             return dims[0]
 

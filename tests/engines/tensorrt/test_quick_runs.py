@@ -80,7 +80,6 @@ ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(bool(REASON), reason=REASON.partit
 
 @pytest.fixture(params=["host", pytest.param("gpu", marks=ON_GPU)])
 def place(request):
-    """A CPU's memory, or a GPU's."""
     if request.param == "host":
         with use_memory(HostMemory()):
             yield Place(np, 0)

@@ -103,7 +103,6 @@ def libraries(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def builds(libraries):
-    """A build in each way."""
     items = [(libraries[way != LINKED], way) for way in (LOADED, LINKED, EMBEDDED)]
     found = {}
     for (_, way), outcome in run_cases(items, build_with_library, processes=1, start="forkserver"):

@@ -29,8 +29,6 @@ class NonZero(user_plugins.NonZero):
 
 @ptp.plugin(namespace="test.tensorrt")
 class Everything(user_plugins.Copy):
-    """A field of every type."""
-
     required: int
     flag: bool = True
     number: int = 3
@@ -74,8 +72,6 @@ class Weighted(ptp.Plugin):
 
 @ptp.plugin(namespace="test.tensorrt")
 class Offsets(user_plugins.Copy):
-    """Adds a number to each channel."""
-
     by: npt.NDArray[np.float32]
 
     def compute(self, x):
