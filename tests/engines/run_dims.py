@@ -15,12 +15,16 @@ def rows(*values):
     return np.array(values, np.int64)[:, None]
 
 
+def of_x(text, fitting, contradicting):
+    """A network of one input, and its dims."""
+    return text, {"x": fitting}, {"x": contradicting}
+
+
 SQUARE = "g (float[2,N] x, float[M,2] w) => (float[2,2] y)"
 # the network; inputs that fit and that contradict: arrays, or dims of an array of ones
 CASES = {
-    "Add of a constant": (
-        "g (float[N,4] x) => (float[a,4] y) <float[3,1] c = {1,2,3}> { y = Add (x, c) }",
-        *({"x": (3, 4)}, {"x": (2, 4)}),
+    "Add of a constant": of_x(
+        "g (float[N,4] x) => (float[a,4] y) <float[3,1] c = {1,2,3}> { y = Add (x, c) }", (3, 4), (2, 4)
     ),
     "Add": (
         "g (float[N,4] x, float[M,4] z) => (float[a,4] y) { y = Add (x, z) }",
@@ -30,43 +34,38 @@ CASES = {
         "g (bool[1] c, float[N] x, float[M] z) => (float[a] y) { y = Where (c, x, z) }",
         *({"c": np.array([True]), "x": (1,), "z": (3,)}, {"c": np.array([True]), "x": (2,), "z": (3,)}),
     ),
-    "Expand": (
-        "g (float[N,1,1] x) => (float[3,4,4] y) <int64[3] s = {3,4,4}> { y = Expand (x, s) }",
-        *({"x": (3, 1, 1)}, {"x": (2, 1, 1)}),
+    "Expand": of_x(
+        "g (float[N,1,1] x) => (float[3,4,4] y) <int64[3] s = {3,4,4}> { y = Expand (x, s) }", (3, 1, 1), (2, 1, 1)
     ),
     "Expand to a computed shape": (
         "g (float[N,1] x, int64[2] s) => (float[a,b] y) { y = Expand (x, s) }",
         *({"x": (4, 1), "s": ints(4, 3)}, {"x": (3, 1), "s": ints(4, 3)}),
     ),
-    "Reshape": (
-        "g (float[N,3] x) => (float[4,3] y) <int64[2] s = {4,3}> { y = Reshape (x, s) }",
-        *({"x": (4, 3)}, {"x": (2, 3)}),
-    ),
+    "Reshape": of_x("g (float[N,3] x) => (float[4,3] y) <int64[2] s = {4,3}> { y = Reshape (x, s) }", (4, 3), (2, 3)),
     "Reshape to a computed shape": (
         "g (float[N,3] x, int64[2] s) => (float[a,b] y) { y = Reshape (x, s) }",
         *({"x": (2, 3), "s": ints(3, 2)}, {"x": (2, 3), "s": ints(40, 30)}),
     ),
     "MatMul": (SQUARE + "{ y = MatMul (x, w) }", {"x": (2, 3), "w": (3, 2)}, {"x": (2, 2), "w": (3, 2)}),
     "Gemm": (SQUARE + "{ y = Gemm (x, w) }", {"x": (2, 3), "w": (3, 2)}, {"x": (2, 2), "w": (3, 2)}),
-    "Split": (
-        "g (float[N] x) => (float[2] y, float[3] z) <int64[2] s = {2,3}> { y, z = Split (x, s) }",
-        *({"x": (5,)}, {"x": (4,)}),
+    "Split": of_x(
+        "g (float[N] x) => (float[2] y, float[3] z) <int64[2] s = {2,3}> { y, z = Split (x, s) }", (5,), (4,)
     ),
-    "LayerNormalization": (
-        "g (float[2,N] x) => (float[2,a] y) <float[3] s = {1,2,3}> { y = LayerNormalization (x, s) }",
-        *({"x": (2, 3)}, {"x": (2, 2)}),
+    "LayerNormalization": of_x(
+        "g (float[2,N] x) => (float[2,a] y) <float[3] s = {1,2,3}> { y = LayerNormalization (x, s) }", (2, 3), (2, 2)
     ),
-    "BatchNormalization": (
+    "BatchNormalization": of_x(
         "g (float[2,N,1,1] x) => (float[2,a,1,1] y) <float[3] s = {1,2,3}> { y = BatchNormalization (x, s, s, s, s) }",
-        *({"x": (2, 3, 1, 1)}, {"x": (2, 2, 1, 1)}),
+        (2, 3, 1, 1),
+        (2, 2, 1, 1),
     ),
-    "Conv": (
+    "Conv": of_x(
         "g (float[1,N,3,3] x) => (float[1,1,3,3] y) <float[1,3,1,1] w = {1,2,3}> { y = Conv (x, w) }",
-        *({"x": (1, 3, 3, 3)}, {"x": (1, 200, 3, 3)}),
+        (1, 3, 3, 3),
+        (1, 200, 3, 3),
     ),
-    "DepthToSpace": (
-        "g (float[1,N,1,1] x) => (float[1,a,2,2] y) { y = DepthToSpace <blocksize=2> (x) }",
-        *({"x": (1, 4, 1, 1)}, {"x": (1, 3, 1, 1)}),
+    "DepthToSpace": of_x(
+        "g (float[1,N,1,1] x) => (float[1,a,2,2] y) { y = DepthToSpace <blocksize=2> (x) }", (1, 4, 1, 1), (1, 3, 1, 1)
     ),
     **{
         f"{operator}, {index}": (
@@ -102,9 +101,8 @@ CASES = {
         )
         for size in (2, 900)
     },
-    "MatMul of a constant": (
-        "g (float[N,2] x) => (float[2,2] y) <float[2,3] w = {1,2,3,4,5,6}> { y = MatMul (w, x) }",
-        *({"x": (3, 2)}, {"x": (900, 2)}),
+    "MatMul of a constant": of_x(
+        "g (float[N,2] x) => (float[2,2] y) <float[2,3] w = {1,2,3,4,5,6}> { y = MatMul (w, x) }", (3, 2), (900, 2)
     ),
     **{
         f"attention, {' '.join(map(str, sizes))}": (
@@ -157,22 +155,14 @@ CASES = {
         )
         for index in (7, -8)
     },
-    "PRelu": (
-        "g (float[2,N] x) => (float[2,a] y) <float[3] s = {1,2,3}> { y = PRelu (x, s) }",
-        *({"x": (2, 3)}, {"x": (2, 2)}),
-    ),
-    "InstanceNormalization": (
+    "PRelu": of_x("g (float[2,N] x) => (float[2,a] y) <float[3] s = {1,2,3}> { y = PRelu (x, s) }", (2, 3), (2, 2)),
+    "InstanceNormalization": of_x(
         "g (float[2,N,4,4] x) => (float[2,a,4,4] y) <float[3] s = {1,2,3}> { y = InstanceNormalization (x, s, s) }",
-        *({"x": (2, 3, 4, 4)}, {"x": (2, 900, 4, 4)}),
+        (2, 3, 4, 4),
+        (2, 900, 4, 4),
     ),
-    "Split into equal parts": (
-        "g (float[N] x) => (float[a] y, float[b] z) { y, z = Split (x) }",
-        *({"x": (4,)}, {"x": (901,)}),
-    ),
-    "TopK": (
-        "g (float[N] x) => (float[5] y, int64[5] i) <int64[1] k = {5}> { y, i = TopK (x, k) }",
-        *({"x": (6,)}, {"x": (3,)}),
-    ),
+    "Split into equal parts": of_x("g (float[N] x) => (float[a] y, float[b] z) { y, z = Split (x) }", (4,), (901,)),
+    "TopK": of_x("g (float[N] x) => (float[5] y, int64[5] i) <int64[1] k = {5}> { y, i = TopK (x, k) }", (6,), (3,)),
 }
 
 

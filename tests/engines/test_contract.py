@@ -10,17 +10,9 @@ import onnxruntime
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins import errors
 from pytrtplugins.engines.base.types import BuildOptions
 from pytrtplugins.engines.onnxruntime import engine as onnxruntime_engine
-from pytrtplugins.errors import (
-    BindingError,
-    DimsError,
-    EngineError,
-    PrecisionError,
-    RegistryError,
-    UnavailableError,
-    UsageError,
-)
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import prepare
 from tests.engines.base.world import in_threads
@@ -88,23 +80,17 @@ def test_outputs_are_written_into_arrays_that_the_caller_gives(engine_name):
 )
 def test_given_outputs_that_do_not_fit_are_refused(engine_name, outputs, words):
     engine = ptp.build(conv_net(), engine=engine_name)
-    with engine.create_context() as context, pytest.raises(BindingError, match=words):
+    with engine.create_context() as context, pytest.raises(errors.BindingError, match=words):
         context.run({"data": image()}, outputs)
 
 
-def test_what_a_plugin_raises_reaches_the_caller_as_it_was_raised(engine_name):
-    engine = ptp.build(conv_net(Failing()), engine=engine_name)
-    with engine.create_context() as context, pytest.raises(OutOfPaperError, match="negative") as caught:
-        context.run({"data": image() - 0.5})
-    assert any("compute" in entry.name for entry in caught.traceback)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_what_a_plugin_raises_is_raised_with_any_number_of_threads(engine_name, threads):
+@pytest.mark.parametrize("threads", [None, 1, 2])
+def test_what_a_plugin_raises_reaches_the_caller_as_it_was_raised(engine_name, threads):
     with ptp.build(conv_net(Failing()), engine=engine_name, threads=threads).create_context() as context:
         for _ in range(2):
-            with pytest.raises(OutOfPaperError, match="negative"):
-                context.run({"data": image()})
+            with pytest.raises(OutOfPaperError, match="negative") as caught:
+                context.run({"data": image() - 0.5})
+            assert any("compute" in entry.name for entry in caught.traceback)
 
 
 def test_threads_whose_plugins_fail_at_the_same_time_each_get_their_own_exception(engine_name):
@@ -147,19 +133,6 @@ def test_several_outputs_of_a_plugin_arrive(engine_name):
     np.testing.assert_allclose(found, expected(image()), rtol=1e-5, atol=1e-6)
 
 
-def test_contexts_of_one_engine_run_in_threads_of_their_own(engine_name):
-    engine = ptp.build(conv_net(Affine(3.0)), engine=engine_name)
-
-    def work(number):
-        with engine.create_context() as context:
-            return [context.run({"data": image(seed=number)})["y"] for _ in range(20)]
-
-    for number, results in enumerate(in_threads(work, 3)):
-        wanted = expected(image(seed=number), 3.0)
-        for y in results:
-            np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
-
-
 def test_outputs_belong_to_the_caller(engine_name):
     with ptp.build(conv_net(), engine=engine_name).create_context() as context:
         first = context.run({"data": image()})["y"]
@@ -183,8 +156,9 @@ def test_a_closed_context_takes_no_runs_of_either_kind(engine_name, runs_before)
     for _ in range(runs_before):
         context.run_async({"data": image()}).result()
     context.close()
+    context.close()
     for begin in (context.run, context.run_async):
-        with pytest.raises(EngineError, match=r"closed[\s\S]*Do: engine.create_context"):
+        with pytest.raises(errors.EngineError, match=r"closed[\s\S]*Do: engine.create_context"):
             begin({"data": image()})
 
 
@@ -208,7 +182,7 @@ def test_closing_waits_for_queued_runs(engine_name):
 )
 def test_wrong_bindings_are_named(engine_name, inputs, words):
     engine = ptp.build(conv_net(), engine=engine_name)
-    with pytest.raises(BindingError, match=words):
+    with pytest.raises(errors.BindingError, match=words):
         run(engine, inputs)
 
 
@@ -219,28 +193,25 @@ def test_a_non_contiguous_input_is_taken_as_it_reads(engine_name):
     np.testing.assert_allclose(y, expected(image()), rtol=1e-5, atol=1e-6)
 
 
-def test_a_closed_context_and_a_context_in_use_are_refused(engine_name):
+def test_a_context_in_use_is_refused(engine_name):
     context = ptp.build(conv_net(), engine=engine_name).create_context()
     context._busy.acquire()
-    with pytest.raises(EngineError, match="another thread"):
+    with pytest.raises(errors.EngineError, match="another thread"):
         context.run({"data": image()})
     context._busy.release()
     context.close()
-    context.close()
-    with pytest.raises(EngineError, match="closed"):
-        context.run({"data": image()})
 
 
 def test_fp16_on_a_cpu_is_refused_with_the_alternatives(engine_name):
     if engine_name in ENGINES_FOR_GPUS | {"reference"}:
         pytest.skip("a GPU has fp16, and the reference engine computes as one")
-    with pytest.raises(PrecisionError, match=r"FP16 is for GPUs[\s\S]*Do: precision="):
+    with pytest.raises(errors.PrecisionError, match=r"FP16 is for GPUs[\s\S]*Do: precision="):
         ptp.build(conv_net(), engine=engine_name, precision="fp16")
 
 
 def test_an_engine_that_is_made_without_build_refuses_a_precision_too(engine_name):
     cls = type(ptp.build(conv_net(), engine=engine_name))
-    with pytest.raises(PrecisionError, match=f"engine '{engine_name}' has no precision 'fp4'"):
+    with pytest.raises(errors.PrecisionError, match=f"engine '{engine_name}' has no precision 'fp4'"):
         cls(conv_net(), BuildOptions(precision="fp4"))
 
 
@@ -248,7 +219,7 @@ def test_an_engine_that_is_made_without_build_refuses_a_precision_too(engine_nam
     "arguments", [{"threads": 0}, {"threads": 1.5}, {"threads": True}, {"threads": 10**9}, {"engine": "gpu"}]
 )
 def test_unusable_options_are_usage_errors(arguments):
-    with pytest.raises(UsageError):
+    with pytest.raises(errors.UsageError):
         ptp.build(conv_net(), **arguments)
 
 
@@ -270,19 +241,19 @@ def test_openvino_gets_the_threads_that_were_asked_for():
 
 @pytest.mark.parametrize("name", ["cpu", "onnxruntime"])
 def test_an_unknown_device_is_refused(name):
-    with pytest.raises(UnavailableError, match="cuda:7"):
+    with pytest.raises(errors.UnavailableError, match="cuda:7"):
         ptp.build(conv_net(), engine=name, device="cuda:7")
 
 
 def test_an_unregistered_plugin_names_the_node_that_needs_it(engine_name):
     model = conv_net(Affine(3.0))
     model.graph.node[2].op_type = "Afine"
-    with pytest.raises(RegistryError, match=r"Near: test\.engines::Affine"):
+    with pytest.raises(errors.RegistryError, match=r"Near: test\.engines::Affine"):
         ptp.build(model, engine=engine_name)
 
 
 def test_dims_that_a_plugin_refuses_stop_the_build(engine_name):
-    with pytest.raises(DimsError, match="multiple of 9, found 8"):
+    with pytest.raises(errors.DimsError, match="multiple of 9, found 8"):
         ptp.build(conv_net(Reorg(3)), engine=engine_name)
 
 
@@ -298,7 +269,7 @@ def test_free_dims_that_a_plugin_refuses_stop_the_run(engine_name):
 
     with ptp.build(conv_net(Pairs(), batch="N"), engine=engine_name).create_context() as context:
         assert context.run({"data": image(2)})["y"].shape == (2, 4, 8, 8)
-        with pytest.raises(DimsError, match="batch must be a multiple of 2, found 3"):
+        with pytest.raises(errors.DimsError, match="batch must be a multiple of 2, found 3"):
             context.run({"data": image(3)})
 
 
@@ -310,6 +281,6 @@ def test_arrays_are_bound_on_engine_cuda_only(engine_name):
     if engine_name == "cuda":
         pytest.skip("engine cuda binds arrays: tests/engines/cuda/run")
     with ptp.build(conv_net(), engine=engine_name).create_context() as context:
-        with pytest.raises(EngineError, match=r"binds no arrays(.|\n)*Do: context.run") as raised:
+        with pytest.raises(errors.EngineError, match=r"binds no arrays(.|\n)*Do: context.run") as raised:
             context.bind({"data": image()}, {})
         assert raised.value.engine == context.engine.name

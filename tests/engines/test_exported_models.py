@@ -9,7 +9,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.engines import build
-from pytrtplugins.errors import BuildError, ModelError, PluginError
+from pytrtplugins.errors import BuildError, PluginError
 from tests.engines.exported_models import MODELS
 from tests.engines.model_parts import parsed
 from tests.engines.networks import run
@@ -118,23 +118,6 @@ def test_a_plugin_does_not_read_what_plugins_do_not_exchange(engine):
     words = r"(?s)reads float64, which is not an element type of plugins.*Do: put a Cast"
     with pytest.raises(PluginError, match=words):
         build(parsed(text, domains=["tests.exported"]), engine=engine)
-
-
-KINDS = {
-    "seq(float[2])": "kind sequence",
-    "optional(float[2])": "kind optional",
-    "map(int64, float[2])": "kind map",
-    "string[2]": "element type string",
-    "complex64[2]": "element type complex64",
-}
-
-
-@pytest.mark.parametrize("engine", [*ENGINES, "reference", "null"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_inputs_that_are_no_tensors_of_numbers_are_refused_by_name(engine, kind):
-    made = parsed(f"({kind} x) => ({kind} y) {{ h = Identity (x) y = Identity (h) }}")
-    with pytest.raises(ModelError, match=f"tensor 'x' is of the {KINDS[kind]}"):
-        build(made, engine=engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

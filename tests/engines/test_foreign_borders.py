@@ -261,6 +261,7 @@ def test_a_file_without_nodes_gives_what_it_has(name, engine, tmp_path):
 
 NO_TENSORS = {
     "text in": ("(string[2] x) => (string[2] y) { y = Identity (x) }", "x", "element type string"),
+    "complex in": ("(complex64[2] x) => (complex64[2] y) { y = Identity (x) }", "x", "element type complex64"),
     "text out": ("(float[2] x) => (string[2] y) { y = Cast <to = 8> (x) }", "y", "element type string"),
     "sequence in": ("(seq(float[2]) x) => (float[n] y) { y = ConcatFromSequence <axis = 0> (x) }", "x", "kind sequence"),
     "sequence out": ("(float[2] x) => (seq(float[2]) y) { y = SequenceConstruct (x, x) }", "y", "kind sequence"),
@@ -275,7 +276,7 @@ NO_TENSORS = {
 
 
 @pytest.mark.parametrize("name", NO_TENSORS)
-@pytest.mark.parametrize("engine", [*ENGINES, "cuda"])
+@pytest.mark.parametrize("engine", [*ENGINES, "null", "cuda"])
 def test_what_is_no_tensor_of_numbers_is_refused_by_name(name, engine):
     text, tensor, kind = NO_TENSORS[name]
     with pytest.raises(

@@ -15,19 +15,8 @@ from pytrtplugins.engines import calibrate
 from pytrtplugins.errors import BuildError
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.prepare import ready_for
+from tests.engines import foreign_files as files
 from tests.engines.cuda.host import run_on_host
-from tests.engines.foreign_files import (
-    ALL,
-    BASIC,
-    EXTENDED,
-    NETWORKS,
-    convolutional,
-    in_float16,
-    optimized,
-    packed,
-    quantized,
-    quantized_dynamically,
-)
 from tests.engines.operators import literal
 
 ENGINES = ("cpu", "onnxruntime", "reference", "cuda")
@@ -57,70 +46,73 @@ def check(model, feeds, engine, tolerance):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("level", [BASIC, EXTENDED], ids=["basic", "extended"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("level", [files.BASIC, files.EXTENDED], ids=["basic", "extended"])
+@pytest.mark.parametrize("name", files.NETWORKS)
 def test_optimized_files(name, level, engine, tmp_path):
-    model, feeds = NETWORKS[name]()
-    check(optimized(model, level, tmp_path), feeds, engine, FLOAT)
+    model, feeds = files.NETWORKS[name]()
+    check(files.optimized(model, level, tmp_path), feeds, engine, FLOAT)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["convolutional", "perceptron"])
 def test_optimized_files_of_opset_11(name, engine, tmp_path):
-    model, feeds = NETWORKS[name](11)
-    check(optimized(model, EXTENDED, tmp_path), feeds, engine, FLOAT)
+    model, feeds = files.NETWORKS[name](11)
+    check(files.optimized(model, files.EXTENDED, tmp_path), feeds, engine, FLOAT)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_blocked_layouts_run_where_onnxruntime_computes_and_are_refused_elsewhere(engine, tmp_path):
-    model, feeds = convolutional()
-    blocked = optimized(model, ALL, tmp_path)
-    if not any(node.domain == "com.microsoft.nchwc" for node in blocked.graph.node):
+@pytest.fixture
+def blocked(tmp_path):
+    """A file with blocked layouts, and an input."""
+    model, feeds = files.convolutional()
+    file = files.optimized(model, files.ALL, tmp_path)
+    if not any(node.domain == "com.microsoft.nchwc" for node in file.graph.node):
         pytest.skip("onnxruntime blocks nothing on this CPU")
-    if engine in ("cpu", "onnxruntime"):
-        check(blocked, feeds, engine, FLOAT)
-        return
-    with pytest.raises(BuildError, match=REFUSED) as caught:
-        run(blocked, feeds, engine)
-    assert f"engine {engine!r} does not have the operator" in str(caught.value)
+    return file, feeds
 
 
 REFUSED = r"com\.microsoft\.nchwc::Conv \(node '.*'\): onnxruntime's optimizer wrote [^\n]*\nDo: optimize with ORT_ENABLE_EXTENDED, or"
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_blocked_layouts_run_where_onnxruntime_computes_and_are_refused_elsewhere(engine, blocked):
+    if engine in ("cpu", "onnxruntime"):
+        check(*blocked, engine, FLOAT)
+        return
+    with pytest.raises(BuildError, match=REFUSED) as caught:
+        run(*blocked, engine)
+    assert f"engine {engine!r} does not have the operator" in str(caught.value)
+
+
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
-def test_blocked_layouts_are_not_quantized(engine, tmp_path):
-    model, feeds = convolutional()
-    blocked = optimized(model, ALL, tmp_path)
-    if not any(node.domain == "com.microsoft.nchwc" for node in blocked.graph.node):
-        pytest.skip("onnxruntime blocks nothing on this CPU")
+def test_blocked_layouts_are_not_quantized(engine, blocked):
+    file, feeds = blocked
     with pytest.raises(BuildError, match=REFUSED):
-        ptp.build(blocked, engine=engine, precision="int8", calibration=MinMaxCalibrator([feeds]), progress=False)
+        ptp.build(file, engine=engine, precision="int8", calibration=MinMaxCalibrator([feeds]), progress=False)
     with pytest.raises(BuildError, match=REFUSED):
-        calibrate(blocked, MinMaxCalibrator([feeds]), engine=engine, progress=False)
+        calibrate(file, MinMaxCalibrator([feeds]), engine=engine, progress=False)
 
 
-STATIC = [*itertools.product(NETWORKS, ("QDQ", "QOperator"), TYPES, (False, True))]
+STATIC = [*itertools.product(files.NETWORKS, ("QDQ", "QOperator"), TYPES, (False, True))]
 SOME_STATIC = [pytest.param(*case, marks=pytest.mark.slow if index % 5 else ()) for index, case in enumerate(STATIC)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("name", "form", "types", "by_channel"), SOME_STATIC)
 def test_statically_quantized_files(name, form, types, by_channel, engine, tmp_path):
-    model, feeds = NETWORKS[name]()
-    file = quantized(model, feeds, tmp_path, form, types, by_channel)
+    model, feeds = files.NETWORKS[name]()
+    file = files.quantized(model, feeds, tmp_path, form, types, by_channel)
     check(file, feeds, engine, CODES)
-    check(optimized(file, EXTENDED, tmp_path), feeds, engine, CODES)
+    check(files.optimized(file, files.EXTENDED, tmp_path), feeds, engine, CODES)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("weights", ["QInt8", pytest.param("QUInt8", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", files.NETWORKS)
 def test_dynamically_quantized_files(name, weights, engine, tmp_path):
-    model, feeds = NETWORKS[name]()
-    file = quantized_dynamically(model, tmp_path, weights)
+    model, feeds = files.NETWORKS[name]()
+    file = files.quantized_dynamically(model, tmp_path, weights)
     tolerance = CODES if name == "recurrent" else FLOAT  # what DynamicQuantizeLSTM multiplies stays in float
-    for each in (file, optimized(file, EXTENDED, tmp_path)):
+    for each in (file, files.optimized(file, files.EXTENDED, tmp_path)):
         check(each, feeds, engine, tolerance)
 
 
@@ -129,22 +121,22 @@ def test_dynamically_quantized_files(name, weights, engine, tmp_path):
 @pytest.mark.parametrize(("bits", "form"), [(4, "QOperator"), (8, "QOperator"), (4, "QDQ")])
 @pytest.mark.parametrize("name", ["perceptron", "recurrent"])
 def test_files_with_blocks_of_codes_for_weights(name, bits, form, symmetric, engine):
-    model, feeds = NETWORKS[name]()
-    check(packed(model, bits, form, 16, symmetric), feeds, engine, FLOAT)
+    model, feeds = files.NETWORKS[name]()
+    check(files.packed(model, bits, form, 16, symmetric), feeds, engine, FLOAT)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", files.NETWORKS)
 def test_files_in_float16(name, engine):
-    model, feeds = NETWORKS[name]()
-    check(in_float16(model), feeds, engine, HALF)
+    model, feeds = files.NETWORKS[name]()
+    check(files.in_float16(model), feeds, engine, HALF)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
 def test_int8_of_an_optimized_file(engine, tmp_path):
     """One table fits every engine, though onnxruntime runs the file's own operators in float32."""
-    model, feeds = convolutional()
-    file = optimized(model, EXTENDED, tmp_path)
+    model, feeds = files.convolutional()
+    file = files.optimized(model, files.EXTENDED, tmp_path)
     assert any(node.domain == "com.microsoft" for node in file.graph.node)
     table = calibrate(file, MinMaxCalibrator([feeds]), engine="onnxruntime", progress=False)
     built = ptp.build(

@@ -16,27 +16,18 @@ from pytrtplugins.engines.host.int8 import safe_weight_levels
 from pytrtplugins.errors import BuildError, ExecutionError
 from pytrtplugins.model.decompose import inline_plugins
 from pytrtplugins.passes import UnsignedActivations, quantize, to_ir, to_proto
+from tests.engines import operator_networks as made
 from tests.engines.networks import run as run_once
-from tests.engines.operator_networks import (
-    NETWORKS,
-    Chain,
-    averages_of_copied_values,
-    factors_of_places,
-    negative_factors,
-    pads_of_copied_values,
-    shared_result,
-    summands_of_channels,
-)
 from tests.engines.operators import by_openvino, literal
 from tests.measures import relative
 
-networks = pytest.mark.parametrize("make", NETWORKS, ids=[make.__name__ for make in NETWORKS])
+networks = pytest.mark.parametrize("make", made.NETWORKS, ids=[make.__name__ for make in made.NETWORKS])
 
 
 @functools.cache
 def calibrated(make):
     """The network, an input, onnxruntime's outputs for it, and a calibration table of it."""
-    model = make()
+    model = make(made.Chain())
     batch = model.graph.input[0].type.tensor_type.shape.dim[0].dim_value or 2
     x = np.random.default_rng(1).standard_normal((batch, 3, 8, 8)).astype(np.float32)
     wanted = literal(inline_plugins(model), {"data": x})
@@ -89,10 +80,10 @@ def test_every_engine_gives_the_quantized_models_numbers(engine_name, make):
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (pads_of_copied_values, "makes them in float"),
-        (averages_of_copied_values, "makes them in float"),
-        (negative_factors, "keeps them apart"),
-        (shared_result, "gives them a bias"),
+        (made.pads_of_copied_values, "makes them in float"),
+        (made.averages_of_copied_values, "makes them in float"),
+        (made.negative_factors, "keeps them apart"),
+        (made.shared_result, "gives them a bias"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -111,7 +102,7 @@ def test_openvino_still_computes_these_wrongly_in_8_bits(make, why):
     assert max(differences) > 0.05, f"the pass that {why} may go"
 
 
-@pytest.mark.parametrize("make", [factors_of_places, summands_of_channels], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [made.factors_of_places, made.summands_of_channels], ids=lambda make: make.__name__)
 def test_openvino_still_computes_these_wrongly(make):
     """When this fails, OpenVINO is mended: the pass that keeps them apart may go, after measuring again."""
     model, x, (wanted,), _ = calibrated(make)
@@ -121,7 +112,8 @@ def test_openvino_still_computes_these_wrongly(make):
 
 def test_values_that_are_quantized_twice_do_not_end_the_process():
     """OpenVINO 2026.4 ends with a segmentation fault at this graph as it stands."""
-    net = Chain(batch=1)
+    net = made.Chain()
+    net.input[0] = 1
     x = net.op("Concat", "data", "data", channels=6, axis=1)
     for _ in range(2):
         codes = [net.constant(f"{x}_scale", np.float32(0.02)), net.constant(f"{x}_zero", np.int8(0))]

@@ -42,11 +42,14 @@ def cases(draw):
     return Reorg(s, reverse), (n, c * s**2, h * side, w * side)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
 @given(cases())
-def test_reorg_is_darknets_permutation(case):
+def test_reorg_is_darknets_permutation_in_any_type(dtype, case):
     reorg, dims = case
-    x = np.arange(np.prod(dims), dtype=np.float32).reshape(dims)
-    np.testing.assert_array_equal(reorg.all_outputs([x])[0], plain_reorg(x, reorg.stride, reorg.reverse))
+    x = np.arange(np.prod(dims)).reshape(dims).astype(dtype)
+    y = reorg.all_outputs([x])[0]
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y, plain_reorg(x, reorg.stride, reorg.reverse))
 
 
 @given(cases())
@@ -61,14 +64,6 @@ def test_reorg_equals_libdarknet_bit_for_bit(libdarknet, case):
     function(x, w, h, c, n, reorg.stride, int(reorg.reverse), out)
     y = reorg.all_outputs([x])[0]
     assert y.tobytes() == out.tobytes()
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
-def test_no_value_changes_in_any_type(dtype):
-    x = np.random.default_rng(0).integers(-100, 100, (1, 4, 4, 4)).astype(dtype)
-    y = Reorg(2).all_outputs([x])[0]
-    assert y.dtype == dtype
-    np.testing.assert_array_equal(np.sort(y, axis=None), np.sort(x, axis=None))
 
 
 def test_it_is_not_space_to_depth():

@@ -36,8 +36,9 @@ def test_engines_are_built_and_run_side_by_side(engine_name):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_contexts_of_one_engine_run_again_and_again(engine_name):
-    engine = ptp.build(conv_net(Affine()), engine=engine_name, threads=1)
+@pytest.mark.parametrize("threads", [1, None])
+def test_contexts_of_one_engine_run_again_and_again(engine_name, threads):
+    engine = ptp.build(conv_net(Affine()), engine=engine_name, threads=threads)
     images = [image(seed=seed) for seed in range(5)]
     with engine.create_context() as context:
         expected = [context.run({"data": each})["y"] for each in images]

@@ -8,7 +8,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.engines import build
 from pytrtplugins.engines.openvino.known_errors import KNOWN_ERRORS
-from pytrtplugins.errors import BindingError, BuildError, ExecutionError
+from pytrtplugins.errors import BindingError, BuildError, ExecutionError, PytrtpluginsError
 from tests.engines.model_parts import I64, F, info, model, node, parsed
 from tests.engines.networks import run
 from tests.engines.test_exported_models import alone
@@ -171,6 +171,22 @@ def test_what_neither_has_is_refused_by_name():
     words = r"(?s)node 'RNN_y' \(RNN\): OpenVINO is wrong for RNN with layout 1: .*; and onnxruntime cannot run it"
     with pytest.raises(BuildError, match=words):
         build(made, engine="cpu")
+
+
+CODES = "(uint8[1,1,4,4] x, int8 w) => (uint8[a,b,c,d] y) <float s = {0.1}, uint8 z = {0}, int8 t = {0}>"
+
+
+@pytest.mark.parametrize(
+    ("text", "opset"),
+    [
+        ("(float[1,1,2,4] x, float k) => (float[a,b,c,d] y) { y = Attention (x, k, x) }", 23),
+        (f"{CODES} {{ y = QLinearConv (x, s, z, w, s, t, s, z) }}", 13),
+    ],
+)
+def test_an_operand_without_axes_is_an_error_of_its_node(text, opset):
+    name = r"\w+_y(/\w+)?"
+    with pytest.raises(PytrtpluginsError, match=rf"node '{name}' \(|node_name '{name}'|Node \({name}\)"):
+        build(parsed(text, opset, 9), engine="cpu")
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint32", "uint64"])

@@ -13,6 +13,7 @@ from pytrtplugins.engines.reference.ops import OPS
 from pytrtplugins.errors import EngineError
 from tests.engines.networks import run
 from tests.engines.operators import IMAGE, POINT, both, f, ints, model_of
+from tests.engines.sweeps import SWEEPS, assert_right
 
 
 def by_engine(op, inputs, attributes):
@@ -194,6 +195,15 @@ def test_an_operator_equals_onnxruntimes(op, inputs, attributes):
         np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
     else:
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("op", sorted(SWEEPS.keys() & OPS.keys()))
+def test_an_operator_is_right_at_the_limits_of_its_parameters(op):
+    def compute(attributes, wanted, *inputs):
+        counts = {"num_outputs": len(wanted)} if op in ("MaxPool", "Split") else {}
+        return OPS[op](attributes | counts, *inputs)
+
+    assert_right(op, compute)
 
 
 def test_every_operator_of_the_table_is_compared():

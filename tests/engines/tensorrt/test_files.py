@@ -7,6 +7,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.engines.tensorrt import _api, engine
 from pytrtplugins.errors import EngineFileError, RegistryError
+from pytrtplugins.export.triton import export_triton
 from tests.engines.networks import Affine, conv_net
 
 from .builds import build
@@ -144,3 +145,12 @@ def test_an_engine_that_tensorrt_cannot_load_says_why(tensorrt, saved):
     tensorrt.answers["Runtime.deserialize_cuda_engine"] = lambda data: None
     with pytest.raises(EngineFileError, match=r"cannot load the engine[\s\S]*Do: pytrt build"):
         ptp.load_engine(saved)
+
+
+def test_a_saved_engine_is_served_by_its_plan(tensorrt, saved, tmp_path):
+    library = tmp_path / "libaffine.so"
+    library.write_bytes(b"\x7fELF")
+    written = export_triton(saved, tmp_path / "models", libraries=[library])
+    assert (tmp_path / "models" / "x" / "1" / "model.plan").read_bytes() == b"plan"
+    assert "max_batch_size: 4" in written.config
+    assert written.needs == (f"TensorRT {tensorrt.version}", "a GPU of compute capability 9.0 (Test GPU)")

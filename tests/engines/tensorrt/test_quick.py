@@ -19,25 +19,17 @@ import pytest
 
 import pytrtplugins as ptp
 import pytrtplugins.tensorrt
+from pytrtplugins import errors
 from pytrtplugins.engines.tensorrt import _api, quick
 from pytrtplugins.engines.tensorrt.collected import collecting
 from pytrtplugins.engines.tensorrt.memory import use_memory
-from pytrtplugins.errors import (
-    DimsError,
-    FieldError,
-    MissingExtraError,
-    PluginError,
-    RegistryError,
-    UnavailableError,
-    UsageError,
-)
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
 from tests.host_memory import HostMemory
 from tests.user_plugins import Copy
 
 from . import user_plugins
-from .driver import Expr, ExprBuilder
+from .driver import Driver, Expr, ExprBuilder
 
 to_qdp = pytrtplugins.tensorrt.to_qdp
 
@@ -127,7 +119,7 @@ class Layer:
     """One quickly deployable plugin through its life, as TensorRT calls NVIDIA's template."""
 
     def __init__(self, made: quick.QuickPlugin, **fields: Any) -> None:
-        self.made, self.api = made, made._api
+        self.made, self.api, self.driver = made, made._api, Driver(made._api, "v3")
         trt = self.api.trt
         namespace, _, name = made.id.partition("::")
         found = trt.get_plugin_registry().get_creator(name, "1", namespace)
@@ -155,23 +147,16 @@ class Layer:
         each = [f"{desc.type.name} {desc.format.name}" for desc in found]
         return {tuple(each[index : index + len(dims)]) for index in range(0, len(each), len(dims))}
 
-    def dynamic(self, dims: Sequence[int], dtype: DType = DType.FLOAT32) -> Any:
-        dynamic = self.api.trt.DynamicPluginTensorDesc()
-        dynamic.desc = self.desc(dims, dtype)
-        dynamic.min = dynamic.opt = dynamic.max = self.api.trt.Dims([max(size, 1) for size in dims])
+    def dynamic(self, dims: Sequence[int]) -> Any:
+        dynamic = self.driver.dynamic(self.driver.desc([max(size, 1) for size in dims], DType.FLOAT32))
+        dynamic.desc = self.driver.desc(dims, DType.FLOAT32)
         return dynamic
-
-    def desc(self, dims: Sequence[int], dtype: DType) -> Any:
-        desc = self.api.trt.PluginTensorDesc()
-        trt = self.api.trt
-        desc.dims, desc.type, desc.format = trt.Dims(list(dims)), self.api.data_type(dtype), trt.TensorFormat.LINEAR
-        return desc
 
     def run(self, arrays: Sequence[np.ndarray], outputs: Sequence[np.ndarray], tactic: int = 0) -> None:
         context = self.engine.clone()
         context.set_tactic(tactic)
         sides = (arrays, outputs)
-        descs = [[self.desc(array.shape, DType.of(array)) for array in side] for side in sides]
+        descs = [[self.driver.desc(array.shape, DType.of(array)) for array in side] for side in sides]
         addresses = [[array.ctypes.data for array in side] for side in sides]
         strides = [[tuple(s // array.itemsize for s in array.strides) for array in side] for side in sides]
         context.aliased_map = {}
@@ -284,7 +269,11 @@ def test_a_kernel_of_the_class_is_what_runs(trt):
 def test_what_a_plugin_raises_inside_of_tensorrt_is_raised_here(trt):
     layer = Layer(to_qdp(Reorg, "quick_darknet::Reorg"), stride=2)
     layer.types(DType.FLOAT32)
-    with pytest.raises(DimsError, match="height must be a multiple of 2"), collecting(), contextlib.suppress(DimsError):
+    with (
+        pytest.raises(errors.DimsError, match="height must be a multiple of 2"),
+        collecting(),
+        contextlib.suppress(errors.DimsError),
+    ):
         layer.shapes((1, 4, 3, 4))  # TensorRT's C++ does not let an exception through
 
 
@@ -292,7 +281,7 @@ def test_two_creators_of_one_name_and_missing_numbers_of_inputs_are_refused(trt)
     class_of_v3 = ptp.plugin(namespace="quick_test", name="Taken")(type("Taken", (Shuffle,), {}))
     pytrtplugins.tensorrt.register(class_of_v3)
     words = r'creator of this name[\s\S]*Do: to_qdp\(Taken, "quick_test_quick::Taken"\)'
-    with pytest.raises(RegistryError, match=words):
+    with pytest.raises(errors.RegistryError, match=words):
         to_qdp(class_of_v3)
     pytrtplugins.tensorrt.unregister(class_of_v3)
 
@@ -304,7 +293,7 @@ def test_two_creators_of_one_name_and_missing_numbers_of_inputs_are_refused(trt)
         def compute(self, *arrays):
             return sum(arrays)
 
-    with pytest.raises(UsageError, match=r"Do: to_qdp\(Sum, inputs=2\)"):
+    with pytest.raises(errors.UsageError, match=r"Do: to_qdp\(Sum, inputs=2\)"):
         to_qdp(Sum)
     made = to_qdp(Sum, inputs=3)
     assert made.inputs == ("input0", "input1", "input2")
@@ -315,16 +304,26 @@ def test_two_creators_of_one_name_and_missing_numbers_of_inputs_are_refused(trt)
 
 def test_names_and_arrays_that_qdp_does_not_have_are_refused(trt):
     for error, cls, name, words in (
-        (UsageError, user_plugins.Scale, [], r"'test.tensorrt::Scale'.\nDo: to_qdp\(Scale, \"test_tensorrt::Scale\"\)"),
-        (PluginError, Shuffle, ["trt::Shuffle"], r"Shuffle: TensorRT .* as 'trt::Shuffle': .* reserved namespace"),
         (
-            *(FieldError, user_plugins.Everything, ["quick_test::Everything"]),
+            errors.UsageError,
+            user_plugins.Scale,
+            [],
+            r"'test.tensorrt::Scale'.\nDo: to_qdp\(Scale, \"test_tensorrt::Scale\"\)",
+        ),
+        (
+            errors.PluginError,
+            Shuffle,
+            ["trt::Shuffle"],
+            r"Shuffle: TensorRT .* as 'trt::Shuffle': .* reserved namespace",
+        ),
+        (
+            *(errors.FieldError, user_plugins.Everything, ["quick_test::Everything"]),
             r"Everything.table: .* found any type.\nDo: annotate it, .*NDArray\[numpy.float32\]",
         ),
     ):
         with pytest.raises(error, match=words):
             to_qdp(cls, *name)
-    with pytest.raises(FieldError, match="groups"):
+    with pytest.raises(errors.FieldError, match="groups"):
         to_qdp(Shuffle)(groups="two")
 
 
@@ -346,7 +345,7 @@ def test_older_and_lean_packages_are_refused_with_the_command(monkeypatch):
 
     monkeypatch.setattr(quick, "load", lambda package: Old())
     words = r'TensorRT 10.6.0: .* 10.7 or newer.\nDo: pip install "tensorrt>=10.7,<12"'
-    with pytest.raises(UnavailableError, match=words):
+    with pytest.raises(errors.UnavailableError, match=words):
         to_qdp(Shuffle)
 
 
@@ -354,11 +353,11 @@ def test_without_tensorrt_and_with_a_package_that_only_runs_engines_the_command_
     for name in _api.MODULES:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(quick, "load", _api.load.__wrapped__)
-    with pytest.raises(MissingExtraError, match=r'Do: pip install "pytrtplugins\[tensorrt\]"'):
+    with pytest.raises(errors.MissingExtraError, match=r'Do: pip install "pytrtplugins\[tensorrt\]"'):
         to_qdp(Shuffle)
 
 
 def test_a_package_that_only_runs_engines_is_refused(api):
     if not api.builds:
-        with pytest.raises(UnavailableError, match=r"runs engines and cannot build them.\nDo: pip install"):
+        with pytest.raises(errors.UnavailableError, match=r"runs engines and cannot build them.\nDo: pip install"):
             to_qdp(Shuffle)
