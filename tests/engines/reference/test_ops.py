@@ -128,7 +128,6 @@ CODES = [
     ("DequantizeLinear", [np.arange(0, 16, dtype=np.uint8).reshape(4, 4), np.float32(0.3), np.uint8(5)], {}),
     ("DequantizeLinear", [np.arange(-8, 8, dtype=np.int32), np.float32(0.3)], {}),
 ]  # fmt: skip
-NOT_A_NUMBER = np.array([[1, np.nan, 3], [np.inf, -0.0, 2]], np.float32)
 LARGE = np.array([[2**24 + 1, 1], [2**24 + 1, 2**24 + 1]], np.int32)
 BOXES = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1]]], np.float32)
 SCORES = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5]]], np.float32)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-import onnx
 import pytest
 
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.engines.tensorrt.creators import unregister
-from tests.engines.model_parts import parsed
 from tests.pages import blocks
 
 from .rtx_builds import build_on_rtx, needs_rtx, types
+from .test_rtx import network
 
 pytestmark = needs_rtx
 FILES = {block.title: block.text for block in blocks("docs/comparison.md") if block.title}
-CHANNELS = 16
 
 
 @pytest.fixture
@@ -33,25 +31,11 @@ def prelu(tmp_path, monkeypatch):
     del sys.modules["prelu"]
 
 
-def network(cls) -> onnx.ModelProto:
-    """Convolution → PRelu → convolution → convolution."""
-    rng = np.random.default_rng(0)
-    weights = {
-        f"w{index}": rng.standard_normal((CHANNELS, CHANNELS, 3, 3)).astype(np.float32) * 0.1 for index in range(3)
-    }
-    text = f"""(float[N,{CHANNELS},8,8] x) => (float[N,{CHANNELS},8,8] y) {{
-        a = Conv <pads = [1, 1, 1, 1]> (x, w0)  b = acme.PRelu (a)
-        c = Conv <pads = [1, 1, 1, 1]> (b, w1)  y = Conv <pads = [1, 1, 1, 1]> (c, w2) }}"""
-    model = parsed(text, 19, 10, ["acme"], **weights)
-    model.graph.node[1].CopyFrom(cls(slope=np.full(CHANNELS, 0.1, np.float32)).as_node(["a"], ["b"], "plugin"))
-    return model
-
-
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", "Float"), ("fp16", "Half"), ("int8", "Float")])
 def test_the_plugin_stands_in_the_engine_in_a_type_that_it_takes(prelu, precision, dtype):
     table = CalibrationTable(dict.fromkeys(("x", "a", "b", "c", "y"), np.float32(0.05)))
     options = {"calibration": table} if precision == "int8" else {}
-    built = build_on_rtx(network(prelu), precision, **options)
+    built = build_on_rtx(network(prelu(slope=np.full(16, 0.1, np.float32))), precision, **options)
     layer = built.plugin()
     assert (types(layer.inputs), types(layer.outputs)) == ([dtype], [dtype])
     if precision == "int8":
