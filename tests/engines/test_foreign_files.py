@@ -75,11 +75,12 @@ REFUSED = r"com\.microsoft\.nchwc::Conv \(node '.*'\): onnxruntime's optimizer w
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_blocked_layouts_run_where_onnxruntime_computes_and_are_refused_elsewhere(engine, blocked):
+    file, feeds = blocked
     if engine in ("cpu", "onnxruntime"):
-        check(*blocked, engine, FLOAT)
+        check(file, feeds, engine, FLOAT)
         return
     with pytest.raises(BuildError, match=REFUSED) as caught:
-        run(*blocked, engine)
+        run(file, feeds, engine)
     assert f"engine {engine!r} does not have the operator" in str(caught.value)
 
 

@@ -155,8 +155,8 @@ def test_a_detection_context_closed_inside_its_own_run_is_an_error(world):
     with ptp.build(net, engine=world.name).create_detection_context([head], (8, 8)) as detection:
         image = np.full((20, 30, 3), 128, np.uint8)
         ways = (detection.detect, lambda images: detection.detect_async(images).result())
-        words = ("close() was called from inside a run", "begun from inside a run")
-        words += ("another thread is running this context",)
+        words = ["close() was called from inside a run", "begun from inside a run"]
+        words.append("another thread is running this context")
         for way in ways:
             for used in (detection.close, *(partial(each, [image]) for each in ways)):
                 found = list[Any]()

@@ -171,10 +171,10 @@ def test_the_models_own_numbers_stay(batch):
 def test_equations_of_einsum_have_small_letters_and_mean_the_same(equation, read):
     rank = [len(part.replace("...", "xx").replace(" ", "")) for part in equation.split("->")[0].split(",")]
     shapes = [(2,) * each for each in rank]
-    inputs = [f"float{list(dims)} x{i}" for i, dims in enumerate(shapes)]
-    operands = ", ".join(text.split()[-1] for text in inputs)
+    declared = [f"float{list(dims)} x{i}" for i, dims in enumerate(shapes)]
+    operands = ", ".join(text.split()[-1] for text in declared)
     node = f'y = Einsum <equation = "{equation}"> ({operands})'
-    model = parsed(f"({', '.join(inputs)}) => (float[] y) {{ {node} }}")
+    model = parsed(f"({', '.join(declared)}) => (float[] y) {{ {node} }}")
     changed = parser_form(written_out(prepare(model)))
     (found,) = (node for node in changed.graph.node if node.op_type == "Einsum")
     assert found.attribute[0].s.decode() == read
