@@ -53,16 +53,24 @@ RESULTS = {
     "None": (lambda x: None, PluginError, r"compute gave None, expected float32\[1, 8, 8, 8\]"),
     "too many": (lambda x: (x, x), DimsError, "compute gave 2 outputs, output_dims 1"),
     "none": (lambda x: (), DimsError, "compute gave 0 outputs, output_dims 1"),
-    "None among them": (lambda x: [None], PluginError, "output 0 of compute is of type NoneType, expected an array float32"),
+    "None among them": (
+        lambda x: [None],
+        PluginError,
+        "output 0 of compute is of type NoneType, expected an array float32",
+    ),
     "a number": (lambda x: 3.5, PluginError, "output 0 of compute is of type float, expected an array"),
     "text": (lambda x: "y", PluginError, "output 0 of compute is of type str, expected an array"),
     "a list": (lambda x: x.tolist() + x.tolist(), DimsError, "compute gave 2 outputs, output_dims 1"),
     "another shape": (lambda x: x[:, 1:], DimsError, r"output 0 of compute has shape \(1, 7, 8, 8\)"),
     "another rank": (lambda x: x[0], DimsError, r"output 0 of compute has shape \(8, 8, 8\)"),
-    "another type": (lambda x: x.astype(np.float64), PluginError, "output 0 of compute is float64, output_dtypes says float32"),
+    "another type": (
+        lambda x: x.astype(np.float64),
+        PluginError,
+        "output 0 of compute is float64, output_dtypes says float32",
+    ),
     "text in an array": (lambda x: x.astype(str), PluginError, "output 0 of compute is <U"),
     "objects": (lambda x: x.astype(object), PluginError, "output 0 of compute is object, output_dtypes says float32"),
-}  # fmt: skip
+}
 
 
 @ptp.plugin(namespace="test.engines")
