@@ -19,6 +19,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs draw no learning curve, which takes longer than the steps of a test's run."""
+    from training import run
+
+    monkeypatch.setattr(run, "draw_curve", lambda *_: None)
+
+
 @pytest.fixture(scope="module")
 def rectangles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of images of rectangles, in the YOLO layout."""

@@ -3,9 +3,7 @@
 # ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -32,7 +30,7 @@ from training.data import load_photos, open_data
 from training.settings import Settings
 
 pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.usefixtures("one_thread", "no_figure"),
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
 ]
 CPU = torch.device("cpu")
@@ -136,12 +134,11 @@ def test_a_run_that_stops_and_continues_gives_the_bits_of_one_that_does_not(colo
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
 
 
-def test_ranks_with_parts_of_the_weights_train_the_same_network(colours: Path, tmp_path: Path) -> None:
+def test_ranks_with_parts_of_the_weights_train_the_same_network(colours: Path, tmp_path: Path, monkeypatch) -> None:
     """One rank, which shards its weights nevertheless."""
-    options, program = ["--steps", "2", "--gpus", "1"], [sys.executable, train_classifier.__file__]
-    parts = [*program, *line(colours, tmp_path / "parts", *options, "--variable_update", "parameter_server")]
-    subprocess.run(parts, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert train_classifier.main(line(colours, tmp_path / "whole", *options[:2])) == 0
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for name, more in (("parts", ("--gpus", "1", "--variable_update", "parameter_server")), ("whole", ())):
+        assert train_classifier.main(line(colours, tmp_path / name, "--steps", "2", *more)) == 0
     models = [load_model(tmp_path / name / "model.pt").network.state_dict() for name in ("parts", "whole")]
     torch.testing.assert_close(*models, rtol=1e-5, atol=1e-6)
 

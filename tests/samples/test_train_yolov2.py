@@ -318,6 +318,7 @@ def test_the_command_line_trains_resumes_exports_and_evaluates(
     assert "NoDataError" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_figure")
 @pytest.mark.parametrize("loader", ["spdl-cpu", "dataloader"])
 def test_a_run_with_photos_that_are_loaded_beside_it(
     rectangles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], loader: str

@@ -19,7 +19,7 @@ from training.data import load_photos, open_data
 from yolov2_training import boxes
 
 pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.usefixtures("one_thread", "no_figure"),
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
 ]
 CPU = torch.device("cpu")

@@ -19,7 +19,7 @@ from yolov2_training import darknet, export, model
 
 SHIPPED = Path(__file__).parents[2] / "samples/models/yolov2-animals.cfg"
 pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.usefixtures("one_thread", "no_figure"),
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
 ]
 

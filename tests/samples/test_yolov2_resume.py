@@ -26,15 +26,9 @@ from training.schedule import Schedule
 from yolov2_training import run as yolov2_run
 
 pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.usefixtures("one_thread", "no_figure"),
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which takes longer to draw than these runs."""
-    monkeypatch.setattr(run, "draw_curve", lambda *_: None)
 
 
 @pytest.fixture

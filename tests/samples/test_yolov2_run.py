@@ -26,7 +26,7 @@ from yolov2_training.recipe import Recipe
 from yolov2_training.run import Run
 
 pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.usefixtures("one_thread", "no_figure"),
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
 ]
 
