@@ -198,6 +198,17 @@ def empty_cache(monkeypatch, tmp_path) -> None:
 
 
 @pytest.fixture
+def short_measurements(monkeypatch) -> None:
+    """A table times each engine for 10 ms, and does not measure memory, which takes a process for each row."""
+    from pytrtplugins.tables import table
+    from pytrtplugins.tables.memory import Memory
+
+    bench = table.bench
+    monkeypatch.setattr(table, "measure_memory", lambda *_: Memory(1.0, 0.0))
+    monkeypatch.setattr(table, "bench", lambda *given, **more: bench(*given, **{**more, "seconds": 0.01, "rounds": 1}))
+
+
+@pytest.fixture
 def darknet_image() -> Callable[[str], Path]:
     """Finds an image of Debian's package darknet; skips where it is not installed."""
 

@@ -6,8 +6,6 @@ import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.tables import table
-from pytrtplugins.tables.memory import Memory
 from pytrtplugins.vision import save_image
 from tests.pages import ROOT, Reader
 from tests.tables.people import network, photos
@@ -23,8 +21,8 @@ def broken():
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder with the files that the page names; times and memory are measured in short."""
+def folder(tmp_path):
+    """A folder with the files that the page names."""
     onnx.save(broken(), tmp_path / "broken.onnx")
     images = photos(people=40, each=10)
     np.savez(tmp_path / "faces.npz", **images)
@@ -33,12 +31,10 @@ def folder(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         save_image(images[name], path)
     (tmp_path / "samples").symlink_to(ROOT / "samples")
-    monkeypatch.setattr(table, "measure_memory", lambda *_: Memory(1.0, 0.0))
-    bench = table.bench
-    monkeypatch.setattr(table, "bench", lambda *given, **more: bench(*given, **{**more, "seconds": 0.01, "rounds": 1}))
     return tmp_path
 
 
+@pytest.mark.usefixtures("short_measurements")
 def test_the_page_can_be_followed(folder):
     pytest.importorskip("matplotlib")
     later = "pytrt table face.onnx --task verification --data faces.npz --pixels 0..255 --engines cpu --precisions"

@@ -63,6 +63,7 @@ def small(classes):
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+@pytest.mark.usefixtures("short_measurements")
 def test_the_page_on_classifiers_can_be_followed(tmp_path):
     for number in range(12):
         place = tmp_path / "photos" / ("val" if number > 9 else "train") / ("cat", "dog")[number % 2] / f"{number}.png"
