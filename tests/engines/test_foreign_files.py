@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,6 +32,15 @@ def is_quantized(model):
     return any(node.op_type == "QuantizeLinear" for node in model.graph.node)
 
 
+@functools.lru_cache(maxsize=4)
+def written(write, name, *options):
+    """Files that a tool of onnxruntime writes of a network, each with what it gives; engines are tested on the same ones."""
+    model, feeds = files.NETWORKS[name]()
+    with tempfile.TemporaryDirectory() as folder:
+        results = write(model, feeds, Path(folder), *options)
+    return feeds, [(file, literal(file, feeds)) for file in results]
+
+
 def run(model, feeds, engine):
     precision = "int8" if is_quantized(model) else "fp32"
     if engine == "cuda":
@@ -37,9 +49,9 @@ def run(model, feeds, engine):
         return context.run(feeds)
 
 
-def check(model, feeds, engine, tolerance):
+def check(model, feeds, engine, tolerance, outputs=None):
     found = run(model, feeds, engine)
-    for info, wanted in zip(model.graph.output, literal(model, feeds), strict=True):
+    for info, wanted in zip(model.graph.output, outputs or literal(model, feeds), strict=True):
         y = found[info.name]
         assert (y.dtype, y.shape) == (wanted.dtype, wanted.shape)
         np.testing.assert_allclose(y, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
@@ -97,24 +109,31 @@ STATIC = [*itertools.product(files.NETWORKS, ("QDQ", "QOperator"), TYPES, (False
 SOME_STATIC = [pytest.param(*case, marks=pytest.mark.slow if index % 5 else ()) for index, case in enumerate(STATIC)]
 
 
+def static_files(model, feeds, folder, *options):
+    file = files.quantized(model, feeds, folder, *options)
+    return file, files.optimized(file, files.EXTENDED, folder)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("name", "form", "types", "by_channel"), SOME_STATIC)
-def test_statically_quantized_files(name, form, types, by_channel, engine, tmp_path):
-    model, feeds = files.NETWORKS[name]()
-    file = files.quantized(model, feeds, tmp_path, form, types, by_channel)
-    check(file, feeds, engine, CODES)
-    check(files.optimized(file, files.EXTENDED, tmp_path), feeds, engine, CODES)
+def test_statically_quantized_files(name, form, types, by_channel, engine):
+    feeds, written_files = written(static_files, name, form, types, by_channel)
+    for file, outputs in written_files:
+        check(file, feeds, engine, CODES, outputs)
+
+
+def dynamic_files(model, feeds, folder, weights):
+    file = files.quantized_dynamically(model, folder, weights)
+    return file, files.optimized(file, files.EXTENDED, folder)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("weights", ["QInt8", pytest.param("QUInt8", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", files.NETWORKS)
-def test_dynamically_quantized_files(name, weights, engine, tmp_path):
-    model, feeds = files.NETWORKS[name]()
-    file = files.quantized_dynamically(model, tmp_path, weights)
-    tolerance = CODES if name == "recurrent" else FLOAT  # what DynamicQuantizeLSTM multiplies stays in float
-    for each in (file, files.optimized(file, files.EXTENDED, tmp_path)):
-        check(each, feeds, engine, tolerance)
+def test_dynamically_quantized_files(name, weights, engine):
+    feeds, written_files = written(dynamic_files, name, weights)
+    for file, outputs in written_files:  # what DynamicQuantizeLSTM multiplies stays in float
+        check(file, feeds, engine, CODES if name == "recurrent" else FLOAT, outputs)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
