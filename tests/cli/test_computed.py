@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import onnx
@@ -21,22 +22,32 @@ FELL_BACK = "int8, which computes in fp32 (INT8 takes 2e+03 ms, float32 1e+03 ms
 LOADED = "int8, which computes in fp32 (the model was built without INT8 layers)"
 
 
-@pytest.fixture(autouse=True)
-def float32_wins(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def float32_wins():
     """Let engines for CPUs find float32 faster than any other precision."""
-    monkeypatch.setattr(host_engine, "sample_inputs", timing.sample_inputs)
-    for module in (host_engine, openvino):
-        monkeypatch.setattr(module, "run_seconds", lambda runs: {name: 1.0 + (name != "float32") for name in runs})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_engine, "sample_inputs", timing.sample_inputs)
+        for module in (host_engine, openvino):
+            patch.setattr(module, "run_seconds", lambda runs: {name: 1.0 + (name != "float32") for name in runs})
+        yield
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A network, its calibration and an engine file that fell back to float32."""
+    folder = tmp_path_factory.mktemp("net")
+    onnx.save(conv_net(), folder / "net.onnx")
+    calibrator = MinMaxCalibrator([{"data": image()}])
+    table = ptp.engines.calibrate(conv_net(), calibrator, progress=False)
+    table.write(folder / "net.cache")
+    ptp.build(conv_net(), engine="cpu", precision="int8", calibration=table).save(folder / "net.engine")
+    return folder
 
 
 @pytest.fixture
-def net(tmp_path):
-    """A network, its calibration and an engine file that fell back to float32."""
-    onnx.save(conv_net(), tmp_path / "net.onnx")
-    calibrator = MinMaxCalibrator([{"data": image()}])
-    table = ptp.engines.calibrate(conv_net(), calibrator, progress=False)
-    table.write(tmp_path / "net.cache")
-    ptp.build(conv_net(), engine="cpu", precision="int8", calibration=table).save(tmp_path / "net.engine")
+def net(files, tmp_path):
+    """Copies of them in the test's folder."""
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture

@@ -107,19 +107,23 @@ def test_a_video_gives_a_video(sample, tmp_path, chelsea):
     assert (tmp_path / "predictions.mp4").stat().st_size > 0
 
 
+def small():
+    """The options of the network for images of 224 x 224 pixels."""
+    Path("small.cfg").write_text(re.sub(r"(?m)^(width|height)=416$", r"\1=224", MODEL.with_suffix(".cfg").read_text()))
+    return "--cfg", "small.cfg", "--weights", MODEL.with_suffix(".weights"), "--names", MODEL.with_suffix(".names")
+
+
 def test_int8_calibrates_once_and_reads_its_cache_afterwards(sample, tmp_path, chelsea):
     (tmp_path / "photos").mkdir()
     save_image(load_image(chelsea), tmp_path / "photos" / "cat.png")
     save_image(
         np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8), tmp_path / "photos" / "noise.png"
     )
-    Path("small.cfg").write_text(re.sub(r"(?m)^(width|height)=416$", r"\1=224", MODEL.with_suffix(".cfg").read_text()))
-    small = "--cfg", "small.cfg", "--weights", MODEL.with_suffix(".weights"), "--names", MODEL.with_suffix(".names")
-    code, first, err = sample(*small, "--int8", "--calibration", "photos", "--cache", "my.cache", chelsea)
+    code, first, err = sample(*small(), "--int8", "--calibration", "photos", "--cache", "my.cache", chelsea)
     assert code == 0, err
     written = (tmp_path / "my.cache").read_bytes()
     assert written.startswith(b"TRT-")
-    code, second, err = sample(*small, "--int8", "--cache", "my.cache", chelsea)
+    code, second, err = sample(*small(), "--int8", "--cache", "my.cache", chelsea)
     assert code == 0, err
     assert (tmp_path / "my.cache").read_bytes() == written
     cats = [re.findall(r"^cat: (\d\d)%$", out, re.MULTILINE)[0] for out in (first, second)]
@@ -136,7 +140,9 @@ def test_int8_starts_from_the_shipped_cache(sample):
 
 
 def test_fp8_takes_the_same_cache(sample):
-    code, out, err = sample("--fp8", "--engine", "reference", "chelsea")
+    code, out, err = sample(
+        *small(), "--fp8", "--engine", "reference", "--cache", MODEL.with_suffix(".cache"), "chelsea"
+    )
     assert (code, err) == (0, "")
     assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,6 +58,8 @@ FALLBACK = ("pytrtplugins.onnxruntime", "Session")
 """Domain and type of the nodes that stand for sessions."""
 HOST = "pytrtplugins_host"
 """The attribute by which a node that OpenVINO reads says what computes it."""
+_refusals: dict[bytes, str] = {}
+"""Why OpenVINO cannot compute a node by itself, by the digest of its `_key`; empty where it can. Each takes OpenVINO 20 ms or more."""
 
 
 class SessionHost:
@@ -227,7 +230,7 @@ def _peculiarity(array: npt.NDArray[Any]) -> str:
 
 def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, str]:
     """Index of each node that OpenVINO cannot compile by itself, beyond those that are known; and why."""
-    core, typed, seen = make_core(), infer_shapes(model), dict[bytes, str]()
+    core, typed = make_core(), infer_shapes(model)
     submodels, found = Submodels(typed), {}
     for index, node in enumerate(typed.graph.node):
         if index in known or any(is_plugin_node(item) for item in walk([node])):
@@ -236,11 +239,11 @@ def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, st
             submodel = submodels.extract([node]).model
         except KeyError:  # of a tensor whose type is not known
             continue
-        key = _key(submodel)
-        if key not in seen:
-            seen[key] = _refusal(core, submodel)
-        if seen[key]:
-            found[index] = seen[key]
+        key = sha256(_key(submodel)).digest()
+        if key not in _refusals:
+            _refusals[key] = _refusal(core, submodel)
+        if _refusals[key]:
+            found[index] = _refusals[key]
     return found
 
 

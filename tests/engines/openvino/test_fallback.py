@@ -7,6 +7,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.engines import build
+from pytrtplugins.engines.openvino import fallback
 from pytrtplugins.engines.openvino.known_errors import KNOWN_ERRORS
 from pytrtplugins.errors import BindingError, BuildError, ExecutionError, PytrtpluginsError
 from tests.engines.model_parts import I64, F, info, model, node, parsed
@@ -150,6 +151,19 @@ def test_a_branch_that_holds_one_is_handed_over_whole():
 def test_what_openvino_cannot_build_is_computed_by_onnxruntime():
     made = rows("h = Relu (x)  d = Det (h)  y = Neg (d)", inputs="float[2,3,3] x")
     assert same(made, {"x": counted(2, 3, 3) ** 2}).choices[BY] == "OpenVINO cannot build it"
+
+
+def test_openvino_is_asked_about_an_operator_once_in_a_process(monkeypatch):
+    asked = []
+    monkeypatch.setattr(fallback, "_refusals", {})
+    monkeypatch.setattr(
+        fallback, "_refusal", lambda core, part: asked.append(part.graph.node[0].op_type) or "no" * (asked[-1] == "Det")
+    )
+    for names in ("xhdy", "abcd"):
+        nodes = [node(op, [i], [o]) for op, i, o in zip(("Relu", "Det", "Neg"), names, names[1:], strict=False)]
+        made = model(nodes, [info(names[0], F, [2, 3, 3])], [info(names[3], F, [2])])
+        assert fallback.unreadable(made, {}) == {1: "no"}
+    assert asked == ["Relu", "Det", "Neg"]
 
 
 def test_a_model_whose_ranks_are_known_at_run_time_alone_is_computed_as_a_whole():

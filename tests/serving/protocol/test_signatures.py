@@ -3,6 +3,7 @@ engine process and in several processes."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -118,13 +119,12 @@ def name_of(label):
     return label.replace(" ", "_").replace(",", "")
 
 
-def built(engine, folder):
-    """Models of all cases as files, and of each case the inputs of a request with the outputs that `context.run` gives."""
-    specs, exchanges = [], {}
+@functools.cache
+def exchanges_of(engine):
+    """The model of each case, the inputs of a request and the outputs that `context.run` gives."""
+    exchanges = {}
     for label, case in CASES.items():
         model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 17]> g {case.graph}')
-        path = folder / f"{name_of(label)}.onnx"
-        onnx.save(model, path)
         rng = np.random.default_rng(0)
         inputs = {
             info.name: np.asarray(rng.integers(-3, 4, dims)).astype(
@@ -133,8 +133,18 @@ def built(engine, folder):
             for info, dims in zip(model.graph.input, case.dims, strict=True)
         }
         with ptp.build(model, engine=engine).create_context() as context:
-            exchanges[label] = inputs, context.run(inputs)
+            exchanges[label] = model, inputs, context.run(inputs)
+    return exchanges
+
+
+def built(engine, folder):
+    """Models of all cases as files, and of each case the inputs of a request with its outputs."""
+    specs, exchanges = [], {}
+    for label, (model, inputs, outputs) in exchanges_of(engine).items():
+        path = folder / f"{name_of(label)}.onnx"
+        onnx.save(model, path)
         specs.append(ModelSpec(name_of(label), str(path), engine=engine))
+        exchanges[label] = inputs, outputs
     return specs, exchanges
 
 
