@@ -50,17 +50,6 @@ def relu(tmp_path):
     return tmp_path / "relu.onnx"
 
 
-@pytest.fixture
-def small_cfg(tmp_path):
-    """The sample's network on images of a quarter of the size."""
-    text, count = re.subn(r"(?m)^(width|height)=416$", r"\1=224", CFG.read_text())
-    assert count == 2
-    (tmp_path / "small.cfg").write_text(text)
-    for suffix in (".weights", ".names"):
-        (tmp_path / f"small{suffix}").symlink_to(CFG.with_suffix(suffix))
-    return tmp_path / "small.cfg"
-
-
 def test_the_help_teaches_with_examples(pytrt):
     code, out, _ = pytrt("--help")
     assert code == 0

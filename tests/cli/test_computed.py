@@ -127,9 +127,9 @@ def test_a_registry_keeps_the_precision_that_a_saved_engine_computes_in(pytrt, r
 
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
-def test_evaluate_measures_int8_where_float32_is_faster(results, labelled, engine):
+def test_evaluate_measures_int8_where_float32_is_faster(results, labelled, small_cfg, engine):
     words = ("--data", labelled, "--engine", engine, *INT8, "--cache", CFG.with_suffix(".cache"))
-    text, facts = results("evaluate", CFG, *words)
+    text, facts = results("evaluate", small_cfg, *words)
     computed = facts["figures"]["computed"]
     assert (facts["precision"], computed["precision"], set(computed["layers"].values())) == (
         "int8",
@@ -139,9 +139,9 @@ def test_evaluate_measures_int8_where_float32_is_faster(results, labelled, engin
     assert f"engine {engine}, int8 in 22 of 23 layers, fp32 in '" in text
 
 
-def test_evaluate_says_where_a_saved_engine_computes_in_float32(pytrt, results, labelled):
+def test_evaluate_says_where_a_saved_engine_computes_in_float32(pytrt, results, labelled, small_cfg):
     cache = CFG.with_suffix(".cache")
-    assert pytrt("build", CFG, "--engine", "cpu", *INT8, "--cache", cache, "-o", "net.engine")[0] == 0
+    assert pytrt("build", small_cfg, "--engine", "cpu", *INT8, "--cache", cache, "-o", "net.engine")[0] == 0
     text, facts = results("evaluate", "net.engine", "--data", labelled)
     assert f"net.engine: engine cpu, {LOADED}" in text
     assert facts["figures"]["computed"]["precision"] == "fp32"
