@@ -220,16 +220,16 @@ class Opaque(ptp.Plugin):
 """
 
 
-def with_plugins(path, *types):
+def with_plugins(path, *types, namespace="editcli"):
     """x → plugins of these types, each with other fields → y."""
     nodes, last = [], "x"
     for index, (kind, fields) in enumerate(types):
         name = "y" if index == len(types) - 1 else f"t{index}"
-        attributes = {"plugin_namespace": "editcli", "plugin_version": "1", **fields}
-        nodes.append(helper.make_node(kind, [last], [name], f"node{index}", domain="editcli", **attributes))
+        attributes = {"plugin_namespace": namespace, "plugin_version": "1", **fields}
+        nodes.append(helper.make_node(kind, [last], [name], f"node{index}", domain=namespace, **attributes))
         last = name
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("editcli", 1)]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(namespace, 1)]
     graph = helper.make_graph(nodes, "g", infos[:1], infos[1:])
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
 
@@ -250,13 +250,6 @@ def test_an_embedded_file_runs_in_plain_onnxruntime(pytrt, tmp_path):
 
 def test_plugins_that_stay_without_a_body_are_named(pytrt, tmp_path):
     (tmp_path / "bodies2.py").write_text(EMBEDDED.replace("editcli", "editcli2"))
-    with_plugins(tmp_path / "net.onnx", ("Shifted", {"by": 2.0}), ("Opaque", {}))
-    text = (tmp_path / "net.onnx").read_bytes()
-    model = onnx.ModelProto.FromString(text)
-    for node in model.graph.node:
-        node.domain = "editcli2"
-        node.attribute[0].s = b"editcli2"
-    model.opset_import[1].domain = "editcli2"
-    onnx.save(model, tmp_path / "net.onnx")
+    with_plugins(tmp_path / "net.onnx", ("Shifted", {"by": 2.0}), ("Opaque", {}), namespace="editcli2")
     code, out, _ = pytrt("embed", "net.onnx", "--plugins", "bodies2.py", "-o", "all.onnx")
     assert (code, out) == (0, "all.onnx: 1 of 2 plugin nodes with a function body; without: 'node1'\n")
