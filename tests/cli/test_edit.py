@@ -7,7 +7,7 @@ import re
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 PLUGIN = """
 import pytrtplugins as ptp
@@ -27,22 +27,13 @@ class Times(ptp.Plugin):
 @pytest.fixture
 def model(tmp_path):
     """x → Relu → an operator that nobody knows → Mul by a constant → y."""
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"], "relu"),
-        helper.make_node("Odd", ["a"], ["b"], "odd", domain="editcli.unknown"),
-        helper.make_node("Mul", ["b", "k"], ["y"], "mul"),
-    ]
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y", "b")]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        infos[:1],
-        infos[1:2],
-        [numpy_helper.from_array(np.float32([1, 2, 3, 4]), "k")],
-        value_info=infos[2:],
-    )
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("editcli.unknown", 1)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "model.onnx")
+    text = """<ir_version: 9, opset_import: ["": 18, "editcli.unknown": 1]>
+        g (float[1, 4] x) => (float[1, 4] y) <float[4] k = {1, 2, 3, 4}, float[1, 4] b> {
+            [relu] a = Relu (x)
+            [odd] b = editcli.unknown.Odd (a)
+            [mul] y = Mul (b, k)
+        }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
     (tmp_path / "times.py").write_text(PLUGIN)
     np.save(tmp_path / "x.npy", np.float32([[1, -2, 3, 4]]))
     return tmp_path / "model.onnx"
@@ -61,49 +52,49 @@ def test_the_line_that_a_refused_run_ends_with_can_be_typed(pytrt, model, tmp_pa
     np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], [[2.5, 0, 22.5, 40]])
 
 
-def test_fields_take_the_values_that_the_node_has(pytrt, model, tmp_path):
+@pytest.fixture
+def replaced(pytrt, model):
+    """Replaces a node with a plugin of a file; gives what `pytrt` gives."""
+    return lambda node, target, *words: pytrt("replace", model, node, target, *words, "-o", "edited.onnx")
+
+
+def give_attribute(model, name):
+    """The attribute `name` of 3.0 for the unknown node."""
     net = onnx.load(model)
-    net.graph.node[1].attribute.append(helper.make_attribute("factor", 3.0))
+    net.graph.node[1].attribute.append(helper.make_attribute(name, 3.0))
     onnx.save(net, model)
-    code, out, err = pytrt("replace", model, "odd", "times.py:Times", "--from-node", "-o", "edited.onnx")
+
+
+def test_fields_take_the_values_that_the_node_has(replaced, model, tmp_path):
+    give_attribute(model, "factor")
+    code, out, err = replaced("odd", "times.py:Times", "--from-node")
     assert (code, out.partition("\n")[0], err) == (0, "edited.onnx: 'odd' is Times(factor=3.0) now", "")
-    (factor,) = (
-        each.f for each in onnx.load(tmp_path / "edited.onnx").graph.node[1].attribute if each.name == "factor"
-    )
-    assert factor == 3.0
-    code, _, err = pytrt(
-        "replace", model, "odd", "times.py:Times", "--from-node", "--set", "factor=1", "-o", "edited.onnx"
-    )
+    attributes = onnx.load(tmp_path / "edited.onnx").graph.node[1].attribute
+    assert [each.f for each in attributes if each.name == "factor"] == [3.0]
+    code, _, err = replaced("odd", "times.py:Times", "--from-node", "--set", "factor=1")
     assert (code, "both say what the fields are" in err) == (2, True)
 
 
-def test_fields_take_values_of_other_names(pytrt, model):
-    net = onnx.load(model)
-    net.graph.node[1].attribute.append(helper.make_attribute("by", 3.0))
-    onnx.save(net, model)
-    words = ("replace", model, "odd", "times.py:Times", "-o", "edited.onnx")
-    code, _, err = pytrt(*words, "--from-node")
+def test_fields_take_values_of_other_names(replaced, model):
+    give_attribute(model, "by")
+    code, _, err = replaced("odd", "times.py:Times", "--from-node")
     assert (code, "fields={'factor': ...} (in a shell: --field factor=NAME)" in err) == (2, True)
-    assert pytrt(*words, "--field", "factor=by")[1].startswith("edited.onnx: 'odd' is Times(factor=3.0) now\n")
+    said = replaced("odd", "times.py:Times", "--field", "factor=by")[1]
+    assert said.startswith("edited.onnx: 'odd' is Times(factor=3.0) now\n")
 
 
-def test_constants_that_are_no_fields_can_stay_inputs_and_a_field_without_a_value_says_where_values_come_from(
-    pytrt, model, tmp_path
-):
+def test_constants_can_stay_inputs_and_a_field_without_a_value_says_where_values_come_from(replaced, tmp_path):
     (tmp_path / "scaled.py").write_text(
         PLUGIN.replace("Times", "Scaled").replace("(self, x)", "(self, x, k)").replace("float = 1.0", "float")
     )
-    words = ("replace", model, "mul", "scaled.py:Scaled", "-o", "edited.onnx")
-    code, _, err = pytrt(*words, "--from-node")
+    code, _, err = replaced("mul", "scaled.py:Scaled", "--from-node")
     assert (code, "inputs=['b', 'k'] (in a shell: --inputs b,k)" in err) == (2, True)
-    code, _, err = pytrt(*words, "--inputs", "b,k")
+    code, _, err = replaced("mul", "scaled.py:Scaled", "--inputs", "b,k")
     assert (code, err.endswith("Do: --from-node, --field FIELD=NAME, or --set FIELD=VALUE\n")) == (2, True)
 
 
-def test_several_nodes_are_replaced_through_the_inputs_of_the_first(pytrt, model, tmp_path):
-    assert (
-        pytrt("replace", model, "mul", "times.py:Times", "--inputs", "a", "--outputs", "y", "-o", "edited.onnx")[0] == 0
-    )
+def test_several_nodes_are_replaced_through_the_inputs_of_the_first(replaced, tmp_path):
+    assert replaced("mul", "times.py:Times", "--inputs", "a", "--outputs", "y")[0] == 0
     assert [node.op_type for node in onnx.load(tmp_path / "edited.onnx").graph.node] == ["Relu", "Times"]
 
 
@@ -123,8 +114,8 @@ def test_names_stand_between_commas_or_in_options_of_their_own(pytrt, model, nam
     assert "  input  b 1 x 4\n  input  k 4\n" in out
 
 
-def test_names_that_are_not_there_are_answered_with_near_ones_and_the_list(pytrt, model):
-    code, _, err = pytrt("replace", model, "ood", "times.py:Times", "-o", "edited.onnx")
+def test_names_that_are_not_there_are_answered_with_near_ones_and_the_list(pytrt, replaced, model):
+    code, _, err = replaced("ood", "times.py:Times")
     assert (code, "Near: 'odd'." in err, "pytrt inspect MODEL --nodes" in err) == (2, True, True)
     code, _, err = pytrt("extract", model, "-o", "part.onnx")
     assert (code, "--inputs A,B --outputs C" in err) == (2, True)
@@ -153,11 +144,7 @@ def test_what_a_library_reports_is_shown_where_it_is_asked_for(pytrt, model, tmp
     net.graph.node[1].domain = ""
     onnx.save(net, tmp_path / "own.onnx")
     code, _, err = pytrt("run", "own.onnx", "--engine", "onnxruntime", "--verbose")
-    assert (code, "No Op registered for Odd" in err, "class Odd(ptp.Plugin)" in err) == (
-        2,
-        True,
-        True,
-    )
+    assert (code, "No Op registered for Odd" in err, "class Odd(ptp.Plugin)" in err) == (2, True, True)
     code, _, err = pytrt("run", "own.onnx", "--engine", "onnxruntime")
     assert (code, "No Op registered" in err, "class Odd(ptp.Plugin)" in err) == (2, False, True)
 
@@ -182,8 +169,8 @@ def test_a_file_of_another_kind_is_told_by_what_it_is(pytrt, command, name, what
     assert do in err.partition("\nDo: ")[2]
 
 
-def test_a_folder_and_an_engine_where_a_model_is_needed_are_said_to_be_one(pytrt, model, tmp_path):
-    assert pytrt("replace", model, "odd", "times.py:Times", "-o", "edited.onnx")[0] == 0
+def test_a_folder_and_an_engine_where_a_model_is_needed_are_said_to_be_one(pytrt, replaced, tmp_path):
+    assert replaced("odd", "times.py:Times")[0] == 0
     assert pytrt("build", "edited.onnx", "--plugins", "times.py", "-o", "net.engine")[0] == 0
     code, _, err = pytrt("extract", "net.engine", "--outputs", "a", "-o", "part.onnx")
     assert (code, "net.engine is an engine, built already" in err) == (2, True)
@@ -220,24 +207,22 @@ class Opaque(ptp.Plugin):
 """
 
 
-def with_plugins(path, *types, namespace="editcli"):
-    """x → plugins of these types, each with other fields → y."""
-    nodes, last = [], "x"
-    for index, (kind, fields) in enumerate(types):
-        name = "y" if index == len(types) - 1 else f"t{index}"
-        attributes = {"plugin_namespace": namespace, "plugin_version": "1", **fields}
-        nodes.append(helper.make_node(kind, [last], [name], f"node{index}", domain=namespace, **attributes))
-        last = name
-    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(namespace, 1)]
-    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:])
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+def write_network(path, namespace, *calls):
+    """x → plugins of this namespace, each with its fields → y; gives nothing."""
+    names = ["x", *(f"t{index}" for index in range(1, len(calls))), "y"]
+    fields = f'plugin_namespace = "{namespace}", plugin_version = "1"'
+    nodes = "".join(
+        f"[node{index}] {names[index + 1]} = {namespace}.{kind} <{', '.join([fields, *more])}> ({names[index]})\n"
+        for index, (kind, *more) in enumerate(calls)
+    )
+    head = f'<ir_version: 10, opset_import: ["": 18, "{namespace}": 1]> g (float[1, 4] x) => (float[1, 4] y)'
+    onnx.save(onnx.parser.parse_model(f"{head} {{ {nodes} }}"), path)
 
 
 def test_an_embedded_file_runs_in_plain_onnxruntime(pytrt, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     (tmp_path / "bodies.py").write_text(EMBEDDED)
-    with_plugins(tmp_path / "net.onnx", ("Shifted", {"by": 2.0}), ("Shifted", {"by": 0.5}))
+    write_network(tmp_path / "net.onnx", "editcli", ("Shifted", "by = 2.0"), ("Shifted", "by = 0.5"))
     code, out, err = pytrt("embed", "net.onnx", "--plugins", "bodies.py", "-o", "all.onnx")
     assert (code, out, err) == (0, "all.onnx: 2 of 2 plugin nodes with a function body\n", "")
     session = onnxruntime.InferenceSession(tmp_path / "all.onnx", providers=["CPUExecutionProvider"])
@@ -250,6 +235,6 @@ def test_an_embedded_file_runs_in_plain_onnxruntime(pytrt, tmp_path):
 
 def test_plugins_that_stay_without_a_body_are_named(pytrt, tmp_path):
     (tmp_path / "bodies2.py").write_text(EMBEDDED.replace("editcli", "editcli2"))
-    with_plugins(tmp_path / "net.onnx", ("Shifted", {"by": 2.0}), ("Opaque", {}), namespace="editcli2")
+    write_network(tmp_path / "net.onnx", "editcli2", ("Shifted", "by = 2.0"), ("Opaque",))
     code, out, _ = pytrt("embed", "net.onnx", "--plugins", "bodies2.py", "-o", "all.onnx")
     assert (code, out) == (0, "all.onnx: 1 of 2 plugin nodes with a function body; without: 'node1'\n")

@@ -129,23 +129,9 @@ def nonsense(minimum: float, maximum: float) -> list[str]:
         str(10**12 if maximum < 10**12 else 10**20),
         "9" * 5000,
     ]
-    words = [
-        "nan",
-        "NaN",
-        "inf",
-        "-inf",
-        "infinity",
-        "1e400",
-        "",
-        " ",
-        "x",
-        "1,x",
-        "0x10",
-        "1;2",
-        "٣" * 50,
-        "\N{SUPERSCRIPT TWO}",
-    ]
-    return [*below, *above, *words, *(["1.5", "1e1", "3.0"] if isinstance(minimum, int) else [])]
+    words = ["nan", "NaN", "inf", "-inf", "infinity", "1e400", "", " ", "x", "1,x", "0x10", "1;2"]
+    digits = ["٣" * 50, "\N{SUPERSCRIPT TWO}"]
+    return [*below, *above, *words, *digits, *(["1.5", "1e1", "3.0"] if isinstance(minimum, int) else [])]
 
 
 def check_message(printed: str, name: str, text: str, minimum: float, maximum: float) -> None:
