@@ -60,21 +60,16 @@ def test_arrays_are_taken_and_different_outputs_end_with_1(pytrt, net, tmp_path,
     assert "x 2 x 4" in out
 
 
-def test_an_engine_file_stands_alone(pytrt, net):
+def test_an_engine_file_stands_alone(pytrt, printed, refused, net):
     assert pytrt("build", net, "--engine", "onnxruntime", "-o", "net.engine")[0] == 0
-    code, out, _ = pytrt("bench", "net.engine", *FAST)
-    assert code == 0
-    assert re.search(r"^\s*net\.engine\s", out, re.MULTILINE)
-    code, _, err = pytrt("bench", "net.engine", "--engine", "cpu,onnxruntime")
-    assert code == 2
+    assert re.search(r"^\s*net\.engine\s", printed("bench", "net.engine", *FAST), re.MULTILINE)
+    err = refused("bench", "net.engine", "--engine", "cpu,onnxruntime")
     assert "is built already, for one engine in one precision" in err
 
 
 @pytest.mark.parametrize("words", [("--engine", "cpu,,reference"), ("--precision", "fp32,"), ("--precision", "fp31")])
-def test_lists_that_are_none_are_refused(pytrt, net, words):
-    code, _, err = pytrt("bench", net, *words)
-    assert code == 2
-    assert f"{words[0]} {words[1]}: expected" in err
+def test_lists_that_are_none_are_refused(refused, net, words):
+    assert f"{words[0]} {words[1]}: expected" in refused("bench", net, *words)
 
 
 def test_files_to_write_are_checked_first(pytrt, net):

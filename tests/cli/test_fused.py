@@ -16,9 +16,8 @@ def file(pytrt, tmp_path):
     return tmp_path / "net.onnx"
 
 
-def test_kernels_are_listed_and_drawn(pytrt, file):
-    code, out, _ = pytrt("inspect", file, "--fused", "--engine", "onnxruntime", "--graph", "f.svg")
-    assert code == 0
+def test_kernels_are_listed_and_drawn(printed, file):
+    out = printed("inspect", file, "--fused", "--engine", "onnxruntime", "--graph", "f.svg")
     assert "7 nodes become 5 kernels on engine onnxruntime, fp32" in out
     assert "1 x Conv + Relu" in out
     assert "1 nodes are computed while the engine is built" in out
@@ -38,10 +37,6 @@ def test_json_has_the_nodes_of_each_kernel_also_of_a_saved_engine(pytrt, file):
         )
 
 
-def test_a_picture_without_fusion_and_of_another_kind_are_refused(pytrt, file):
-    code, _, err = pytrt("inspect", file, "--graph", "f.svg")
-    assert code == 2
-    assert "--graph f.svg needs --fused" in err
-    code, _, err = pytrt("inspect", file, "--fused", "--graph", "f.png")
-    assert code == 2
-    assert ".svg" in err
+def test_a_picture_without_fusion_and_of_another_kind_are_refused(refused, file):
+    assert "--graph f.svg needs --fused" in refused("inspect", file, "--graph", "f.svg")
+    assert ".svg" in refused("inspect", file, "--fused", "--graph", "f.png")

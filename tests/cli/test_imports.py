@@ -11,7 +11,7 @@ import pytest
 from tests.mxnet.files import Symbol, face
 
 
-def test_a_network_is_imported_and_run(pytrt, tmp_path):
+def test_a_network_is_imported_and_run(pytrt, printed, tmp_path):
     face().write(tmp_path)
     code, out, err = pytrt(
         "import", "mxnet", "model-symbol.json", "model-0000.params", "-o", "face.onnx", "--shape", "data=3,16,16"
@@ -21,8 +21,7 @@ def test_a_network_is_imported_and_run(pytrt, tmp_path):
         "face.onnx: 16 nodes, 1,114 parameters\n  input  data N x 3 x 16 x 16\n  output fc1 N x 8\nDo: pytrt inspect face.onnx\n"
     )
     np.save(tmp_path / "x.npy", np.zeros((2, 3, 16, 16), np.float32))
-    code, _, err = pytrt("run", "face.onnx", "--engine", "reference", "--input", "data=@x.npy", "--save", "y.npz")
-    assert code == 0, err
+    printed("run", "face.onnx", "--engine", "reference", "--input", "data=@x.npy", "--save", "y.npz")
     assert np.load(tmp_path / "y.npz")["fc1"].shape == (2, 8)
 
 

@@ -6,25 +6,21 @@ import json
 
 import pytest
 
-from pytrtplugins.cli import main
 from pytrtplugins.engines.base.engine_file import write_engine_file
 from pytrtplugins.model_registry import facts
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def run(pytrt, tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "environment", lambda: ({"processor": "a CPU"}, {}))
     for number in (1, 2):
         metadata = {"engine": "reference", "options": {"precision": "fp32"}}
         write_engine_file(tmp_path / f"{number}.engine", metadata, b"model %d" % number)
 
     def run(words, code=0):
-        with pytest.raises(SystemExit) as caught:
-            main(["models", *words.split()])
-        said = capsys.readouterr()
-        assert caught.value.code == code, said
-        return said.out if not code else said.err
+        ended, out, err = pytrt("models", *words.split())
+        assert ended == code, out + err
+        return err if code else out
 
     return run
 

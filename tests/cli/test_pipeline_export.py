@@ -11,9 +11,6 @@ from pytrtplugins.pipeline.record import RunRecord, StepRecord
 yaml = pytest.importorskip("yaml")
 pytest.importorskip("onnx")
 pytest.importorskip("typer")
-
-from pytrtplugins.cli import main  # noqa: E402
-
 PIPELINE = """
 name: demo
 parameters: {words: hello, size: smoke, limit: 60}
@@ -23,17 +20,9 @@ steps:
 IDS = ["20261121T100000.000Z-00000a", "20261122T100000.000Z-00000b", "20261122T110000.000Z-00000c"]
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def pipeline(tmp_path):
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
-
-    def run(*words):
-        with pytest.raises(SystemExit) as caught:
-            main(["pipeline", *words])
-        return caught.value.code, capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture
@@ -45,12 +34,11 @@ def records(tmp_path):
         )
 
 
-def test_a_pipeline_becomes_a_file(run, tmp_path):
+def test_a_pipeline_becomes_a_file(printed, tmp_path):
     pytest.importorskip("hera.workflows.models", reason='pip install "pytrtplugins[pipeline]"')
     words = ("--image", "r.example.com/a:1", "--set", "words=bye", "--kind", "template", "--service-account", "runner")
-    code, said = run("export", "argo", "pipeline.yaml", "-o", "w.yaml", *words, "--json")
-    assert code == 0, said.err
-    assert json.loads(said.out)["result"] == {
+    out = printed("pipeline", "export", "argo", "pipeline.yaml", "-o", "w.yaml", *words, "--json")
+    assert json.loads(out)["result"] == {
         "file": "w.yaml",
         "kind": "template",
         "steps": 1,
@@ -73,41 +61,38 @@ def test_a_pipeline_becomes_a_file(run, tmp_path):
         (("kubeflow", "pipeline.yaml", "-o", "w.yaml", "--image", "a:1"), "kubeflow"),
     ],
 )
-def test_what_is_missing_or_wrong_is_said_and_nothing_is_written(run, tmp_path, words, said):
-    code, printed = run("export", *words)
-    assert code == 2
-    assert said in " ".join(printed.err.split())
+def test_what_is_missing_or_wrong_is_said_and_nothing_is_written(refused, tmp_path, words, said):
+    assert said in " ".join(refused("pipeline", "export", *words).split())
     assert not list(tmp_path.glob("w.*"))
 
 
-def test_the_last_run_is_reported(run, records, tmp_path):
-    code, said = run("report")
-    assert (code, said.out) == (0, f"report.html: run {IDS[2]} of other, done\n")
+def test_the_last_run_is_reported(printed, records, tmp_path):
+    assert printed("pipeline", "report") == f"report.html: run {IDS[2]} of other, done\n"
     assert IDS[2] in (tmp_path / "report.html").read_text()
 
 
-@pytest.mark.parametrize("words", [("--pipeline", "demo"), (IDS[1],), ("20261122T10",)])
-def test_a_run_is_found_by_its_pipeline_or_the_beginning_of_its_id(run, records, tmp_path, words):
-    code, said = run("report", *words, "-o", "r.html", "--json")
-    assert (code, json.loads(said.out)["result"]["run"]) == (0, IDS[1])
-    assert f"beside run {IDS[0]}" in (tmp_path / "r.html").read_text()
+@pytest.mark.parametrize(
+    ("words", "run", "beside"),
+    [
+        (["--pipeline", "demo"], 1, 0),
+        ([IDS[1]], 1, 0),
+        (["20261122T10"], 1, 0),
+        (["20261121", "--against", "20261122T10"], 0, 1),
+    ],
+)
+def test_runs_are_found_by_their_pipeline_or_the_beginning_of_their_id(printed, records, tmp_path, words, run, beside):
+    out = printed("pipeline", "report", *words, "-o", "r.html", "--json")
+    assert json.loads(out)["result"]["run"] == IDS[run]
+    assert f"beside run {IDS[beside]}" in (tmp_path / "r.html").read_text()
 
 
-def test_a_run_is_compared_with_the_one_that_is_named(run, records, tmp_path):
-    code, _ = run("report", "20261121", "--against", "20261122T10")
-    assert code == 0
-    assert f"beside run {IDS[1]}" in (tmp_path / "report.html").read_text()
-
-
-def test_a_run_that_is_not_there_is_said_with_the_last_ones(run, records, tmp_path):
-    code, said = run("report", "2025")
-    assert code == 2
-    assert f"has no run '2025'. The last ones: {', '.join(IDS)}." in " ".join(said.err.split())
+def test_a_run_that_is_not_there_is_said_with_the_last_ones(refused, records, tmp_path):
+    said = refused("pipeline", "report", "2025")
+    assert f"has no run '2025'. The last ones: {', '.join(IDS)}." in " ".join(said.split())
     assert not (tmp_path / "report.html").exists()
 
 
-def test_without_runs_the_next_command_is_said(run):
-    code, said = run("report", "--pipeline", "demo")
-    assert code == 2
-    assert "has no run of pipeline 'demo'" in said.err
-    assert "Do: pytrt pipeline run pipeline.yaml" in said.err
+def test_without_runs_the_next_command_is_said(refused):
+    said = refused("pipeline", "report", "--pipeline", "demo")
+    assert "has no run of pipeline 'demo'" in said
+    assert "Do: pytrt pipeline run pipeline.yaml" in said

@@ -121,9 +121,8 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_standard_output_is_one_object_with_the_keys_that_are_told(pytrt, net, name):
-    code, out, err = pytrt(*name.split(), *CALLS[name], "--json")
-    assert code == 0, err
+def test_standard_output_is_one_object_with_the_keys_that_are_told(printed, net, name):
+    out = printed(*name.split(), *CALLS[name], "--json")
     found = json.loads(out)
     command = name.split()[0]
     assert list(found) == ["command", "version", "ok", "options", "result"]

@@ -6,33 +6,23 @@ import json
 
 import pytest
 
-from pytrtplugins.cli import main
 from pytrtplugins.utils.toml_file import TomlFile
 
 MODEL = "from pytrtplugins.serving import Model\n\n\nclass Double(Model):\n    pass\n"
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def model(tmp_path):
     (tmp_path / "double.py").write_text(MODEL)
 
-    def run(*words):
-        with pytest.raises(SystemExit) as caught:
-            main(["serve-export", *words])
-        return caught.value.code, capsys.readouterr()
 
-    return run
-
-
-def test_a_file_of_models_becomes_a_deployment(run, tmp_path):
+def test_a_file_of_models_becomes_a_deployment(printed, tmp_path):
     (tmp_path / "serving.toml").write_text(
         '[serve]\nport = 9000\nmax-delay = "1ms"\ngpu = 2\n[scale]\nmax_replicas = 3\n'
         '[models.My_Double]\ntarget = "double.py:Double"\nqueue = 7\n'
     )
-    code, said = run("k8s", "--config", "serving.toml", "--replicas", "2:4", "--cpus", "8", "-o", "out", "--json")
-    assert code == 0
-    files = json.loads(said.out)["result"]["files"]
+    words = ("k8s", "--config", "serving.toml", "--replicas", "2:4", "--cpus", "8", "-o", "out", "--json")
+    files = json.loads(printed("serve-export", *words))["result"]["files"]
     assert "out/kubernetes/deployment.yaml" in files
     assert "name: my-double" in (tmp_path / "out/kubernetes/deployment.yaml").read_text()
     assert "maxReplicas: 4" in (tmp_path / "out/kubernetes/autoscaler.yaml").read_text()
@@ -42,13 +32,11 @@ def test_a_file_of_models_becomes_a_deployment(run, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["k8s", "kserve", "compose"])
-def test_the_exported_file_is_one_that_the_server_takes(run, kind, tmp_path, monkeypatch, capsys):
-    code, _ = run(kind, "double.py:Double", "-o", "out", "--cpus", "8")
+def test_the_exported_file_is_one_that_the_server_takes(printed, kind, tmp_path, monkeypatch):
+    printed("serve-export", kind, "double.py:Double", "-o", "out", "--cpus", "8")
     monkeypatch.chdir(tmp_path / "out")
-    with pytest.raises(SystemExit) as caught:
-        main(["serve", "--config", "serving.toml", "--check"])
-    assert (code, caught.value.code) == (0, 0)
-    assert "double, version 1: models/double.py:Double" in capsys.readouterr().out
+    out = printed("serve", "--config", "serving.toml", "--check")
+    assert "double, version 1: models/double.py:Double" in out
 
 
 @pytest.mark.parametrize(
@@ -58,12 +46,12 @@ def test_the_exported_file_is_one_that_the_server_takes(run, kind, tmp_path, mon
         ("grpc-port = 8001", "grpc-port is not exported: the image has no gRPC"),
     ],
 )
-def test_an_option_that_exported_servers_cannot_have_is_refused(run, tmp_path, option, text):
+def test_an_option_that_exported_servers_cannot_have_is_refused(refused, tmp_path, option, text):
     (tmp_path / "serving.toml").write_text(f'[serve]\n{option}\n[models.a]\ntarget = "double.py:Double"\n')
-    code, said = run("compose", "--config", "serving.toml", "-o", "out")
-    assert (code, (tmp_path / "out").exists()) == (2, False)
-    assert text in said.err
-    assert "Do: leave it out of this file" in said.err
+    said = refused("serve-export", "compose", "--config", "serving.toml", "-o", "out")
+    assert not (tmp_path / "out").exists()
+    assert text in said
+    assert "Do: leave it out of this file" in said
 
 
 @pytest.mark.parametrize(
@@ -75,10 +63,9 @@ def test_an_option_that_exported_servers_cannot_have_is_refused(run, tmp_path, o
         (["ray", "a=double.py:Double", "-o", "out", "--secret", "keys"], "has no place for it"),
     ],
 )
-def test_what_cannot_be_exported_is_refused(run, words, problem, tmp_path):
-    code, said = run(*words)
-    assert (code, (tmp_path / "out").exists()) == (2, False)
-    assert problem in said.err
+def test_what_cannot_be_exported_is_refused(refused, words, problem, tmp_path):
+    assert problem in refused("serve-export", *words)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -90,8 +77,7 @@ def test_what_cannot_be_exported_is_refused(run, words, problem, tmp_path):
         ("compose", "Dockerfile", "docker compose up --build --detach --wait"),
     ],
 )
-def test_what_comes_next_is_printed(run, kind, file, command):
-    code, said = run(kind, "a=double.py:Double", "-o", "out")
-    assert code == 0
-    assert f"out/{file}: " in said.out
-    assert said.out.rstrip().endswith(f"Do: {command}")
+def test_what_comes_next_is_printed(printed, kind, file, command):
+    out = printed("serve-export", kind, "a=double.py:Double", "-o", "out")
+    assert f"out/{file}: " in out
+    assert out.rstrip().endswith(f"Do: {command}")

@@ -10,71 +10,56 @@ import pytest
 
 pytest.importorskip("onnx")
 pytest.importorskip("typer")
-pytest.importorskip("PIL")
-
-from pytrtplugins import cli
 from pytrtplugins.cli import shards
 from pytrtplugins.errors import UsageError
 from pytrtplugins.shards import Shards
 from pytrtplugins.shards.make import Made, MadeSet
 from tests.shards.photos import make_set, photo
 
+MAKE = ("shards", "make", "data", "-o", "shards")
+
 
 @pytest.fixture
-def data(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def data(tmp_path):
     return make_set(tmp_path / "data", 12)
 
 
-def run(*words, code=0):
-    with pytest.raises(SystemExit) as end:
-        cli.main([str(word) for word in words])
-    assert (end.value.code or 0) == code
+def test_shards_are_made_and_checked(data, printed):
+    out = printed(*MAKE, "--size", "1MiB", "--workers", 1)
+    assert out.splitlines()[0] == "labels: darknet, 2 classes"
+    assert f"digest {Shards.open('shards').digest[:8]}" in out
+    out = printed("shards", "check", "shards")
+    assert "12 photos, 12 boxes, 1 shards" in out
+    assert "4 photos without a box" in out
+    assert out.splitlines()[-1] == "everything agrees with its checksums"
 
 
-def test_shards_are_made_and_checked(data, capsys):
-    run("shards", "make", "data", "-o", "shards", "--size", "1MiB", "--workers", 1)
-    printed = capsys.readouterr().out
-    assert printed.splitlines()[0] == "labels: darknet, 2 classes"
-    assert f"digest {Shards.open('shards').digest[:8]}" in printed
-    run("shards", "check", "shards")
-    printed = capsys.readouterr().out
-    assert "12 photos, 12 boxes, 1 shards" in printed
-    assert "4 photos without a box" in printed
-    assert printed.splitlines()[-1] == "everything agrees with its checksums"
-
-
-def test_results_as_json(data, capsys):
-    run("shards", "make", "data", "-o", "shards", "--hold-back", "0.4", "--list", "train.txt", "--json")
-    made = json.loads(capsys.readouterr().out)["result"]
+def test_results_as_json(data, printed):
+    made = json.loads(printed(*MAKE, "--hold-back", "0.4", "--list", "train.txt", "--json"))["result"]
     assert [each["folder"] for each in made["sets"]] == ["shards/train", "shards/held-back"]
     assert sum(each["photos"] for each in made["sets"]) == 6
-    run("shards", "check", "shards/train", "--json", "--decode")
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(printed("shards", "check", "shards/train", "--json", "--decode"))
     assert found["ok"] is True
     assert found["result"]["digest"] == made["sets"][0]["digest"]
 
 
-def test_damage_ends_with_code_1_and_repair_with_0(data, tmp_path, capsys):
-    run("shards", "make", "data", "-o", "shards")
+def test_damage_ends_with_code_1_and_repair_with_0(data, tmp_path, pytrt, printed):
+    printed(*MAKE)
     (tmp_path / "shards/shard-00000.index.npz").unlink()
-    run("shards", "check", "shards", code=1)
-    assert "1 problems:\n  shard-00000.index.npz: the index is missing" in capsys.readouterr().out
-    run("shards", "check", "shards", "-q", code=1)
-    assert capsys.readouterr().err == "shards: 1 problems\n"
-    run("shards", "check", "shards", "--repair")
-    assert "made anew: shard-00000.index.npz" in capsys.readouterr().out
-    run("shards", "check", "shards")
+    code, out, _ = pytrt("shards", "check", "shards")
+    assert (code, "1 problems:\n  shard-00000.index.npz: the index is missing" in out) == (1, True)
+    code, _, err = pytrt("shards", "check", "shards", "-q")
+    assert (code, err) == (1, "shards: 1 problems\n")
+    assert "made anew: shard-00000.index.npz" in printed("shards", "check", "shards", "--repair")
+    printed("shards", "check", "shards")
 
 
-def test_bad_photos_are_listed(data, capsys):
+def test_bad_photos_are_listed(data, printed, refused):
     (data / "images/p3.jpg").write_bytes(b"no photo")
-    run("shards", "make", "data", "-o", "shards", code=2)
-    said = capsys.readouterr().err
+    said = refused(*MAKE)
     assert "images/p3.jpg: " in said
     assert "Do: correct them" in said
-    run("shards", "make", "data", "-o", "shards", "--skip-bad")
-    assert "1 photos or labels skipped:\n  images/p3.jpg: " in capsys.readouterr().out
+    assert "1 photos or labels skipped:\n  images/p3.jpg: " in printed(*MAKE, "--skip-bad")
 
 
 def test_a_size_of_every_unit_is_worth_what_it_says():
@@ -103,28 +88,25 @@ def test_sizes_of_sets_are_printed_in_millions_of_bytes(capsys):
 
 
 @pytest.mark.parametrize("size", ["0", "12", "256TB", "lots", "-5MB", "1e9", "100KB"])
-def test_a_size_that_is_none_is_refused(data, capsys, size):
-    run("shards", "make", "data", "-o", "shards", f"--size={size}", code=2)
-    assert "--size" in capsys.readouterr().err
+def test_a_size_that_is_none_is_refused(data, refused, size):
+    assert "--size" in refused(*MAKE, f"--size={size}")
     assert not Path("shards").exists()
 
 
-def test_photos_are_made_smaller(data):
-    run("shards", "make", "data", "-o", "shards", "--longest-side", "16")
+def test_photos_are_made_smaller(data, printed):
+    printed(*MAKE, "--longest-side", "16")
     from pytrtplugins.vision import decode_image
 
     assert decode_image(Shards.open("shards").read(0).image).shape == (11, 16, 3)
 
 
-def test_photos_that_exif_turns_need_the_option_where_labels_state_no_size(tmp_path, monkeypatch, capsys):
+def test_photos_that_exif_turns_need_the_option_where_labels_state_no_size(tmp_path, printed, refused):
     from PIL import Image
 
-    monkeypatch.chdir(tmp_path)
     exif = Image.Exif()
     exif[0x0112] = 6
     (make_set(tmp_path / "data", 2) / "images/p1.jpg").write_bytes(photo(1, exif=exif))
-    run("shards", "make", "data", "-o", "shards", code=2)
-    problem = capsys.readouterr().err
+    problem = refused(*MAKE)
     assert "images/p1.jpg: EXIF (orientation 6) turns it" in problem
     assert "give --exif shown or --exif stored" in problem
     upright = "--longest-side of `pytrt shards make` stores them upright"
@@ -134,9 +116,8 @@ def test_photos_that_exif_turns_need_the_option_where_labels_state_no_size(tmp_p
         (("--exif", "stored", "--longest-side", "64"), False),
         (("--exif", "stored"), True),
     ):
-        run("shards", "make", "data", "-o", "shards", "--force", *options)
-        printed = capsys.readouterr().out
-        assert "1 photos that EXIF says are not upright" in printed
-        assert (upright in printed) == hint
+        out = printed(*MAKE, "--force", *options)
+        assert "1 photos that EXIF says are not upright" in out
+        assert (upright in out) == hint
     # a quarter turn: the box's sides change places
     assert Shards.open("shards").boxes(1).tolist() == [[1, 0.5, 0.5, 0.125, 0.25]]

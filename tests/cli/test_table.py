@@ -23,13 +23,12 @@ def files(pytrt, tmp_path):
 QUICK = ("--data", "faces.npz", "--pixels", "0..255", "--samples", "3", "--seconds", "0.01", "--rounds", "1")
 
 
-def test_a_table_is_printed_and_written_and_leaves_nothing_else(pytrt, files):
+def test_a_table_is_printed_and_written_and_leaves_nothing_else(printed, files):
     pytest.importorskip("matplotlib")
     written = [word for name in ("t.md", "t.json", "t.html", "t.svg") for word in ("-o", name)]
-    code, out, _ = pytrt(
+    out = printed(
         "table", "face.onnx", "--task", "verification", "--engines", "reference", "--batches", "2", *QUICK, *written
     )
-    assert code == 0
     assert "| reference fp32 |" in out
     assert "| reference int8, minmax on 3 |" in out
     assert "written: t.svg" in out
@@ -64,10 +63,8 @@ def test_a_table_is_printed_and_written_and_leaves_nothing_else(pytrt, files):
         ),
     ],
 )
-def test_wrong_words_are_refused_before_anything_is_built(pytrt, files, words, said):
-    code, _, err = pytrt("table", "face.onnx", "--task", "verification", *QUICK, *words)
-    assert code == 2
-    assert said in " ".join(err.split())
+def test_wrong_words_are_refused_before_anything_is_built(refused, files, words, said):
+    assert said in " ".join(refused("table", "face.onnx", "--task", "verification", *QUICK, *words).split())
     assert not (files / "face.table").exists()
 
 
