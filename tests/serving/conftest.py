@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pytrtplugins.serving.processes import engine_process
 from pytrtplugins.serving.protocol.app import App
 from tests.serving.registered import engine_files, filled_folder, registry
 from tests.serving.running import Certificates
+from tests.serving.served import Slow
 
 __all__ = ["engine_files", "filled_folder", "registry"]  # fixtures
 
@@ -30,7 +32,7 @@ class Answer:
         return json.loads(self.body)
 
 
-class Client:
+class Client(AbstractContextManager):
     """Asks an application in this process."""
 
     def __init__(self, specs, limits=None):
@@ -39,6 +41,9 @@ class Client:
         self.backend = LocalBackend(specs, limits)
         self.loop.run_until_complete(self.backend.start())
         self.app: Any = App(self.backend, limits)
+
+    def do(self, awaitable):
+        return self.loop.run_until_complete(asyncio.wait_for(awaitable, 20))
 
     async def call(self, method, path, body=b"", headers=None, parts=None):
         parts = [body] if parts is None else list(parts)
@@ -79,13 +84,28 @@ class Client:
     def post(self, path, body=b"", **options):
         return self.ask("POST", path, body, **options)
 
-    def close(self):
+    def __exit__(self, *error):
         self.loop.run_until_complete(self.backend.stop())
         self.loop.close()
 
 
 def spec(name, cls, **options):
     return ModelSpec(name, f"tests.serving.served:{cls}", **options)
+
+
+async def until(true):
+    """Wait until this is so."""
+    while not true():
+        await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def held():
+    """The model `Slow` waits until the test lets it go, or ends."""
+    Slow.entered.clear()
+    Slow.go.clear()
+    yield
+    Slow.go.set()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -100,9 +120,8 @@ def no_settling():
 @pytest.fixture(scope="module")
 def client():
     names = ("double", "lists", "later", "wrong", "shout", "files")
-    made = Client([spec(name, name.title()) for name in names])
-    yield made
-    made.close()
+    with Client([spec(name, name.title()) for name in names]) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

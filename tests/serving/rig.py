@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import threading
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from pytrtplugins.serving.shared.control import Control
 from pytrtplugins.serving.shared.records import Kind, Reader, Record, write_record
 from pytrtplugins.serving.shared.slots import Block
 from pytrtplugins.serving.shared.statistics import Counts
-from tests.serving.conftest import spec
+from tests.serving.conftest import spec, until
 from tests.serving.served import Double
 
 SPECS = [spec("double", "Double"), spec("lists", "Lists")]
@@ -29,10 +30,10 @@ def x(*firsts):
     return {"x": np.array([[first, 0] for first in firsts], np.float32)}
 
 
-class Rig:
+class Rig(AbstractContextManager):
     """A CPU process's backend, and its engines: real ones in threads, or such as a test plays."""
 
-    def __init__(self, specs=SPECS):
+    def __init__(self, specs=SPECS, engines=0):
         self.specs = specs
         self.loop = asyncio.new_event_loop()
         self.descriptor = Block.create(UNITS)
@@ -44,6 +45,8 @@ class Rig:
         self.threads = []
         self.engine_counts = []
         self.processes = []
+        for _ in range(engines):
+            self.engine()
 
     def do(self, awaitable):
         return self.loop.run_until_complete(asyncio.wait_for(awaitable, 20))
@@ -84,9 +87,7 @@ class Rig:
         end.close()
         self.do(self.until(lambda: len(self.backend._links) < links))
 
-    async def until(self, true):
-        while not true():
-            await asyncio.sleep(0.001)
+    until = staticmethod(until)
 
     def asked(self, end, begins=True):
         """The next request at the engine's end."""
@@ -103,7 +104,7 @@ class Rig:
             self.backend._slots.block.begin(record.slot, record.generation)
         return record
 
-    def close(self):
+    def __exit__(self, *error):
         for thread, control in self.threads:
             control.send({"drain": True})
             thread.join(20)

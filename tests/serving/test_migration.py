@@ -54,9 +54,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def after(folder, monkeypatch, request):
     monkeypatch.chdir(folder)
-    client = Client([ModelSpec("classifier", f"{SAMPLES / request.param}:Classifier")])
-    yield client
-    client.close()
+    with Client([ModelSpec("classifier", f"{SAMPLES / request.param}:Classifier")]) as client:
+        yield client
 
 
 def imported(name):

@@ -38,9 +38,8 @@ BODY = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1
 
 @pytest.fixture
 def client(registry):
-    made = Client([registered(registry)])
-    yield made
-    made.close()
+    with Client([registered(registry)]) as made:
+        yield made
 
 
 def swap(client, registry, version):

@@ -49,21 +49,20 @@ def clock(monkeypatch):
 @pytest.fixture
 def timed(clock):
     """A client whose requests need 1/4 s to come in; and an application around its own."""
-    client = Client([spec("timed", "Timed", max_delay_ms=62.5)])
+    with Client([spec("timed", "Timed", max_delay_ms=62.5)]) as client:
 
-    def slowly(app):
-        async def slow(scope, receive, send):
-            async def received():
-                clock.now += UPLOAD
-                return await receive()
+        def slowly(app):
+            async def slow(scope, receive, send):
+                async def received():
+                    clock.now += UPLOAD
+                    return await receive()
 
-            await app(scope, received, send)
+                await app(scope, received, send)
 
-        return slow
+            return slow
 
-    client.app, client.slowly = slowly(client.app), slowly
-    yield client
-    client.close()
+        client.app, client.slowly = slowly(client.app), slowly
+        yield client
 
 
 def milliseconds(stages):
@@ -160,13 +159,10 @@ def test_spans_begin_and_end_when_the_stages_did(timed, clock):
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
 def test_an_engine_process_tells_what_it_measured(clock):
-    rig = Rig([spec("timed", "Timed")])
-    try:
+    with Rig([spec("timed", "Timed")]) as rig:
         rig.engine()
         item = rig.do(infer(rig, x(1), "timed"))
         total = rig.backend.services["timed"].statistics.total()
-    finally:
-        rig.close()
     assert (item.queued_s, item.computed_s) == (QUEUE, COMPUTE)
     assert (total["queue_ns"], total["compute_ns"], total["total_ns"]) == (62_500_000, 125_000_000, 187_500_000)
 

@@ -233,9 +233,8 @@ class Detecting(Double):
 @pytest.fixture(scope="module")
 def client(site):
     limits = Limits(body_bytes=1 << 20, urls=(site.origin,))
-    made = Client([ModelSpec("double", f"{__name__}:Detecting")], limits)
-    yield made
-    made.close()
+    with Client([ModelSpec("double", f"{__name__}:Detecting")], limits) as made:
+        yield made
 
 
 def detect(client, body, kind="application/json"):
@@ -259,9 +258,8 @@ def test_a_body_without_urls_is_refused(client, body):
 
 
 def test_urls_are_refused_unless_they_are_allowed(site):
-    client = Client([ModelSpec("double", f"{__name__}:Detecting")])
-    answer = detect(client, json.dumps({"url": f"{site.origin}/photo"}).encode())
-    client.close()
+    with Client([ModelSpec("double", f"{__name__}:Detecting")]) as client:
+        answer = detect(client, json.dumps({"url": f"{site.origin}/photo"}).encode())
     assert answer.status == 403
     assert "pytrt serve --allow-urls" in answer.json["error"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
@@ -24,19 +25,16 @@ JSON = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1
 @pytest.fixture
 def logged(tmp_path):
     """Gives a client whose requests are logged, and the lines."""
-    ends: list = []
     path = tmp_path / "access.log"
+    with ExitStack() as stack:
 
-    def start(**settings):
-        made = Client([spec("double", "Double")])
-        gate = Gate.of(Access(access_log=str(path), **settings))
-        made.app = gate.before(made.app)
-        ends.extend((gate, made))
-        return made, lambda: path.read_text("ascii").splitlines()
+        def start(**settings):
+            made = stack.enter_context(Client([spec("double", "Double")]))
+            gate = stack.enter_context(closing(Gate.of(Access(access_log=str(path), **settings))))
+            made.app = gate.before(made.app)
+            return made, lambda: path.read_text("ascii").splitlines()
 
-    yield start
-    for each in ends:
-        each.close()
+        yield start
 
 
 def test_a_line_has_what_happened_to_a_request(logged, tmp_path):

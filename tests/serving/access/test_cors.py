@@ -20,10 +20,9 @@ JSON = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1
 
 @pytest.fixture(scope="module")
 def open_client():
-    made = Client([spec("double", "Double")])
-    made.app = allow_origins(made.app, [HOME])
-    yield made
-    made.close()
+    with Client([spec("double", "Double")]) as made:
+        made.app = allow_origins(made.app, [HOME])
+        yield made
 
 
 def test_a_page_of_an_allowed_origin_may_ask_and_read(open_client):

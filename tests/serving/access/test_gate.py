@@ -53,10 +53,9 @@ def keys(access):
 
 @pytest.fixture(scope="module")
 def guarded(access, keys):
-    made = Client(SPECS)
-    made.app = Gate.of(access).before(made.app)
-    yield made
-    made.close()
+    with Client(SPECS) as made:
+        made.app = Gate.of(access).before(made.app)
+        yield made
 
 
 def bearer(key):
@@ -125,14 +124,13 @@ def test_a_request_keeps_its_id_and_gets_one_where_it_has_none(guarded, keys):
 
 
 def test_models_that_are_fixed_are_neither_loaded_nor_unloaded():
-    fixed = Client(SPECS[:1])
-    fixed.app = type(fixed.app)(Fixed(fixed.backend), Limits())
-    for what in ("load", "unload"):
-        answer = fixed.post(f"/v2/repository/models/double/{what}")
-        assert answer.status == 403
-        assert "--allow-control" in answer.json["error"]
-    assert fixed.post(INFER, JSON).status == 200
-    fixed.close()
+    with Client(SPECS[:1]) as fixed:
+        fixed.app = type(fixed.app)(Fixed(fixed.backend), Limits())
+        for what in ("load", "unload"):
+            answer = fixed.post(f"/v2/repository/models/double/{what}")
+            assert answer.status == 403
+            assert "--allow-control" in answer.json["error"]
+        assert fixed.post(INFER, JSON).status == 200
 
 
 @pytest.fixture(scope="module")

@@ -31,17 +31,17 @@ def traced():
     """A client whose requests are traced, and their spans."""
     exporter, provider = memory.InMemorySpanExporter(), sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
-    made, tracer = Client([spec("double", "Double")]), Tracer(provider)
-    made.app = Gate(None, [tracer]).before(made.app)
+    tracer = Tracer(provider)
+    with Client([spec("double", "Double")]) as made:
+        made.app = Gate(None, [tracer]).before(made.app)
 
-    def ask(*words, **options):
-        exporter.clear()
-        answer = made.ask(*words, **options)
-        return answer, exporter.get_finished_spans()
+        def ask(*words, **options):
+            exporter.clear()
+            answer = made.ask(*words, **options)
+            return answer, exporter.get_finished_spans()
 
-    yield ask
-    tracer.close()
-    made.close()
+        yield ask
+        tracer.close()
 
 
 def test_a_request_and_each_of_its_stages_is_a_span(traced):

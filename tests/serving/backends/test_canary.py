@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
 
 from pytrtplugins.serving.backends.versions import Choice
-from tests.serving.conftest import Client, spec
+from tests.serving.conftest import Client, spec, until
 from tests.serving.rig import Rig, infer, x
 from tests.serving.served import Slow
 
@@ -46,19 +46,10 @@ def test_the_share_of_a_canary_that_is_not_ready_goes_to_the_default():
 
 
 @pytest.fixture
-def served():
-    made = []
-
-    def start(*specs):
-        made.append(Client([spec("m", "Double"), *specs]))
-        return made[-1]
-
-    Slow.entered.clear()
-    Slow.go.clear()
-    yield start
-    Slow.go.set()
-    for each in made:
-        each.close()
+def served(held):
+    with ExitStack() as stack:
+        yield lambda *specs: stack.enter_context(Client([spec("m", "Double"), *specs]))
+        Slow.go.set()
 
 
 def totals(client):
@@ -87,12 +78,7 @@ def test_answers_do_not_wait_for_a_shadow_and_copies_beyond_its_queue_are_droppe
     assert (default["succeeded"], default["in_flight"]) == (6, 0)
     assert (shadow["succeeded"], shadow["refused"], shadow["in_flight"]) == (0, 3, 3)
     Slow.go.set()
-
-    async def done():
-        while totals(client)[1]["in_flight"]:
-            await asyncio.sleep(0.001)
-
-    client.loop.run_until_complete(asyncio.wait_for(done(), 20))
+    client.do(until(lambda: not totals(client)[1]["in_flight"]))
     assert totals(client)[1]["succeeded"] == 3
 
 
@@ -100,12 +86,7 @@ def test_answers_do_not_wait_for_a_shadow_and_copies_beyond_its_queue_are_droppe
 def test_a_shadow_that_fails_fails_no_request(served, cls, body):
     client = served(spec("m", cls, version="2", shadow=True))
     assert client.post("/v1/models/m:predict", body).status == 200
-
-    async def done():
-        while not totals(client)[1]["failed"]:
-            await asyncio.sleep(0.001)
-
-    client.loop.run_until_complete(asyncio.wait_for(done(), 20))
+    client.do(until(lambda: totals(client)[1]["failed"]))
     assert [each["failed"] for each in totals(client)] == [0, 1]
 
 
@@ -113,10 +94,8 @@ SHADOWED = [spec("double", "Double"), spec("double", "Double", version="2", shad
 
 
 def test_copies_take_no_more_than_half_of_the_memory_for_requests():
-    rig = Rig(SHADOWED)
-    rig.engine()
-    shadow = rig.backend.services.every[1].statistics
-    try:
+    with Rig(SHADOWED, engines=1) as rig:
+        shadow = rig.backend.services.every[1].statistics
         first, count, _ = rig.backend._slots.take(rig.backend._slots.block.units // 2 * (64 << 10))
         assert rig.do(infer(rig, x(3))).outputs["y"][0, 0] == 6
         assert shadow.total()["refused"] == 1
@@ -124,14 +103,11 @@ def test_copies_take_no_more_than_half_of_the_memory_for_requests():
         assert rig.do(infer(rig, x(3))).outputs["y"][0, 0] == 6
         rig.do(rig.until(lambda: shadow.total()["succeeded"]))
         assert rig.backend._slots.free == rig.free
-    finally:
-        rig.close()
 
 
 def test_a_copy_that_a_dead_engine_process_had_is_not_computed_again():
-    rig = Rig(SHADOWED)
-    end, shadow = rig.played(1), rig.backend.services.every[1]
-    try:
+    with Rig(SHADOWED) as rig:
+        end, shadow = rig.played(1), rig.backend.services.every[1]
 
         async def copied():
             shadow.copy(x(1), shadow.signature)
@@ -142,5 +118,3 @@ def test_a_copy_that_a_dead_engine_process_had_is_not_computed_again():
         rig.do(rig.until(lambda: shadow.statistics.total()["failed"]))
         assert rig.backend._slots.free == rig.free
         assert rig.backend._parked == []
-    finally:
-        rig.close()

@@ -11,7 +11,7 @@ import pytest
 from pytrtplugins.errors import ModelRegistryError
 from pytrtplugins.serving.backends import follow as following
 from pytrtplugins.serving.batching.replica import Replica
-from tests.serving.conftest import Client
+from tests.serving.conftest import Client, until
 from tests.serving.registered import OTHER, PHOTOS, registered
 from tests.serving.rig import Rig, x
 
@@ -46,11 +46,6 @@ class Load:
         return [int(item.source.version) for item in items]
 
 
-async def until(true):
-    while not true():
-        await asyncio.sleep(AT_ONCE)
-
-
 async def change_under_load(backend, registry, room):
     """Promote and roll back while requests come; gives the versions that answered, and after each change some that were asked later."""
     service = backend.services["scale"]
@@ -69,25 +64,17 @@ async def change_under_load(backend, registry, room):
 
 
 def test_in_one_process(registry):
-    client = Client([registered(registry)])
-    try:
+    with Client([registered(registry)]) as client:
         replica = lambda: client.backend._replicas[0].queue  # noqa: E731  another one after each change
         work = change_under_load(client.backend, registry, lambda: len(replica()) < 200)
         versions = client.loop.run_until_complete(asyncio.wait_for(work, 60))
-    finally:
-        client.close()
     steps = [version for at, version in enumerate(versions) if at == 0 or versions[at - 1] != version]
     assert steps == [1, 2, 3, 2, 1]
 
 
 def test_in_two_engine_processes(registry):
-    rig = Rig([registered(registry)])
-    rig.engine()
-    rig.engine()
-    try:
+    with Rig([registered(registry)], engines=2) as rig:
         versions = rig.do(change_under_load(rig.backend, registry, lambda: rig.backend._slots.free))
-    finally:
-        rig.close()
     assert {*versions} == {1, 2, 3}
     assert versions[0] == 1
 
@@ -130,43 +117,34 @@ def damage_history(registry):
     ],
 )
 def test_what_cannot_be_loaded_leaves_what_is_served(registry, caplog, fault, said):
-    client = Client([registered(registry)])
-    try:
+    with Client([registered(registry)]) as client:
         fault(registry)
         assert failing(client, caplog, said) == 1
         assert "registry:scale@production" in caplog.text
         registry.folder.history_path("scale").unlink()
         registry.promote("scale", 3)
         assert failing(client, caplog, "version 3 is served") == 3
-    finally:
-        client.close()
 
 
 def test_a_model_that_a_client_unloaded_stays_so(registry):
-    client = Client([registered(registry)])
+    with Client([registered(registry)]) as client:
 
-    async def run():
-        await client.backend.unload("scale")
-        registry.promote("scale", 2)
-        follower = asyncio.ensure_future(following.follow(client.backend, AT_ONCE))
-        await asyncio.sleep(20 * AT_ONCE)
-        follower.cancel()
+        async def run():
+            await client.backend.unload("scale")
+            registry.promote("scale", 2)
+            follower = asyncio.ensure_future(following.follow(client.backend, AT_ONCE))
+            await asyncio.sleep(20 * AT_ONCE)
+            follower.cancel()
 
-    try:
         client.loop.run_until_complete(run())
         assert client.backend.services["scale"].state == "UNAVAILABLE"
-    finally:
-        client.close()
 
 
 def test_a_fixed_version_stays(registry):
-    client = Client([registered(registry, "registry:scale:2")])
-    try:
+    with Client([registered(registry, "registry:scale:2")]) as client:
         assert client.backend.sources(0).pop().version == "2"
         registry.promote("scale", 3)
         assert client.backend.services["scale"].version == "2"
-    finally:
-        client.close()
 
 
 def test_without_a_version_in_the_stage_the_server_does_not_start(registry):
@@ -175,25 +153,18 @@ def test_without_a_version_in_the_stage_the_server_does_not_start(registry):
 
 
 def test_an_engine_process_that_starts_later_has_the_present_version(registry):
-    rig = Rig([registered(registry)])
-    rig.engine()
-    try:
+    with Rig([registered(registry)], engines=1) as rig:
         registry.promote("scale", 2)
         rig.engine()
         assert {each.version for each in rig.backend.sources(0)} == {"1", "2"}
         follower = rig.loop.create_task(following.follow(rig.backend, AT_ONCE))
         rig.do(until(lambda: {each.version for each in rig.backend.sources(0)} == {"2"}))
         follower.cancel()
-    finally:
-        rig.close()
 
 
 def test_data_and_run_are_known_of_what_is_served(registry):
-    client = Client([registered(registry)])
-    try:
+    with Client([registered(registry)]) as client:
         (source,) = client.backend.sources(0)
         (found,) = registry.with_digest(source.digest)
         assert (found.data, found.run) == ({"shards": PHOTOS}, "run 7")
         assert os.path.basename(registry.file(found)) == source.digest
-    finally:
-        client.close()

@@ -25,18 +25,15 @@ from tests.serving.served import Double
 
 @pytest.fixture
 def rig():
-    made = Rig()
-    yield made
-    made.close()
+    with Rig() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def shared():
     """One with a real engine, for tests that leave it as it is."""
-    made = Rig()
-    made.engine()
-    yield made
-    made.close()
+    with Rig(engines=1) as made:
+        yield made
 
 
 def test_requests_are_computed_in_another_process_and_each_gets_its_rows(shared):
@@ -270,8 +267,7 @@ def test_a_request_that_meets_a_queue_closed_by_a_reload_goes_to_the_new_one(sha
 
 
 def test_copies_get_memory_while_half_of_it_is_free():
-    rig = Rig([spec("double", "Double"), spec("double", "Triple", version="2", shadow=True)])
-    try:
+    with Rig([spec("double", "Double"), spec("double", "Triple", version="2", shadow=True)]) as rig:
         end = rig.played(1)
         rig.backend._slots.take((UNITS // 2 - 1) * UNIT)
         for free in (9, 8):
@@ -281,5 +277,3 @@ def test_copies_get_memory_while_half_of_it_is_free():
             rig.backend._submit(1, Item(x(1), 1, token=id))
         assert caught.value.status == 503
         rig.drop(end)
-    finally:
-        rig.close()

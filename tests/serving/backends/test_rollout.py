@@ -41,63 +41,45 @@ async def under_load(backend, room):
 
 
 def test_no_request_is_lost_in_one_process(loads):
-    client = Client(SPECS)
-    try:
+    with Client(SPECS) as client:
         replica = lambda: client.backend._replicas[0].queue  # noqa: E731  another one after each load
         found = client.loop.run_until_complete(under_load(client.backend, lambda: len(replica()) < 200))
-    finally:
-        client.close()
     assert found == [2 * number for number in range(len(found))]
     assert (loads.loads, loads.closed) == (1 + TIMES, 1 + TIMES)
 
 
 def test_no_request_is_lost_in_engine_processes_which_load_one_after_the_other(loads):
-    rig = Rig(SPECS)
-    rig.engine()
-    rig.engine()
-    loads.most = 0
-    try:
+    with Rig(SPECS, engines=2) as rig:
+        loads.most = 0
         found = rig.do(under_load(rig.backend, lambda: rig.backend._slots.free))
         assert rig.backend._slots.free == rig.free
-    finally:
-        rig.close()
     assert found == [2 * number for number in range(len(found))]
     assert (loads.loads, loads.most, loads.closed) == (2 + 2 * TIMES, 1, 2 + 2 * TIMES)
 
 
 def test_two_who_load_at_the_same_time_both_get_an_answer_and_nothing_is_left_loaded(loads):
-    rig = Rig(SPECS)
-    rig.engine()
+    with Rig(SPECS, engines=1) as rig:
 
-    async def both():
-        await asyncio.gather(rig.backend.load("double"), rig.backend.load("double"))
+        async def both():
+            await asyncio.gather(rig.backend.load("double"), rig.backend.load("double"))
 
-    try:
         rig.do(both())
-    finally:
-        rig.close()
     assert (loads.loads, loads.closed) == (3, 3)
 
 
 def test_where_the_first_engine_process_cannot_load_all_keep_what_served(loads, monkeypatch):
-    rig = Rig(SPECS)
-    rig.engine()
-    rig.engine()
-    monkeypatch.setattr(loads, "broken", True)
-    try:
+    with Rig(SPECS, engines=2) as rig:
+        monkeypatch.setattr(loads, "broken", True)
         with pytest.raises(RequestError, match=r"model 'double': .*load raised OSError: no weights"):
             rig.do(rig.backend.load("double"))
         np.testing.assert_array_equal(rig.do(infer(rig, x(4))).outputs["y"], 2 * x(4)["x"])
-    finally:
-        rig.close()
     assert (loads.loads, loads.closed) == (2, 2)
 
 
 @pytest.mark.slow  # the collector looks through everything that the tests keep
 def test_a_model_that_was_replaced_is_garbage_though_the_heap_had_settled(loads, monkeypatch):
     monkeypatch.setattr(local, "settle_again", settle_again)
-    client = Client([spec("double", "Loads")])
-    try:
+    with Client([spec("double", "Loads")]) as client:
         model = client.backend._replicas[0].model
         model.own = model
         replaced = weakref.ref(model)
@@ -105,5 +87,3 @@ def test_a_model_that_was_replaced_is_garbage_though_the_heap_had_settled(loads,
         settle()
         client.loop.run_until_complete(client.backend.load("double"))
         assert replaced() is None
-    finally:
-        client.close()

@@ -59,9 +59,8 @@ def test_tritonclient_is_told_of_all_versions_and_of_one_that_is_not_there(trito
 
 @pytest.fixture(scope="module")
 def client():
-    made = Client(SPECS)
-    yield made
-    made.close()
+    with Client(SPECS) as made:
+        yield made
 
 
 def test_plain_http_and_metrics_know_versions(client):

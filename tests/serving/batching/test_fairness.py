@@ -56,13 +56,9 @@ def test_one_model_alone_has_all_memory_and_more_than_a_model_may_have_is_413(bl
     assert caught.value.status == 413
 
 
-def test_a_model_is_answered_while_another_with_a_full_queue_is_still_in_its_first_run():
-    Slow.entered.clear()
-    Slow.go.clear()
-    rig = Rig([spec("slow", "Slow", max_batch=1, queue=6), spec("double", "Double")])
-    rig.engine()
-    slow = rig.backend.services.every[0].statistics
-    try:
+def test_a_model_is_answered_while_another_with_a_full_queue_is_still_in_its_first_run(held):
+    with Rig([spec("slow", "Slow", max_batch=1, queue=6), spec("double", "Double")], engines=1) as rig:
+        slow = rig.backend.services.every[0].statistics
         flood = [rig.loop.create_task(infer(rig, x(number), "slow")) for number in range(12)]
         rig.do(rig.until(lambda: slow.total()["refused"] and Slow.entered.is_set()))
         for number in range(50):
@@ -72,9 +68,6 @@ def test_a_model_is_answered_while_another_with_a_full_queue_is_still_in_its_fir
         found = rig.do(asyncio.gather(*flood, return_exceptions=True))
         assert {each.status for each in found if isinstance(each, RequestError)} == {503}
         assert slow.total()["succeeded"] >= 6
-    finally:
-        Slow.go.set()
-        rig.close()
 
 
 @pytest.fixture
@@ -84,19 +77,18 @@ def flooded(monkeypatch):
     Noted.began.clear()
     for name in ("entered", "done"):
         monkeypatch.setattr(Gated, name, 0)
-    client = Client([spec("gated", "Gated", queue=30), spec("noted", "Noted")])
-    ask = lambda name: client.loop.create_task(client.call("POST", f"/v1/models/{name}:predict", b"1 2"))  # noqa: E731
-    flood = [ask("gated") for _ in range(32)]
+    with Client([spec("gated", "Gated", queue=30), spec("noted", "Noted")]) as client:
+        ask = lambda name: client.loop.create_task(client.call("POST", f"/v1/models/{name}:predict", b"1 2"))  # noqa: E731
+        flood = [ask("gated") for _ in range(32)]
 
-    async def held():
-        while Gated.entered < 2:
-            await asyncio.sleep(0.001)
+        async def held():
+            while Gated.entered < 2:
+                await asyncio.sleep(0.001)
 
-    client.loop.run_until_complete(asyncio.wait_for(held(), 20))
-    yield client, ask, flood
-    Gated.permits.release(1000)
-    client.loop.run_until_complete(asyncio.gather(*flood))
-    client.close()
+        client.loop.run_until_complete(asyncio.wait_for(held(), 20))
+        yield client, ask, flood
+        Gated.permits.release(1000)
+        client.loop.run_until_complete(asyncio.gather(*flood))
 
 
 def test_a_model_gets_the_next_free_thread_though_another_has_thirty_requests_that_wait_for_one(flooded):

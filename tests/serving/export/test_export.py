@@ -157,9 +157,8 @@ def test_the_autoscaler_follows_a_metric_that_the_server_has(model, tmp_path):
     export("k8s", deployment(model), tmp_path / "out")
     found = of_kind(tmp_path / "out", "HorizontalPodAutoscaler")["spec"]
     [metric] = found["metrics"]
-    client = Client([spec("double", "Double")])
-    assert f"\n{metric['pods']['metric']['name']}{{" in client.get("/metrics").body.decode()
-    client.close()
+    with Client([spec("double", "Double")]) as client:
+        assert f"\n{metric['pods']['metric']['name']}{{" in client.get("/metrics").body.decode()
     assert metric["pods"]["target"]["averageValue"] == "12"
     assert "replicas" not in of_kind(tmp_path / "out", "Deployment")["spec"]
 

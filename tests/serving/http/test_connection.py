@@ -241,13 +241,11 @@ def test_the_connection_that_was_silent_longest_makes_room():
             assert answered(later)
 
 
-def test_connections_that_ask_nothing_make_room_and_others_are_told_503(server):
+def test_connections_that_ask_nothing_make_room_and_others_are_told_503(server, held):
     with ExitStack() as stack:
         silent = [stack.enter_context(connect(server)) for _ in range(20)]
         assert statuses(server.sent(OK)) == [200]
         assert any(not everything(each) for each in silent)
-    Slow.entered.clear()
-    Slow.go.clear()
     body = b'{"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}'
     ask = b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
     with ExitStack() as stack:

@@ -43,8 +43,7 @@ def test_classes_have_the_names_that_the_model_says(tmp_path):
     network.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, ("N", 3)))
     describe(network, names=["cat", "dog", "cow"])
     build(network, engine="reference").save(tmp_path / "animals.engine")
-    served = Client([ModelSpec("animals", str(tmp_path / "animals.engine"))])
-    try:
+    with Client([ModelSpec("animals", str(tmp_path / "animals.engine"))]) as served:
         body = {
             "inputs": [{"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1, -2, 0.5, -3, 1, 2]}],
             "outputs": [{"name": "y", "parameters": {"classification": 2}}],
@@ -55,8 +54,6 @@ def test_classes_have_the_names_that_the_model_says(tmp_path):
             "3.000000:0:cat",
             "-1.000000:1:dog",
         ]
-    finally:
-        served.close()
 
 
 def two_boxes(data):
@@ -74,8 +71,7 @@ def detector_engine(batch):
 def test_an_image_is_answered_with_the_version_of_the_registry(registry, monkeypatch):
     """Over plain HTTP the headers say it."""
     monkeypatch.setattr("pytrtplugins.serving.model.defaults.default_model", lambda *_: Detector(detector_engine(1)))
-    detecting = Client([registered(registry)])
-    try:
+    with Client([registered(registry)]) as detecting:
         file = io.BytesIO()
         PIL.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file, "PNG")
         for path in ("/v1/detect", "/v1/models/scale:predict"):
@@ -83,8 +79,6 @@ def test_an_image_is_answered_with_the_version_of_the_registry(registry, monkeyp
             assert answer.status == 200
             assert answer.headers["x-model-version"] == "1"
             assert answer.headers["x-model-digest"] == registry.get("scale", 1).digest
-    finally:
-        detecting.close()
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +90,8 @@ def client(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pytrtplugins.serving.model.defaults.default_model", serve)
         made = Client([ModelSpec("negated", str(folder / "negated.engine")), ModelSpec("boxes", "boxes.engine")])
-    yield made
-    made.close()
+    with made:
+        yield made
 
 
 def encoded(image, form="PNG"):
@@ -243,16 +237,13 @@ class Quick(Double):
 
 
 def test_only_a_quick_answer_is_made_without_a_thread_and_errors_in_it_are_told():
-    client = Client([ModelSpec("quick", f"{__name__}:Quick")])
-    try:
+    with Client([ModelSpec("quick", f"{__name__}:Quick")]) as client:
         path = "/v1/models/quick:predict?quick="
         assert [client.post(path + said, b"1 2").json["at once"] for said in ("yes", "no")] == [True, False]
         answer = client.post(f"{path}yes&as=nothing", b"1 2")
         assert (answer.status, answer.json["error"]) == (500, "Quick.postprocess: KeyError: 'answer'")
         total = client.backend.services["quick"].statistics.total()
         assert (total["plain"], total["failed"]) == (2, 1)
-    finally:
-        client.close()
 
 
 @pytest.mark.parametrize(("query", "quick"), [({}, True), ({"format": "json"}, True), ({"format": "image"}, False)])

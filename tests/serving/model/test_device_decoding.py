@@ -61,9 +61,8 @@ def loaded(model, codec, monkeypatch):  # noqa: F811
 @pytest.fixture
 def client(loaded):
     """Serves one detector three times: by who decodes."""
-    made = Client([ModelSpec(decode, "boxes.engine", decode=decode) for decode in ("cpu", "gpu", "auto")])
-    yield made
-    made.close()
+    with Client([ModelSpec(decode, "boxes.engine", decode=decode) for decode in ("cpu", "gpu", "auto")]) as made:
+        yield made
 
 
 def jpeg(size=(40, 33), seed=0, **options):
@@ -148,8 +147,7 @@ def test_what_the_device_refuses_has_the_answer_or_the_error_of_the_cpu(client, 
 
 
 def test_a_file_travels_to_an_engine_process_as_it_is_and_so_does_one_of_the_protocol(loaded, client, codec):  # noqa: F811
-    rig = Rig([ModelSpec("boxes", "boxes.engine", decode="gpu")])
-    try:
+    with Rig([ModelSpec("boxes", "boxes.engine", decode="gpu")]) as rig:
         rig.engine()
         (service,) = rig.backend.services.every
         for data, on_device in ((jpeg(), 1), (with_comment(jpeg(), b"refused"), 1), (jpeg(progressive=True), 0)):
@@ -162,8 +160,6 @@ def test_a_file_travels_to_an_engine_process_as_it_is_and_so_does_one_of_the_pro
             assert codec.batches == [1, 1] * on_device
         assert rig.backend._slots.free == rig.free
         assert rig.counts.statistics[0].total()["on_device"] == 2
-    finally:
-        rig.close()
 
 
 def test_an_image_that_is_drawn_on_is_decoded_by_the_cpu(client, codec):  # noqa: F811
@@ -275,7 +271,7 @@ class Decoding(Double):
 
 @pytest.mark.parametrize("decode", ["auto", "cpu", "gpu"])
 def test_the_device_decodes_what_comes_while_all_threads_decode(decode):
-    client, threads = Client([ModelSpec("decoding", f"{__name__}:Decoding", decode=decode)]), threads_for_files()
+    threads = threads_for_files()
     Decoding.go.clear()
 
     async def ask():
@@ -286,6 +282,6 @@ def test_the_device_decodes_what_comes_while_all_threads_decode(decode):
         asyncio.get_running_loop().call_later(0.05, Decoding.go.set)
         return [answer.json["rows"][0][0] for answer in await asyncio.gather(*calls)]
 
-    on_device = client.loop.run_until_complete(ask())
-    client.close()
+    with Client([ModelSpec("decoding", f"{__name__}:Decoding", decode=decode)]) as client:
+        on_device = client.do(ask())
     assert on_device == [0.0] * threads + [1.0] * 3 if decode == "auto" else [float(decode == "gpu")] * (threads + 3)

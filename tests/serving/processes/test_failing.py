@@ -49,9 +49,8 @@ def test_an_object_that_cannot_be_made_a_second_time_ends_the_start_with_a_line(
 
 @pytest.fixture(scope="module")
 def client():
-    made = Client([spec(cls) for cls in ("InPreprocess", "InPredict", "InPostprocess", "InClose")])
-    yield made
-    made.close()
+    with Client([spec(cls) for cls in ("InPreprocess", "InPredict", "InPostprocess", "InClose")]) as made:
+        yield made
 
 
 @pytest.mark.parametrize(

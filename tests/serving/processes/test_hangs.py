@@ -40,34 +40,19 @@ def test_a_process_is_late_once_the_time_of_its_next_sign_has_passed():
     assert (signs.is_late(1, 51.0), signs.ended(1), signs.ended(0)) == (False, 1, 0)
 
 
-@pytest.fixture
-def held():
-    Slow.entered.clear()
-    Slow.go.clear()
-    yield
-    Slow.go.set()
-
-
 def test_a_run_that_takes_too_long_is_known_and_one_that_has_ended_is_not(held):
-    rig = Rig([spec("double", "Slow", run_seconds=0.05)])
-    rig.engine()
-    try:
+    with Rig([spec("double", "Slow", run_seconds=0.05)], engines=1) as rig:
         task = rig.loop.create_task(infer(rig, x(1)))
         rig.do(rig.until(lambda: rig.engine_counts[0].signs.is_late(0, time.monotonic())))
         assert Slow.entered.is_set()
         Slow.go.set()
         assert rig.do(task).outputs["y"][0, 0] == 2
         rig.do(rig.until(lambda: not rig.engine_counts[0].signs.is_late(0, time.monotonic() + 5)))
-    finally:
-        Slow.go.set()
-        rig.close()
 
 
 def test_a_model_that_was_replaced_and_still_computes_is_watched_too(held):
-    rig = Rig([spec("double", "Slow", run_seconds=0.05)])
-    rig.engine()
-    signs = rig.engine_counts[0].signs
-    try:
+    with Rig([spec("double", "Slow", run_seconds=0.05)], engines=1) as rig:
+        signs = rig.engine_counts[0].signs
         task = rig.loop.create_task(infer(rig, x(1)))
         rig.do(rig.until(Slow.entered.is_set))
         loading = rig.loop.create_task(rig.backend.load("double"))
@@ -79,9 +64,6 @@ def test_a_model_that_was_replaced_and_still_computes_is_watched_too(held):
         rig.do(loading)
         assert rig.do(task).outputs["y"][0, 0] == 2
         assert rig.processes[0]._leaving == []
-    finally:
-        Slow.go.set()
-        rig.close()
 
 
 def test_the_supervisor_ends_a_late_process_once_and_no_other():
@@ -102,9 +84,8 @@ def test_the_supervisor_ends_a_late_process_once_and_no_other():
 
 
 def test_what_a_process_computed_when_it_hung_is_computed_once_more_and_what_waited_is_not_counted():
-    rig = Rig()
-    ends = {0: rig.played(index=0), 1: rig.played(index=1)}
-    try:
+    with Rig() as rig:
+        ends = {0: rig.played(index=0), 1: rig.played(index=1)}
         poison = rig.loop.create_task(infer(rig, x(4)))
         innocent = None
         for time_ in range(2):
@@ -126,10 +107,8 @@ def test_what_a_process_computed_when_it_hung_is_computed_once_more_and_what_wai
         rig.engine()
         assert rig.do(innocent).outputs["y"][0, 0] == 10
         assert rig.backend._slots.free == rig.free
-    finally:
         for end in ends.values():
             end.close()
-        rig.close()
 
 
 HANGS = """

@@ -54,10 +54,9 @@ def test_one_process_computes_on_one_device():
 
 def test_each_process_loads_its_models_on_its_device_and_requests_go_where_their_model_is():
     specs = [spec("double", "Double"), spec("other", "Double"), spec("both", "Double")]
-    rig = Rig(specs)
-    rig.engine(Place("cuda:0", (0, 2)))
-    rig.engine(Place("cuda:1", (1, 2)))
-    try:
+    with Rig(specs) as rig:
+        rig.engine(Place("cuda:0", (0, 2)))
+        rig.engine(Place("cuda:1", (1, 2)))
         devices = [each.signature.facts["device"] for each in rig.backend.services.every]
         assert devices[:2] == ["cuda:0", "cuda:1"]
         assert [sorted(link.ready) for link in rig.backend._links] == [[0, 2], [1, 2]]
@@ -67,5 +66,3 @@ def test_each_process_loads_its_models_on_its_device_and_requests_go_where_their
         rig.do(rig.backend.unload("double"))
         assert [each.ready for each in rig.backend.services.every] == [False, True, True]
         assert [sorted(link.ready) for link in rig.backend._links] == [[2], [1, 2]]
-    finally:
-        rig.close()

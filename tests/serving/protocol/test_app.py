@@ -11,7 +11,7 @@ import time
 import pytest
 
 from pytrtplugins.serving import Limits
-from tests.serving.conftest import Client, spec
+from tests.serving.conftest import Client, spec, until
 from tests.serving.served import Slow
 
 INFER = "/v2/models/double/infer"
@@ -116,17 +116,16 @@ def test_an_exception_in_a_method_is_one_line_that_names_it(client, body, query,
 
 
 def test_a_model_that_cannot_compute_any_more_is_not_ready():
-    client = Client([spec("lost", "Lost"), spec("double", "Double")])
-    infer = "/v2/models/lost/infer"
-    wrong = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [-1, 2]}]}
-    assert client.post(infer, JSON).status == 200
-    assert client.get("/v2/health/ready").status == 200
-    assert client.post(infer, wrong).status == 500
-    assert "--cpu 1" in client.post(infer, JSON).json["error"]
-    assert client.backend.stopped() == ["lost"]
-    assert client.get("/v2/health/ready").status != 200
-    assert client.post(INFER, JSON).status == 200
-    client.close()
+    with Client([spec("lost", "Lost"), spec("double", "Double")]) as client:
+        infer = "/v2/models/lost/infer"
+        wrong = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [-1, 2]}]}
+        assert client.post(infer, JSON).status == 200
+        assert client.get("/v2/health/ready").status == 200
+        assert client.post(infer, wrong).status == 500
+        assert "--cpu 1" in client.post(infer, JSON).json["error"]
+        assert client.backend.stopped() == ["lost"]
+        assert client.get("/v2/health/ready").status != 200
+        assert client.post(INFER, JSON).status == 200
 
 
 def test_a_compressed_body_is_read(client):
@@ -167,11 +166,10 @@ def test_a_body_that_grows_beyond_the_limit_is_not_read_on(client):
 
 
 def test_a_slow_body_is_given_up_and_a_client_that_is_gone_too():
-    slow = Client([spec("double", "Double")], Limits(body_seconds=0.01))
-    start = {"type": "http.request", "body": b"{", "more_body": True}
-    assert slow.post(INFER, parts=[start]).status == 408
-    assert slow.post(INFER, parts=[start, {"type": "http.disconnect"}]).status == 400
-    slow.close()
+    with Client([spec("double", "Double")], Limits(body_seconds=0.01)) as slow:
+        start = {"type": "http.request", "body": b"{", "more_body": True}
+        assert slow.post(INFER, parts=[start]).status == 408
+        assert slow.post(INFER, parts=[start, {"type": "http.disconnect"}]).status == 400
 
 
 def test_a_model_is_unloaded_and_loaded_anew(client):
@@ -197,30 +195,26 @@ def test_clients_bring_no_configuration_and_no_files(client):
     assert "no files from clients" in answer.json["error"]
 
 
-def test_a_full_queue_is_503_and_a_late_request_504_while_others_are_answered():
-    Slow.entered.clear()
-    Slow.go.clear()
-    busy = Client([spec("slow", "Slow", queue=2)])
-    path = "/v2/models/slow/infer"
+def test_a_full_queue_is_503_and_a_late_request_504_while_others_are_answered(held):
+    with Client([spec("slow", "Slow", queue=2)]) as busy:
+        path = "/v2/models/slow/infer"
 
-    async def run():
-        first = asyncio.create_task(busy.call("POST", path, json.dumps(JSON).encode()))
-        while not Slow.entered.is_set():
-            await asyncio.sleep(0.001)
-        late_body = json.dumps({**JSON, "parameters": {"timeout": 1}}).encode()
-        late, waiting = (
-            asyncio.create_task(busy.call("POST", path, body)) for body in (late_body, json.dumps(JSON).encode())
-        )
-        while len(busy.backend._replicas[0].queue) < 2:
-            await asyncio.sleep(0.001)
-        refused = await busy.call("POST", path, json.dumps(JSON).encode())
-        time.sleep(0.001)  # beyond the deadline of the late one
-        Slow.go.set()
-        return [await first, await late, await waiting, refused]
+        async def run():
+            first = asyncio.create_task(busy.call("POST", path, json.dumps(JSON).encode()))
+            await until(Slow.entered.is_set)
+            late_body = json.dumps({**JSON, "parameters": {"timeout": 1}}).encode()
+            late, waiting = (
+                asyncio.create_task(busy.call("POST", path, body)) for body in (late_body, json.dumps(JSON).encode())
+            )
+            while len(busy.backend._replicas[0].queue) < 2:
+                await asyncio.sleep(0.001)
+            refused = await busy.call("POST", path, json.dumps(JSON).encode())
+            time.sleep(0.001)  # beyond the deadline of the late one
+            Slow.go.set()
+            return [await first, await late, await waiting, refused]
 
-    first, late, waiting, refused = busy.loop.run_until_complete(run())
-    assert [each.status for each in (first, late, waiting, refused)] == [200, 504, 200, 503]
-    assert refused.headers["retry-after"] == "1"
-    stats = busy.backend.services["slow"].statistics.total()
-    assert (stats["succeeded"], stats["late"], stats["refused"], stats["rows"]) == (2, 1, 1, 2)
-    busy.close()
+        first, late, waiting, refused = busy.loop.run_until_complete(run())
+        assert [each.status for each in (first, late, waiting, refused)] == [200, 504, 200, 503]
+        assert refused.headers["retry-after"] == "1"
+        stats = busy.backend.services["slow"].statistics.total()
+        assert (stats["succeeded"], stats["late"], stats["refused"], stats["rows"]) == (2, 1, 1, 2)

@@ -168,9 +168,7 @@ def test_a_client_that_is_gone_before_its_answer_harms_nobody(servers):
     assert both(servers, [binary() + END])[0].count(b" 200 OK") == 2
 
 
-def test_what_was_begun_at_once_is_answered_before_the_server_ends():
-    Slow.entered.clear()
-    Slow.go.clear()
+def test_what_was_begun_at_once_is_answered_before_the_server_ends(held):
     with (
         running([spec("slow", "Slow")], LIMITS) as server,
         socket.create_connection(("127.0.0.1", server.port), 20) as sock,

@@ -97,9 +97,8 @@ def card(monkeypatch):
 
 @pytest.fixture
 def client():
-    made = Client([spec("double", "Double")], LIMITS)
-    yield made
-    made.close()
+    with Client([spec("double", "Double")], LIMITS) as made:
+        yield made
 
 
 def register(client, handle=HANDLE, device_id=0, byte_size=64, name="g"):

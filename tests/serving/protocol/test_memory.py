@@ -19,7 +19,7 @@ import pytest
 
 from pytrtplugins.serving import Limits
 from pytrtplugins.serving.shared.board import Board
-from tests.serving.conftest import Client, spec
+from tests.serving.conftest import Client, spec, until
 from tests.serving.running import running
 from tests.serving.served import Slow
 
@@ -48,9 +48,8 @@ def an_object(size):
 
 @pytest.fixture
 def client():
-    made = Client([spec("double", "Double")], LIMITS)
-    yield made
-    made.close()
+    with Client([spec("double", "Double")], LIMITS) as made:
+        yield made
 
 
 def place(name="r", size=8, offset=0):
@@ -261,22 +260,18 @@ def names(client):
     return [each["name"] for each in client.get("/v2/systemsharedmemory/status").json]
 
 
-def test_a_region_that_a_request_uses_is_forgotten_once_it_is_answered():
-    Slow.entered.clear()
-    Slow.go.clear()
-    client = Client([spec("double", "Slow")], LIMITS)
-    other = Board(client.app.memory._board._descriptor)
+def test_a_region_that_a_request_uses_is_forgotten_once_it_is_answered(held):
+    with Client([spec("double", "Slow")], LIMITS) as client:
+        other = Board(client.app.memory._board._descriptor)
 
-    async def run(body):
-        request = asyncio.create_task(client.call("POST", INFER, json.dumps(body).encode()))
-        while not Slow.entered.is_set():
-            await asyncio.sleep(0.001)
-        await client.call("POST", "/v2/systemsharedmemory/unregister")
-        kept = json.loads((await client.call("GET", "/v2/systemsharedmemory/status")).body)
-        Slow.go.set()
-        return [each["name"] for each in kept], await request
+        async def run(body):
+            request = asyncio.create_task(client.call("POST", INFER, json.dumps(body).encode()))
+            await until(Slow.entered.is_set)
+            await client.call("POST", "/v2/systemsharedmemory/unregister")
+            kept = json.loads((await client.call("GET", "/v2/systemsharedmemory/status")).body)
+            Slow.go.set()
+            return [each["name"] for each in kept], await request
 
-    try:
         with an_object(64) as (memory, key):
             memory.buf[:8] = np.float32([5, 6]).tobytes()
             for name in ("r", "out", "unused"):
@@ -287,8 +282,6 @@ def test_a_region_that_a_request_uses_is_forgotten_once_it_is_answered():
             assert names(client) == []
             assert register(client, key).status == 200  # the name is free again
         assert not other.is_held("r")
-    finally:
-        client.close()
 
 
 HOLD = """
@@ -343,18 +336,17 @@ def test_an_object_that_is_cut_replaced_or_removed_is_an_error_and_the_server_go
 
 
 def test_without_the_option_nothing_is_shared():
-    made = Client([spec("double", "Double")])
-    with an_object(64) as (_, key):
-        refused = [register(made, key), made.post(f"{REGION}/r/unregister"), made.post(INFER, request(place()))]
-    for answer in refused:
-        assert answer.status == 501
-        assert (
-            answer.json["error"]
-            == "Client shared memory is disabled. Start the server with '--shared-memory' to enable."
-        )
-    assert made.get("/v2/systemsharedmemory/status").json == []
-    assert "system_shared_memory" not in made.get("/v2").json["extensions"]
-    made.close()
+    with Client([spec("double", "Double")]) as made:
+        with an_object(64) as (_, key):
+            refused = [register(made, key), made.post(f"{REGION}/r/unregister"), made.post(INFER, request(place()))]
+        for answer in refused:
+            assert answer.status == 501
+            assert (
+                answer.json["error"]
+                == "Client shared memory is disabled. Start the server with '--shared-memory' to enable."
+            )
+        assert made.get("/v2/systemsharedmemory/status").json == []
+        assert "system_shared_memory" not in made.get("/v2").json["extensions"]
 
 
 def test_a_board_keeps_its_document_when_a_change_fails():

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.serving.conftest import Client, spec
+from tests.serving.conftest import Client, spec, until
 from tests.serving.served import Slow
 
 parser = pytest.importorskip("prometheus_client.parser", reason='pip install "pytrtplugins[serve]"')
@@ -73,30 +73,26 @@ def test_names_and_series_follow_prometheus_rules(client):
             assert sample.value >= 0
 
 
-def test_requests_in_flight_and_in_the_queue_are_counted_while_they_are():
-    Slow.entered.clear()
-    Slow.go.clear()
-    busy = Client([spec("slow", "Slow")])
+def test_requests_in_flight_and_in_the_queue_are_counted_while_they_are(held):
+    with Client([spec("slow", "Slow")]) as busy:
 
-    def now():
-        metrics = read(busy)
-        return tuple(
-            value(metrics, f"pytrt_{name}", model="slow", version="1")
-            for name in ("requests_in_flight", "queue_length")
-        )
+        def now():
+            metrics = read(busy)
+            return tuple(
+                value(metrics, f"pytrt_{name}", model="slow", version="1")
+                for name in ("requests_in_flight", "queue_length")
+            )
 
-    async def begin():
-        tasks = [asyncio.create_task(busy.call("POST", "/v1/models/slow:predict", b"1 2"))]
-        while not Slow.entered.is_set():
-            await asyncio.sleep(0.001)
-        tasks += [asyncio.create_task(busy.call("POST", "/v1/models/slow:predict", b"1 2")) for _ in range(2)]
-        while len(busy.backend._replicas[0].queue) < 2:
-            await asyncio.sleep(0.001)
-        return tasks
+        async def begin():
+            tasks = [asyncio.create_task(busy.call("POST", "/v1/models/slow:predict", b"1 2"))]
+            await until(Slow.entered.is_set)
+            tasks += [asyncio.create_task(busy.call("POST", "/v1/models/slow:predict", b"1 2")) for _ in range(2)]
+            while len(busy.backend._replicas[0].queue) < 2:
+                await asyncio.sleep(0.001)
+            return tasks
 
-    tasks = busy.loop.run_until_complete(begin())
-    assert now() == (3, 2)
-    Slow.go.set()
-    busy.loop.run_until_complete(asyncio.gather(*tasks))
-    assert now() == (0, 0)
-    busy.close()
+        tasks = busy.loop.run_until_complete(begin())
+        assert now() == (3, 2)
+        Slow.go.set()
+        busy.loop.run_until_complete(asyncio.gather(*tasks))
+        assert now() == (0, 0)

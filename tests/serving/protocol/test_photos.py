@@ -43,9 +43,8 @@ class Sluggish(Double):
 @pytest.fixture(scope="module")
 def client():
     narrow = ModelSpec("narrow", f"{__name__}:Sluggish", queue=1, max_batch=1)
-    made = Client([ModelSpec("double", f"{__name__}:Counted"), narrow])
-    yield made
-    made.close()
+    with Client([ModelSpec("double", f"{__name__}:Counted"), narrow]) as made:
+        yield made
 
 
 def form(*contents):

@@ -260,9 +260,8 @@ def test_requests_that_are_joined_get_their_own_rows(server):
 
 @pytest.fixture
 def other_rows():
-    made = Client([spec("other", "OtherRows")])
-    yield made
-    made.close()
+    with Client([spec("other", "OtherRows")]) as made:
+        yield made
 
 
 @pytest.mark.parametrize("gives", [3, 1, 0])

@@ -20,13 +20,12 @@ from tests.serving.conftest import Client, spec
 
 @pytest.fixture(scope="module")
 def replica():
-    client = Client([spec("double", "Double")])
-    client.loop.run_until_complete(client.backend.stop())
-    client.backend = ReplicaBackend([spec("double", "Double")], Limits())
-    client.loop.run_until_complete(client.backend.start())
-    client.app = type(client.app)(client.backend, Limits())
-    yield client
-    client.close()
+    with Client([spec("double", "Double")]) as client:
+        client.loop.run_until_complete(client.backend.stop())
+        client.backend = ReplicaBackend([spec("double", "Double")], Limits())
+        client.loop.run_until_complete(client.backend.start())
+        client.app = type(client.app)(client.backend, Limits())
+        yield client
 
 
 def test_a_replica_answers_as_a_server_does(replica):

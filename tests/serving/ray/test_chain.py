@@ -46,15 +46,14 @@ def chain(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray.exceptions", module)
     specs, limits = [spec("double", "Double")], Limits()
     engines = Engines(specs, limits)
-    client = Client(specs)
-    client.loop.run_until_complete(client.backend.stop())
-    client.loop.run_until_complete(engines.backend.start())
-    client.handle = Handle(engines)
-    client.backend = ChainBackend(specs, limits, client.handle)  # type: ignore[assignment]
-    client.loop.run_until_complete(client.backend.start())
-    client.app = App(client.backend, limits)
-    yield client
-    client.close()
+    with Client(specs) as client:
+        client.loop.run_until_complete(client.backend.stop())
+        client.loop.run_until_complete(engines.backend.start())
+        client.handle = Handle(engines)
+        client.backend = ChainBackend(specs, limits, client.handle)  # type: ignore[assignment]
+        client.loop.run_until_complete(client.backend.start())
+        client.app = App(client.backend, limits)
+        yield client
     client.loop = asyncio.new_event_loop()
     client.loop.run_until_complete(engines.backend.stop())
     client.loop.close()
