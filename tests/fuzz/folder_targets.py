@@ -147,18 +147,15 @@ def _change(root: Path, places: list[Path], outside: Path, number: int, kind: in
             shutil.move(place, outside / f"moved-{number}")
         else:
             place.unlink(missing_ok=True)
-        if kind % 8 == 0:
-            place.symlink_to(outside / "file")
-        elif kind % 8 == 1:
-            place.symlink_to(outside)
-        elif kind % 8 == 2:
-            place.symlink_to(outside / "nothing")
-        elif kind % 8 == 3:
-            os.mkfifo(place)
-        elif kind % 8 == 4:
-            place.mkdir()
-        else:
-            place.symlink_to(place)
+        hostile: list[Callable[[], object]] = [
+            lambda: place.symlink_to(outside / "file"),
+            lambda: place.symlink_to(outside),
+            lambda: place.symlink_to(outside / "nothing"),
+            lambda: os.mkfifo(place),
+            place.mkdir,
+            lambda: place.symlink_to(place),
+        ]
+        hostile[kind % 8]()
 
 
 @contextlib.contextmanager

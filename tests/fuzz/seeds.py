@@ -58,6 +58,10 @@ stride=2
 [route]
 layers=-1,-2
 """
+POOLED = """name: "net" input: "data" input_dim: 1 input_dim: 1 input_dim: 4 input_dim: 4
+layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
+layer { name: "relu" type: "ReLU" bottom: "pool" top: "pool" relu_param { negative_slope: 0.1 } }
+"""
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 5, 3), dtype=np.uint8)
 Seed = Iterator[tuple[str, bytes | str]]
 
@@ -89,13 +93,7 @@ def caffe(folder: Path) -> Seed:
     yield "prototxt/written", text.read_bytes()
     yield "prototxt/text", "a: 1.5e3 b { c: \"x\\n\\001\" d: ENUM } b: { c: 'y' } # comment\ne: [1, -2, 0x1f]\n"
     yield "caffe/written", text.read_bytes()
-    yield (
-        "caffe/net",
-        """name: "net" input: "data" input_dim: 1 input_dim: 1 input_dim: 4 input_dim: 4
-layer { name: "pool" type: "Pooling" bottom: "data" top: "pool" pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
-layer { name: "relu" type: "ReLU" bottom: "pool" top: "pool" relu_param { negative_slope: 0.1 } }
-""",
-    )
+    yield "caffe/net", POOLED
     plain = read_network(parse_cfg("[net]\nwidth=4\nheight=4\nchannels=1\n[conv]\n"))
     _, small = to_caffe(plain.with_random_weights(), folder / "conv")
     yield "caffemodel/written", binary.read_bytes()
@@ -202,16 +200,8 @@ def engines(folder: Path) -> Seed:
     yield "onnx_model/relu", model_bytes()
     yield "onnx_model/operator-that-is-no-text", model_bytes().replace(b"Relu", b"Re\xffu")
     yield from models()
-    yield (
-        "heads/region",
-        json.dumps(
-            {
-                "width": 4,
-                "height": 4,
-                "heads": [{"output": "y", "type": "region", "anchors": [1.0, 2.0], "classes": 2, "coords": 4}],
-            }
-        ),
-    )
+    region = {"output": "y", "type": "region", "anchors": [1.0, 2.0], "classes": 2, "coords": 4}
+    yield "heads/region", json.dumps({"width": 4, "height": 4, "heads": [region]})
     yield "heads/deep", "[" * 3000
     yield "heads/no-list", '{"heads": 3}'
     yield "heads/no-object", '{"heads": [1]}'
@@ -253,26 +243,24 @@ def models() -> Seed:
     yield "onnx_model/claims-2-to-the-40", claim.SerializeToString()
 
 
+def saved(save: Callable[..., object], *values: object, **named: object) -> bytes:
+    """What a function writes into a file."""
+    file = io.BytesIO()
+    save(file, *values, **named)
+    return file.getvalue()
+
+
 def arrays() -> Seed:
     """npy, npz."""
-    for name, array in {
-        "floats": np.arange(6.0).reshape(2, 3),
-        "fortran": np.asfortranarray(np.eye(3, dtype=np.int8)),
-        "empty": np.zeros((0, 3)),
-    }.items():
-        file = io.BytesIO()
-        np.save(file, array)
-        yield f"npy/{name}", file.getvalue()
+    yield "npy/floats", saved(np.save, np.arange(6.0).reshape(2, 3))
+    yield "npy/fortran", saved(np.save, np.asfortranarray(np.eye(3, dtype=np.int8)))
+    yield "npy/empty", saved(np.save, np.zeros((0, 3)))
     for name, save in {"stored": np.savez, "deflated": np.savez_compressed}.items():
-        file = io.BytesIO()
-        save(file, x=np.arange(6.0), y=np.zeros((2, 2), np.uint8))
-        yield f"npz/{name}", file.getvalue()
-    file = io.BytesIO()
-    np.savez(file, names=np.frombuffer(b"a/1\na/2", np.uint8), embeddings=np.eye(2, dtype=np.float32))
-    yield "face_index/two", file.getvalue()
-    file = io.BytesIO()
-    np.savez_compressed(file, names=np.full(200_000, ord("\n"), np.uint8), embeddings=np.zeros((2, 2), np.float32))
-    yield "face_index/many-names", file.getvalue()
+        yield f"npz/{name}", saved(save, x=np.arange(6.0), y=np.zeros((2, 2), np.uint8))
+    names, many = np.frombuffer(b"a/1\na/2", np.uint8), np.full(200_000, ord("\n"), np.uint8)
+    yield "face_index/two", saved(np.savez, names=names, embeddings=np.eye(2, dtype=np.float32))
+    empty = np.zeros((2, 2), np.float32)
+    yield "face_index/many-names", saved(np.savez_compressed, names=many, embeddings=empty)
     yield "npy/claims-2-to-the-40", _npy("(1099511627776,)")
     yield "npy/brackets", _npy("(" * 300)
 
@@ -284,24 +272,16 @@ def _npy(shape: str) -> bytes:
 
 def images() -> Seed:
     """Images, and labels of images."""
+    photo, negative = Image.fromarray(PIXELS), Image.fromarray(255 - PIXELS)
     for kind in ("png", "jpeg", "bmp", "webp", "tiff", "gif", "ppm"):
-        file = io.BytesIO()
-        Image.fromarray(PIXELS).save(file, format=kind)
-        yield f"image/{kind}", file.getvalue()
-    file = io.BytesIO()
-    Image.fromarray(PIXELS[:, :, 0].astype(np.float32)).save(file, format="tiff", compression="tiff_adobe_deflate")
-    yield "image/float-tiff", file.getvalue()
-    file = io.BytesIO()
-    Image.fromarray(PIXELS.astype(np.uint16)[:, :, 0] * 257).save(file, format="png")
-    yield "image/deep-png", file.getvalue()
+        yield f"image/{kind}", saved(photo.save, format=kind)
+    floats = Image.fromarray(PIXELS[:, :, 0].astype(np.float32))
+    yield "image/float-tiff", saved(floats.save, format="tiff", compression="tiff_adobe_deflate")
+    yield "image/deep-png", saved(Image.fromarray(PIXELS.astype(np.uint16)[:, :, 0] * 257).save, format="png")
     exif = Image.Exif()
     exif[0x0112] = 6
-    file = io.BytesIO()
-    Image.fromarray(PIXELS).save(file, format="jpeg", exif=exif, progressive=True)
-    yield "image/turned-jpeg", file.getvalue()
-    file = io.BytesIO()
-    Image.fromarray(PIXELS).save(file, format="gif", save_all=True, append_images=[Image.fromarray(255 - PIXELS)])
-    yield "image/frames", file.getvalue()
+    yield "image/turned-jpeg", saved(photo.save, format="jpeg", exif=exif, progressive=True)
+    yield "image/frames", saved(photo.save, format="gif", save_all=True, append_images=[negative])
     yield "image_pairs/lfw", "l2\t1\na\t1\t2\na\t1\tb\t1\na\t2\t1\nb\t1\ta\t2\n"
     yield "image_pairs/list", " a/a_0001.png a/a_0002.png 1\na/a_0001.png b/b_0001.png 0\n"
     yield "image_pairs/table", ',first,second,same\na/a_0001.png,a/a_0002.png,1\n"b/b_0001.png",a/a_0001.png,0\n'
@@ -309,13 +289,14 @@ def images() -> Seed:
     yield "names/windows", b"\xef\xbb\xbfcat\r\ndog\r\n\r\nman"
     yield "labels/two", "0 0.5 0.5 0.25 0.25\n\n1 0.1 0.1 0.2 0.2\n"
     file = io.BytesIO()
+    members = (
+        ("classes.txt", "cat\n"),
+        ("val.txt", "images/a.png\n"),
+        ("images/a.png", ""),
+        ("labels/a.txt", "0 .5 .5 .1 .1\n"),
+    )
     with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, text in {
-            "classes.txt": "cat\n",
-            "val.txt": "images/a.png\n",
-            "images/a.png": "",
-            "labels/a.txt": "0 .5 .5 .1 .1\n",
-        }.items():
+        for name, text in members:
             info = tarfile.TarInfo(name)
             info.size = len(text)
             tar.addfile(info, io.BytesIO(text.encode()))

@@ -97,32 +97,24 @@ def test_whatever_is_done_each_stage_has_one_version_that_is_in_it(actions):
     assert History.from_json({"changes": [asdict(change) for change in history.changes]}) == history
 
 
+CHANGE = {"time": "2026-01-31T12:00:00Z", "who": "", "why": "", "action": "promote", "version": 1, "stage": "staging"}
+
+
 @pytest.mark.parametrize(
     "facts",
     [
         [],
         {"changes": {}},
         {"changes": [{}]},
-        {"changes": [{"time": "now", "who": "", "why": "", "action": "promote", "version": 1, "stage": "production"}]},
-        {
-            "changes": [
-                {"time": "2026-01-31T12:00:00Z", "who": "", "why": "", "action": "eat", "version": 1, "stage": None}
-            ]
-        },
-        {
-            "changes": [
-                {
-                    "time": "2026-01-31T12:00:00Z",
-                    "who": "",
-                    "why": "",
-                    "action": "promote",
-                    "version": True,
-                    "stage": "staging",
-                }
-            ]
-        },
+        {"changes": [{**CHANGE, "time": "now"}]},
+        {"changes": [{**CHANGE, "action": "eat", "stage": None}]},
+        {"changes": [{**CHANGE, "version": True}]},
     ],
 )
 def test_what_is_no_history_is_refused(facts):
     with pytest.raises(ModelRegistryError):
         History.from_json(facts)
+
+
+def test_a_change_as_it_is_written_is_read():
+    assert History.from_json({"changes": [CHANGE]}).current("staging") == 1

@@ -66,6 +66,13 @@ def test_no_value_of_a_secret_or_of_the_environment_is_written(load, monkeypatch
     assert variable["valueFrom"] == {"configMapKeyRef": {"name": "animals-environment", "key": "OMP_NUM_THREADS"}}
 
 
+PHOTOS = {"bucket": "models", "key": "animals/inputs/photos.txt"}
+
+
+def secrets(*fields):
+    return {f"{field}Secret": {"name": "k", "key": field} for field in fields}
+
+
 @pytest.mark.parametrize(
     ("target", "location"),
     [
@@ -73,37 +80,12 @@ def test_no_value_of_a_secret_or_of_the_environment_is_written(load, monkeypatch
         ({"bucket": "", "store": "gcs", "prefix": "a/b"}, {"gcs": {"key": "a/b/inputs/photos.txt"}}),
         (
             {"endpoint": "minio:9000", "insecure": True, "store_secret": "k"},
-            {
-                "s3": {
-                    "bucket": "models",
-                    "endpoint": "minio:9000",
-                    "insecure": True,
-                    "key": "animals/inputs/photos.txt",
-                    "accessKeySecret": {"name": "k", "key": "accessKey"},
-                    "secretKeySecret": {"name": "k", "key": "secretKey"},
-                }
-            },
+            {"s3": {**PHOTOS, "endpoint": "minio:9000", "insecure": True, **secrets("accessKey", "secretKey")}},
         ),
-        (
-            {"store": "gcs", "store_secret": "k"},
-            {
-                "gcs": {
-                    "bucket": "models",
-                    "key": "animals/inputs/photos.txt",
-                    "serviceAccountKeySecret": {"name": "k", "key": "serviceAccountKey"},
-                }
-            },
-        ),
+        ({"store": "gcs", "store_secret": "k"}, {"gcs": {**PHOTOS, **secrets("serviceAccountKey")}}),
         (
             {"store": "oss", "endpoint": "oss.example.com"},
-            {
-                "oss": {
-                    "bucket": "models",
-                    "endpoint": "oss.example.com",
-                    "key": "animals/inputs/photos.txt",
-                    "useSDKCreds": True,
-                }
-            },
+            {"oss": {**PHOTOS, "endpoint": "oss.example.com", "useSDKCreds": True}},
         ),
     ],
 )
