@@ -6,15 +6,12 @@ import io
 import itertools
 import json
 import os
-import re
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,43 +21,21 @@ import pytrtplugins as ptp
 from darknet2caffe import read_network, to_onnx
 from pytrtplugins.engines.base.engine_file import read_engine_file, write_engine_file
 from pytrtplugins.models import Yolov2, describe
+from pytrtplugins.serving import ModelSpec
 from pytrtplugins.vision import decode_image
+from tests.serving.server_process import ROOT, command, server_process
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
-ROOT = Path(__file__).parents[2]
-SERVE = """
-import json, sys
-from pytrtplugins.serving import ModelSpec, serve
-given = json.loads(sys.argv[1])
-serve([ModelSpec(**given.pop("model"))], port=0, **given)
-"""
 PLACES = {"one process": {"cpu": 0}, "1 engine process": {"cpu": 2, "engines": 1}, "2": {"cpu": 2, "engines": 2}}
 
 
 @contextmanager
-def server(model, **options):
-    """A server's address and its process."""
-    command = [sys.executable, "-c", SERVE, json.dumps({"model": {"name": "net", **model}, **options})]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
-        try:
-            found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
-            assert found, "the server did not start: its reason is in the captured standard error"
-            yield found[0], process
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
-            assert process.returncode == 0
-        finally:
-            process.kill()
-
-
-def engine_processes(process):
-    found = []
-    for task in Path(f"/proc/{process.pid}/task").iterdir():
-        for pid in map(int, (task / "children").read_text().split()):
-            if b'"role": "engine"' in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
+def server(target, decode="auto", **options):
+    """A server of one model, which ends in order."""
+    with server_process([ModelSpec("net", str(target), decode=decode)], **options) as process:
+        yield process
+        process.stop()
 
 
 def post(address, path, body):
@@ -117,9 +92,9 @@ def boxes_of(answer):
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_boxes_are_those_of_the_library_bit_by_bit(place, engine_file, wanted):
-    with server({"target": str(engine_file), "decode": "cpu"}, **place) as (address, _):
+    with server(engine_file, "cpu", **place) as process:
         for data, found in zip(FILES, wanted, strict=True):
-            status, answer = post(address, "/v1/detect", data)
+            status, answer = post(process.address, "/v1/detect", data)
             labels, scores, boxes = boxes_of(answer)
             assert (status, labels) == (200, [box.label for box in found])
             np.testing.assert_array_equal(scores, found.scores.astype(np.float32))
@@ -141,10 +116,10 @@ def test_images_of_all_sizes_are_computed_together_with_each_decoder(decode, pla
     if decode == "gpu":
         pytest.importorskip("nvidia.nvimgcodec", reason='pip install "pytrtplugins[nvjpeg]"')
     with (
-        server({"target": str(engine_file), "decode": decode}, **place) as (address, _),
+        server(engine_file, decode, **place) as process,
         ThreadPoolExecutor(8) as threads,
     ):
-        asked = [threads.submit(post, address, "/v1/detect", data) for data in 5 * FILES]
+        asked = [threads.submit(post, process.address, "/v1/detect", data) for data in 5 * FILES]
         for each, found in zip(asked, 5 * wanted, strict=True):
             status, answer = each.result()
             assert status == 200, answer
@@ -170,12 +145,12 @@ def test_decoders_agree_on_orientations_and_on_unusual_and_damaged_files(engine_
         files[f"orientation {orientation}"] = jpeg(3, exif=exif, subsampling=0)
     different = []
     with (
-        server({"target": str(engine_file), "decode": "cpu"}, cpu=1, engines=1) as (by_cpu, _),
-        server({"target": str(engine_file), "decode": "gpu"}, cpu=1, engines=1) as (by_gpu, _),
+        server(engine_file, "cpu", cpu=1, engines=1) as by_cpu,
+        server(engine_file, "gpu", cpu=1, engines=1) as by_gpu,
         Yolov2(ptp.load_engine(engine_file)) as library,
     ):
         for name, data in files.items():
-            (status, wanted), (code, found) = (post(address, "/v1/detect", data) for address in (by_cpu, by_gpu))
+            (status, wanted), (code, found) = (post(each.address, "/v1/detect", data) for each in (by_cpu, by_gpu))
             assert code == status, name
             if status != 200:
                 assert found == wanted, name
@@ -191,10 +166,10 @@ def test_decoders_agree_on_orientations_and_on_unusual_and_damaged_files(engine_
 def test_the_gpu_has_decoded_what_metrics_say(engine_file):
     pytest.importorskip("nvidia.nvimgcodec", reason='pip install "pytrtplugins[nvjpeg]"')
     pytest.importorskip("prometheus_client")
-    with server({"target": str(engine_file), "decode": "gpu"}, cpu=1, engines=1) as (address, _):
+    with server(engine_file, "gpu", cpu=1, engines=1) as process:
         for data in (*FILES, ON_CPU["CMYK"]):
-            assert post(address, "/v1/detect", data)[0] == 200
-        with urllib.request.urlopen(f"{address}/metrics", timeout=60) as answer:
+            assert post(process.address, "/v1/detect", data)[0] == 200
+        with urllib.request.urlopen(f"{process.address}/metrics", timeout=60) as answer:
             lines = [line for line in answer.read().decode().splitlines() if line.startswith("pytrt_images_total")]
     assert [float(line.split()[-1]) for line in lines] == [1, len(FILES)]
 
@@ -203,13 +178,13 @@ def test_the_gpu_has_decoded_what_metrics_say(engine_file):
 def test_an_engine_process_that_is_killed_under_load_loses_no_request(decode, engine_file, wanted):
     if decode == "gpu":
         pytest.importorskip("nvidia.nvimgcodec", reason='pip install "pytrtplugins[nvjpeg]"')
-    with server({"target": str(engine_file), "decode": decode}, cpu=2, engines=2) as (address, process):
+    with server(engine_file, decode, cpu=2, engines=2) as process:
         answered = itertools.count()
 
         def ask(number):
-            found = post(address, "/v1/detect", FILES[number % len(FILES)])
+            found = post(process.address, "/v1/detect", FILES[number % len(FILES)])
             if next(answered) in (60, 160):  # while the other clients have requests on their way
-                os.kill(engine_processes(process)[0], signal.SIGKILL)
+                os.kill(process.children()["engine"][0], signal.SIGKILL)
             return found
 
         with ThreadPoolExecutor(8) as threads:
@@ -225,24 +200,24 @@ def infer(address, *row):
 
 
 def test_an_illegal_address_ends_processes_but_no_other_request_and_the_next_are_answered():
-    with server({"target": "tests.serving.served_gpu:Reaching"}, cpu=1, engines=2) as (address, process):
-        assert infer(address, 1, 2) == (200, [2, 4])
-        before = set(engine_processes(process))
+    with server("tests.serving.served_gpu:Reaching", cpu=1, engines=2) as process:
+        assert infer(process.address, 1, 2) == (200, [2, 4])
+        before = set(process.children()["engine"])
         with ThreadPoolExecutor(9) as threads:
-            good = [threads.submit(infer, address, number, 0) for number in range(40)]
-            bad = threads.submit(infer, address, -1, 0)
+            good = [threads.submit(infer, process.address, number, 0) for number in range(40)]
+            bad = threads.submit(infer, process.address, -1, 0)
             assert [each.result() for each in good] == [(200, [2 * number, 0]) for number in range(40)]
         status, error = bad.result()
         assert status == 500
         assert "died 3 times" in error
-        assert infer(address, 3, 4) == (200, [6, 8])
-        assert set(engine_processes(process)) - before
+        assert infer(process.address, 3, 4) == (200, [6, 8])
+        assert set(process.children()["engine"]) - before
 
 
-def ended(model, **options):
+def ended(target, **options):
     """What a server says that cannot start."""
-    command = [sys.executable, "-c", SERVE, json.dumps({"model": {"name": "net", **model}, **options})]
-    found = subprocess.run(command, capture_output=True, cwd=ROOT, text=True, timeout=300, check=False)
+    line = command([ModelSpec("net", str(target))], **options)
+    found = subprocess.run(line, capture_output=True, cwd=ROOT, text=True, timeout=300, check=False)
     assert found.returncode
     return found.stderr.strip()
 
@@ -252,10 +227,10 @@ def test_an_engine_of_another_gpu_is_refused_at_the_start_with_the_next_command(
     file, other = read_engine_file(engine_file), tmp_path / "other.engine"
     metadata = {**file.metadata, "requirements": {**file.metadata["requirements"], "gpu": "NVIDIA Other"}}
     write_engine_file(other, metadata, file.model().SerializeToString(), file.payload())
-    said = ended({"target": str(other)}, **place)
+    said = ended(other, **place)
     assert "built for 'NVIDIA Other', here is" in said
     assert "Do: " in said
 
 
 def test_a_gpu_that_is_not_there_is_named_at_the_start(engine_file):
-    assert "63" in ended({"target": str(engine_file)}, cpu=1, engines=1, devices=["cuda:63"])
+    assert "63" in ended(engine_file, cpu=1, engines=1, devices=["cuda:63"])

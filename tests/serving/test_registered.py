@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -30,6 +28,7 @@ from pytrtplugins.utils.toml_file import TomlFile
 from tests.serving.conftest import Client
 from tests.serving.registered import PHOTOS, registered
 from tests.serving.running import running
+from tests.serving.server_process import server_process
 
 ROOT = Path(__file__).parents[2]
 INFER = "/v2/models/scale/infer"
@@ -160,69 +159,43 @@ def test_open_loop_clients_over_http_lose_nothing_while_versions_change(registry
     assert {*versions} == {1, 2, 3}
 
 
-SERVE = """
-import json, sys
-from pytrtplugins.serving import ModelSpec, serve
-spec = ModelSpec("scale", "registry:scale@production", registry=sys.argv[1])
-print(json.dumps(serve([spec], port=0, cpu=1, engines=2)))
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
 def test_processes_that_are_killed_while_versions_change_lose_nothing(registry):
     library = pytest.importorskip("tritonclient.http")
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(registry.folder.path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    ) as process:
-        try:
-            address = process.stdout.readline().split("http://")[1].split(",")[0]
-            ended = threading.Event()
-            wrong: list[int] = []
-            answered: list[int] = []
+    with server_process([registered(registry)], cpu=1, engines=2) as server:
+        address, ended = server.address.removeprefix("http://"), threading.Event()
+        wrong: list[int] = []
+        answered: list[int] = []
 
-            def load():
-                client = library.InferenceServerClient(address)
-                given = library.InferInput("x", [1, 2], "FP32")
-                given.set_data_from_numpy(np.ones((1, 2), np.float32))
-                while not ended.is_set():
-                    found = client.infer("scale", [given])
-                    version = int(found.get_response()["model_version"])
-                    (answered if found.as_numpy("y")[0, 0] == version else wrong).append(version)
-                    time.sleep(0.005)
+        def load():
+            client = library.InferenceServerClient(address)
+            given = library.InferInput("x", [1, 2], "FP32")
+            given.set_data_from_numpy(np.ones((1, 2), np.float32))
+            while not ended.is_set():
+                found = client.infer("scale", [given])
+                version = int(found.get_response()["model_version"])
+                (answered if found.as_numpy("y")[0, 0] == version else wrong).append(version)
+                time.sleep(0.005)
 
-            threads = [threading.Thread(target=load) for _ in range(3)]
-            for thread in threads:
-                thread.start()
-            asked = library.InferenceServerClient(address)
-            for version in (2, 3, 1, 2):
-                registry.promote("scale", version)
-                until = time.monotonic() + 60
-                killed = engine_of(process)
-                os.kill(killed, signal.SIGKILL)
-                while asked.get_model_metadata("scale")["versions"] != [str(version)] and time.monotonic() < until:
-                    time.sleep(0.05)
-                assert asked.get_model_metadata("scale")["versions"] == [str(version)]
-            ended.set()
-            for thread in threads:
-                thread.join(60)
-            process.send_signal(signal.SIGTERM)
-            counts = json.loads(process.communicate(timeout=60)[0])
-        finally:
-            process.kill()
+        threads = [threading.Thread(target=load) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        asked = library.InferenceServerClient(address)
+        for version in (2, 3, 1, 2):
+            registry.promote("scale", version)
+            until = time.monotonic() + 60
+            os.kill(server.children()["engine"][0], signal.SIGKILL)
+            while asked.get_model_metadata("scale")["versions"] != [str(version)] and time.monotonic() < until:
+                time.sleep(0.05)
+            assert asked.get_model_metadata("scale")["versions"] == [str(version)]
+        ended.set()
+        for thread in threads:
+            thread.join(60)
+        counts = server.stop()["scale"]["1"]
     assert not wrong
     assert {1, 2, 3} == {*answered}
-    assert (counts["scale"]["1"]["failed"], counts["scale"]["1"]["succeeded"]) == (0, len(answered))
-
-
-def engine_of(process):
-    """One of a server's engine processes."""
-    for task in Path(f"/proc/{process.pid}/task").iterdir():
-        for pid in map(int, (task / "children").read_text().split()):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if len(words) > 3 and b'"role": "engine"' in words[3]:
-                return pid
-    raise AssertionError("no engine process")
+    assert (counts["failed"], counts["succeeded"]) == (0, len(answered))
 
 
 @pytest.mark.parametrize(

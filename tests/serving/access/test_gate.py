@@ -8,8 +8,6 @@ import json
 import os
 import queue
 import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -28,6 +26,7 @@ from pytrtplugins.serving.backends.fixed import Fixed
 from pytrtplugins.serving.processes.server import bind
 from tests.serving.conftest import Client, spec
 from tests.serving.running import running
+from tests.serving.server_process import server_process
 
 ROOT = Path(__file__).parents[3]
 INFER = "/v2/models/double/infer"
@@ -288,21 +287,12 @@ def test_settings_are_checked_before_a_server_listens(caplog, tmp_path, keys, ac
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
 def test_cpu_processes_share_rates_and_a_log(tmp_path):
-    path, log = tmp_path / "keys.toml", tmp_path / "access.log"
-    key = add_key(str(path), "a", rate=0.01, burst=7)
-    code = (
-        "from pytrtplugins.serving import Access, ModelSpec, serve\n"
-        f"access = Access(keys={str(path)!r}, access_log={str(log)!r})\n"
-        "serve([ModelSpec('double', 'tests.serving.served:Double')], port=0, cpu=2, access=access)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
-        try:
-            line = process.stdout.readline()
-            process.send_signal(signal.SIGHUP)  # which ends nothing
-            port = int(line.split("127.0.0.1:")[1].partition(",")[0])
-            found = [ask(argparse.Namespace(port=port), key) for _ in range(40)]
-        finally:
-            process.terminate()
-            process.wait(60)
+    path, log = str(tmp_path / "keys.toml"), tmp_path / "access.log"
+    key = add_key(path, "a", rate=0.01, burst=7)
+    with server_process(SPECS[:1], cpu=2, access={"keys": path, "access_log": str(log)}) as server:
+        server.process.send_signal(signal.SIGHUP)  # which ends nothing
+        port = int(server.address.rpartition(":")[2])
+        found = [ask(argparse.Namespace(port=port), key) for _ in range(40)]
+        server.stop()
     assert (found.count(200), found.count(429)) == (7, 33)
     assert [json.loads(each)["status"] for each in log.read_text().splitlines()].count(200) == 7

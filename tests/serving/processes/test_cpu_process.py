@@ -5,51 +5,30 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import ModelSpec, serve
 from pytrtplugins.serving.run import check
-from tests.serving.processes.test_supervisor import ROOT, ask, counted
+from tests.serving.conftest import spec
+from tests.serving.processes.test_supervisor import ask, counted
+from tests.serving.server_process import server_process
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
-
-SERVE = """
-import json
-from pytrtplugins.serving import ModelSpec, serve
-print(json.dumps(serve([ModelSpec("double", "tests.serving.served:CLASS")], port=0, cpu=2, engines=0)))
-"""
 
 
 @contextmanager
 def served(cls):
-    """A server of two processes with a model in each: the process, and its address."""
-    command = [sys.executable, "-u", "-c", SERVE.replace("CLASS", cls)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
-        try:
-            line = process.stdout.readline()
-            assert "in 2 processes with the models in each" in line
-            yield process, line.split(" at ")[1].split(",")[0]
-        finally:
-            process.kill()
-
-
-def children(process):
-    """Those that run."""
-    return {
-        int(pid)
-        for task in Path(f"/proc/{process.pid}/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    }
+    """A server of two processes with a model in each."""
+    with server_process([spec("double", cls)], cpu=2, engines=0) as server:
+        assert "in 2 processes with the models in each" in server.line
+        yield server
 
 
 def restarts(address):
@@ -70,8 +49,8 @@ def asked_again(address, row, seconds=30):
 
 
 def test_each_process_answers_and_one_that_is_killed_is_replaced():
-    with served("Double") as (process, address):
-        first = children(process)
+    with served("Double") as server:
+        address, first = server.address, server.children()["cpu"]
         assert len(first) == 2
         assert [ask(address, [number, 1]) for number in range(12)] == [[2 * number, 2] for number in range(12)]
         metrics = counted(address)
@@ -81,32 +60,30 @@ def test_each_process_answers_and_one_that_is_killed_is_replaced():
         for pid in first:
             os.kill(pid, signal.SIGKILL)
         assert asked_again(address, [5, 6]) == [10, 12]
-        assert not first & children(process)
+        assert not {*first} & {*server.children()["cpu"]}
         assert restarts(address) == 2
-        process.send_signal(signal.SIGTERM)
-        counts = json.loads(process.communicate(timeout=60)[0])
-    assert process.returncode == 0
+        counts = server.stop()
     assert counts["double"]["1"]["succeeded"] == 13
 
 
 def test_models_are_loaded_and_unloaded_by_nobody_since_the_others_would_not_know():
-    with served("Double") as (_, address):
+    with served("Double") as server:
         for what in ("load", "unload"):
-            request = urllib.request.Request(f"{address}/v2/repository/models/double/{what}", b"{}")
+            request = urllib.request.Request(f"{server.address}/v2/repository/models/double/{what}", b"{}")
             with pytest.raises(urllib.error.HTTPError) as caught:
                 urllib.request.urlopen(request, timeout=60)
             assert caught.value.code == 403
             assert "start the server again" in json.loads(caught.value.read())["error"]
-        assert ask(address, [1, 2]) == [2, 4]
+        assert ask(server.address, [1, 2]) == [2, 4]
 
 
 @pytest.mark.slow
 def test_a_process_whose_model_cannot_compute_any_more_is_replaced():
-    with served("Lost") as (_, address):
+    with served("Lost") as server:
         with pytest.raises(OSError, match=r"."):  # its connection breaks, or it is told
-            ask(address, [-1, 0])
-        assert asked_again(address, [3, 4]) == [6, 8]
-        assert restarts(address) == 1
+            ask(server.address, [-1, 0])
+        assert asked_again(server.address, [3, 4]) == [6, 8]
+        assert restarts(server.address) == 1
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_start_with_a_line():

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -23,9 +20,10 @@ from pytrtplugins.serving.processes.server import bind
 from pytrtplugins.serving.processes.supervisor import ENGINE, Supervisor
 from pytrtplugins.serving.shared.signs import Signs
 from tests.serving.conftest import spec
-from tests.serving.processes.test_supervisor import ROOT, ask
+from tests.serving.processes.test_supervisor import ask
 from tests.serving.rig import Rig, infer, x
 from tests.serving.served import Slow
+from tests.serving.server_process import server_process
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
 
@@ -111,28 +109,17 @@ def test_what_a_process_computed_when_it_hung_is_computed_once_more_and_what_wai
             end.close()
 
 
-HANGS = """
-from pytrtplugins.serving import ModelSpec, serve
-import json
-counts = serve([ModelSpec("double", "tests.serving.served:Hangs", run_seconds=1.0)], port=0, cpu=1, engines=2)
-print(json.dumps(counts))
-"""
-
-
 @pytest.mark.slow
 def test_a_request_that_hangs_every_process_is_an_error_and_all_others_are_answered():
-    with subprocess.Popen([sys.executable, "-c", HANGS], stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
-        try:
-            address = process.stdout.readline().split(" at ")[1].split(",")[0]
-            with ThreadPoolExecutor(9) as threads:
-                poison = threads.submit(ask, address, [-7, 0])
-                others = [threads.submit(ask, address, [number, 1]) for number in range(200)]
-                assert [each.result() for each in others] == [[2 * number, 2] for number in range(200)]
-                with pytest.raises(urllib.error.HTTPError) as caught:
-                    poison.result()
-            assert "hung 2 times while it computed this request" in json.loads(caught.value.read())["error"]
-            process.send_signal(signal.SIGTERM)
-            counts = json.loads(process.communicate(timeout=60)[0])["double"]["1"]
-        finally:
-            process.kill()
+    with (
+        server_process([spec("double", "Hangs", run_seconds=1.0)], cpu=1, engines=2) as server,
+        ThreadPoolExecutor(9) as threads,
+    ):
+        poison = threads.submit(ask, server.address, [-7, 0])
+        others = [threads.submit(ask, server.address, [number, 1]) for number in range(200)]
+        assert [each.result() for each in others] == [[2 * number, 2] for number in range(200)]
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            poison.result()
+        assert "hung 2 times while it computed this request" in json.loads(caught.value.read())["error"]
+        counts = server.stop()["double"]["1"]
     assert (counts["succeeded"], counts["failed"]) == (200, 1)

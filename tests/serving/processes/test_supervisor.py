@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -25,25 +23,11 @@ from pytrtplugins.serving.processes.server import bind
 from pytrtplugins.serving.processes.supervisor import Supervisor
 from tests.clock import Clock
 from tests.serving.conftest import spec
+from tests.serving.server_process import server_process
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
 
-ROOT = Path(__file__).parents[3]
-SERVE = """
-import json
-from pytrtplugins.serving import ModelSpec, serve
-counts = serve([ModelSpec("double", "tests.serving.served:Double")], port=0, cpu=1)
-print(json.dumps(counts))
-"""
-
-
-def children(process):
-    """The server's processes by their role."""
-    found = {}
-    for task in Path(f"/proc/{process.pid}/task").iterdir():
-        for pid in map(int, (task / "children").read_text().split()):
-            found[json.loads(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[3])["role"]] = pid
-    return found
+SPECS = [spec("double", "Double")]
 
 
 def ask(address, row):
@@ -83,30 +67,21 @@ def test_a_process_that_ends_again_and_again_is_started_later_each_time(monkeypa
 
 
 def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_order():
-    environment = {**os.environ, "PYTHONUNBUFFERED": ""}  # the line comes at once all the same
-    command = [sys.executable, "-c", SERVE]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True, env=environment) as process:
-        try:
-            line = process.stdout.readline()
-            assert "in 1 CPU process and 1 engine process" in line
-            address = line.split(" at ")[1].split(",")[0]
-            first = children(process)
-            assert ask(address, [1, 2]) == [2, 4]
-            os.kill(first["engine"], signal.SIGKILL)
-            assert ask(address, [3, 4]) == [6, 8]  # it waits for the next engine process
-            os.kill(first["cpu"], signal.SIGKILL)
-            time.sleep(0.05)  # until its connections are gone
-            assert ask(address, [5, 6]) == [10, 12]  # it waits in the socket, which the supervisor keeps open
-            metrics = counted(address)
-            second = children(process)
-            assert not {*first.values()} & {*second.values()}
-            process.send_signal(signal.SIGTERM)
-            counts = json.loads(process.communicate(timeout=60)[0])
-        finally:
-            process.kill()
-    assert process.returncode == 0
-    assert (counts["double"]["1"]["succeeded"], counts["double"]["1"]["failed"]) == (3, 0)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in second.values())
+    with server_process(SPECS, cpu=1) as server:
+        assert "in 1 CPU process and 1 engine process" in server.line
+        address, first = server.address, server.children()
+        assert ask(address, [1, 2]) == [2, 4]
+        os.kill(first["engine"][0], signal.SIGKILL)
+        assert ask(address, [3, 4]) == [6, 8]  # it waits for the next engine process
+        os.kill(first["cpu"][0], signal.SIGKILL)
+        time.sleep(0.05)  # until its connections are gone
+        assert ask(address, [5, 6]) == [10, 12]  # it waits in the socket, which the supervisor keeps open
+        metrics, second = counted(address), server.children()
+        for role, others in second.items():
+            assert not {*first[role]} & {*others}
+        counts = server.stop()["double"]["1"]
+    assert (counts["succeeded"], counts["failed"]) == (3, 0)
+    assert not any(Path(f"/proc/{pid}").exists() for pids in second.values() for pid in pids)
     assert metrics['pytrt_processes{role="engine"}'] == 1
     assert metrics['pytrt_process_restarts_total{role="engine"}'] == 1
     assert metrics['pytrt_process_restarts_total{role="cpu"}'] == 1
@@ -115,58 +90,44 @@ def test_killed_processes_are_replaced_without_a_lost_request_and_the_end_is_in_
 
 @pytest.mark.slow
 def test_a_request_that_ends_what_a_model_computes_with_ends_three_processes_and_no_other_request():
-    command = [sys.executable, "-c", SERVE.replace(":Double", ":Lost").replace("cpu=1", "cpu=1, engines=2")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
-        try:
-            address = process.stdout.readline().split(" at ")[1].split(",")[0]
-            with ThreadPoolExecutor(4) as threads:
-                good = [threads.submit(ask, address, [number, 0]) for number in range(20)]
-                with pytest.raises(urllib.error.HTTPError) as caught:
-                    ask(address, [-1, 0])
-            assert [each.result() for each in good] == [[2 * number, 0] for number in range(20)]
-            assert caught.value.code == 500
-            assert "died 3 times" in json.loads(caught.value.read())["error"]
-            assert ask(address, [3, 4]) == [6, 8]
-            assert counted(address)['pytrt_process_restarts_total{role="engine"}'] >= 2
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
-        finally:
-            process.kill()
-
-
-ROLLED = SERVE.replace("cpu=1", "cpu=2, engines=2")
+    with server_process([spec("double", "Lost")], cpu=1, engines=2) as server:
+        with ThreadPoolExecutor(4) as threads:
+            good = [threads.submit(ask, server.address, [number, 0]) for number in range(20)]
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                ask(server.address, [-1, 0])
+        assert [each.result() for each in good] == [[2 * number, 0] for number in range(20)]
+        assert caught.value.code == 500
+        assert "died 3 times" in json.loads(caught.value.read())["error"]
+        assert ask(server.address, [3, 4]) == [6, 8]
+        assert counted(server.address)['pytrt_process_restarts_total{role="engine"}'] >= 2
+        server.stop()
 
 
 @pytest.mark.slow
 def test_a_model_is_loaded_anew_under_load_without_a_lost_request():
-    with subprocess.Popen([sys.executable, "-c", ROLLED], stdout=subprocess.PIPE, cwd=ROOT, text=True) as process:
-        try:
-            address = process.stdout.readline().split(" at ")[1].split(",")[0]
-            done, wrong, answered = threading.Event(), [], [0] * 4
+    with server_process(SPECS, cpu=2, engines=2) as server:
+        done, wrong, answered = threading.Event(), [], [0] * 4
 
-            def client(number):
-                while not done.is_set():
-                    row = [number, answered[number]]
-                    if ask(address, row) != [2 * value for value in row]:
-                        wrong.append(row)
-                    answered[number] += 1
+        def client(number):
+            while not done.is_set():
+                row = [number, answered[number]]
+                if ask(server.address, row) != [2 * value for value in row]:
+                    wrong.append(row)
+                answered[number] += 1
 
-            with ThreadPoolExecutor(len(answered)) as threads:
-                clients = [threads.submit(client, number) for number in range(len(answered))]
-                for _ in range(10):
-                    load = urllib.request.Request(f"{address}/v2/repository/models/double/load", b"{}")
-                    with urllib.request.urlopen(load, timeout=60) as answer:
-                        assert answer.status == 200
-                done.set()
-                for each in clients:
-                    each.result()
-            process.send_signal(signal.SIGTERM)
-            counts = json.loads(process.communicate(timeout=60)[0])
-        finally:
-            process.kill()
+        with ThreadPoolExecutor(len(answered)) as threads:
+            clients = [threads.submit(client, number) for number in range(len(answered))]
+            for _ in range(10):
+                load = urllib.request.Request(f"{server.address}/v2/repository/models/double/load", b"{}")
+                with urllib.request.urlopen(load, timeout=60) as answer:
+                    assert answer.status == 200
+            done.set()
+            for each in clients:
+                each.result()
+        counts = server.stop()["double"]["1"]
     assert wrong == []
     assert min(answered) > 0
-    assert (counts["double"]["1"]["succeeded"], counts["double"]["1"]["failed"]) == (sum(answered), 0)
+    assert (counts["succeeded"], counts["failed"]) == (sum(answered), 0)
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_start_with_its_line():

@@ -22,6 +22,7 @@ from pytrtplugins.serving.shared.board import Board
 from tests.serving.conftest import Client, spec, until
 from tests.serving.running import running
 from tests.serving.served import Slow
+from tests.serving.server_process import server_process
 
 pytestmark = pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no /dev/shm")
 LIMITS = Limits(body_bytes=1 << 20, shared_memory_regions=3)
@@ -367,41 +368,23 @@ def test_a_board_keeps_its_document_when_a_change_fails():
     os.close(descriptor)
 
 
-SERVE = """
-from pytrtplugins.serving import Limits, ModelSpec, serve
-limits = Limits(shared_memory_regions=1)
-serve([ModelSpec("double", "tests.serving.served:Double")], port=0, cpu=2, limits=limits)
-"""
-
-
 @pytest.mark.slow
 def test_every_process_of_a_server_knows_a_region_and_one_that_replaces_another_too():
     library = pytest.importorskip("tritonclient.http", reason="pip install 'tritonclient[http]'")
     with (
         an_object(64) as (memory, key),
-        subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE, text=True) as process,
+        server_process([spec("double", "Double")], cpu=2, limits={"shared_memory_regions": 1}) as server,
     ):
-        try:
-            address = process.stdout.readline().split(" at http://")[1].split(",")[0]
-            given = library.InferInput("x", [1, 2], "FP32")
-            given.set_shared_memory("r", 8)
+        address = server.address.removeprefix("http://")
+        given = library.InferInput("x", [1, 2], "FP32")
+        given.set_shared_memory("r", 8)
+        with library.InferenceServerClient(address) as client:
+            client.register_system_shared_memory("r", key, 64)
+        for number in range(60):  # each over its own connection, which either process may take
+            memory.buf[:8] = np.float32([number, 1]).tobytes()
             with library.InferenceServerClient(address) as client:
-                client.register_system_shared_memory("r", key, 64)
-            for number in range(60):  # each over its own connection, which either process may take
-                memory.buf[:8] = np.float32([number, 1]).tobytes()
-                with library.InferenceServerClient(address) as client:
-                    assert client.infer("double", [given]).as_numpy("y").tolist() == [[2 * number, 2]]
-                if number == 30:
-                    for pid in of_role(process, "cpu"):
-                        os.kill(pid, signal.SIGKILL)
-                    time.sleep(0.1)  # until their connections are gone
-        finally:
-            process.terminate()
-
-
-def of_role(process, role):
-    """The processes of a server that have a role."""
-    for task in Path(f"/proc/{process.pid}/task").iterdir():
-        for pid in map(int, (task / "children").read_text().split()):
-            if json.loads(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[3])["role"] == role:
-                yield pid
+                assert client.infer("double", [given]).as_numpy("y").tolist() == [[2 * number, 2]]
+            if number == 30:
+                for pid in server.children()["cpu"]:
+                    os.kill(pid, signal.SIGKILL)
+                time.sleep(0.1)  # until their connections are gone

@@ -6,11 +6,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,11 +18,11 @@ from pytrtplugins.serving import Limits, ModelSpec
 from tests.real_triton import free_port
 from tests.serving.conftest import Client, spec
 from tests.serving.running import running
+from tests.serving.server_process import server_process
 
 http = pytest.importorskip("tritonclient.http")
 InferenceServerException = pytest.importorskip("tritonclient.utils").InferenceServerException
 
-ROOT = Path(__file__).parents[3]
 
 LIMITS = Limits(body_bytes=1 << 20)
 ENGINES = ["reference", "onnxruntime", "cpu"]
@@ -107,12 +103,6 @@ PLACES = [
         for engine in ENGINES
     ),
 ]
-SERVE = """
-import json, sys
-from pytrtplugins.serving import ModelSpec, serve
-specs = [ModelSpec(**spec) for spec in json.loads(sys.argv[1])]
-serve(specs, port=0, **json.loads(sys.argv[2]))
-"""
 
 
 def name_of(label):
@@ -148,30 +138,15 @@ def built(engine, folder):
     return specs, exchanges
 
 
-@contextmanager
-def processes(specs, **layout):
-    """A server of several processes; gives the ports of HTTP and gRPC."""
-    grpc_port = free_port()
-    given = json.dumps([vars(spec) for spec in specs]), json.dumps({**layout, "grpc_port": grpc_port})
-    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
-    command = [sys.executable, "-c", SERVE, *given]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as process:
-        try:
-            line = process.stdout.readline()
-            assert " ready at " in line
-            yield int(line.split(" at http://127.0.0.1:")[1].split(",")[0]), grpc_port
-        finally:
-            process.terminate()
-
-
 @pytest.fixture(scope="module", params=PLACES, ids=" on ".join)
 def server(request, tmp_path_factory):
     """The ports of HTTP and gRPC of a server, and what its models are asked."""
     layout, engine = request.param
     specs, exchanges = built(engine, tmp_path_factory.mktemp("models"))
     if layout in LAYOUTS:
-        with processes(specs, **LAYOUTS[layout]) as ports:
-            yield *ports, exchanges
+        port = free_port()
+        with server_process(specs, grpc_port=port, **LAYOUTS[layout]) as several:
+            yield int(several.address.rpartition(":")[2]), port, exchanges
     else:
         with running(specs, LIMITS, grpc=True) as one:
             yield one.port, one.grpc_port, exchanges
