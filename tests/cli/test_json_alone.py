@@ -11,7 +11,6 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from pytrtplugins.cli import command
 
@@ -75,16 +74,11 @@ REFUSE = {"equalize", "export-plugin", "export-triton", "profile", "table", "eva
 
 @pytest.fixture
 def folder(tmp_path):
-    loud = helper.make_node(
-        "Loud", ["x"], ["h"], domain="jsoncli", name="loud", plugin_namespace="jsoncli", plugin_version="1"
-    )
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 4, 4]) for name in "xy"]
-    nodes = [loud, helper.make_node("Relu", ["h"], ["y"], name="relu")]
-    domains = [helper.make_opsetid("", 17), helper.make_opsetid("jsoncli", 1)]
-    model = helper.make_model(
-        helper.make_graph(nodes, "g", values[:1], values[1:]), opset_imports=domains, ir_version=9
-    )
-    onnx.save(model, tmp_path / "net.onnx")
+    text = """<ir_version: 9, opset_import: ["": 17, "jsoncli": 1]> g (float[1, 3, 4, 4] x) => (float[1, 3, 4, 4] y) {
+        [loud] h = jsoncli.Loud <plugin_namespace = "jsoncli", plugin_version = "1"> (x)
+        [relu] y = Relu (h)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "net.onnx")
     (tmp_path / "loud.py").write_text(LOUD)
     (tmp_path / "arrays").mkdir()
     np.savez(tmp_path / "arrays/a.npz", x=np.ones((1, 3, 4, 4), np.float32))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 
-import numpy as np
 import pytest
 
 from pytrtplugins import build
@@ -21,20 +20,17 @@ OTHER = 4
 def engine_files(tmp_path_factory):
     """Engine files, the version's number in their names."""
     onnx = pytest.importorskip("onnx")
-    helper, folder, found = onnx.helper, tmp_path_factory.mktemp("engines"), []
+    folder, found = tmp_path_factory.mktemp("engines"), []
+    head, scale = (
+        '<ir_version: 10, opset_import: ["": 18]> scale (float[n, 2] x)',
+        "<float k = {%d}> { %s = Mul (x, k) %s }",
+    )
     for number in range(1, OTHER + 1):
-        axes = onnx.numpy_helper.from_array(np.int64([0]), "axes")
-        nodes = [helper.make_node("Mul", ["x", "k"], ["m" if number == OTHER else "y"])]
+        text = f"{head} => (float[n, 2] y) {scale % (number, 'y', '')}"
         if number == OTHER:
-            nodes.append(helper.make_node("Unsqueeze", ["m", "axes"], ["y"]))
-        graph = helper.make_graph(
-            nodes,
-            "scale",
-            [helper.make_tensor_value_info("x", 1, ["n", 2])],
-            [helper.make_tensor_value_info("y", 1, [1, "n", 2] if number == OTHER else ["n", 2])],
-            [onnx.numpy_helper.from_array(np.float32(number), "k"), *([axes] if number == OTHER else [])],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+            more = "a = Constant <value_ints = [0]> () y = Unsqueeze (m, a)"
+            text = f"{head} => (float[1, n, 2] y) {scale % (number, 'm', more)}"
+        model = onnx.parser.parse_model(text)
         found.append(folder / f"scale{number}.engine")
         build(model, engine="reference").save(found[-1])
     return found

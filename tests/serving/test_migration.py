@@ -24,18 +24,14 @@ PAGE = ROOT / "docs" / "serving_migration.md"
 
 def write_classifier(path):
     """The mean of each channel, times a matrix."""
-    make, value = onnx.helper, onnx.helper.make_tensor_value_info
-    weights = np.array([[3, -1, 0], [0, 2, -1], [-1, 0, 3]], np.float32)
-    nodes = [
-        make.make_node("GlobalAveragePool", ["data"], ["means"]),
-        make.make_node("Flatten", ["means"], ["rows"]),
-        make.make_node("MatMul", ["rows", "weights"], ["products"]),
-        make.make_node("Softmax", ["products"], ["scores"], axis=1),
-    ]
-    inputs = [value("data", onnx.TensorProto.FLOAT, ["N", 3, 32, 32])]
-    outputs = [value("scores", onnx.TensorProto.FLOAT, ["N", 3])]
-    graph = make.make_graph(nodes, "classifier", inputs, outputs, [onnx.numpy_helper.from_array(weights, "weights")])
-    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 18)], ir_version=10), path)
+    text = """<ir_version: 10, opset_import: ["": 18]> classifier (float[N, 3, 32, 32] data) => (float[N, 3] scores)
+        <float[3, 3] weights = {3, -1, 0, 0, 2, -1, -1, 0, 3}> {
+            means = GlobalAveragePool (data)
+            rows = Flatten (means)
+            products = MatMul (rows, weights)
+            scores = Softmax <axis = 1> (products)
+        }"""
+    onnx.save(onnx.parser.parse_model(text), path)
 
 
 def images():
