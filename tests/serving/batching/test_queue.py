@@ -28,39 +28,28 @@ def names(taken):
     return [[each.token for each in part] for part in taken]
 
 
-def test_what_waits_makes_one_batch_up_to_its_largest():
-    queue = queue_of(*map(item, "abcde"))
-    assert names(queue.take()) == [["a", "b", "c", "d"], []]
-    assert names(queue.take()) == [["e"], []]
+@pytest.mark.parametrize(
+    ("items", "options", "batches"),
+    [
+        pytest.param([item(name) for name in "abcde"], {}, ["abcd", "e"], id="up to the largest"),
+        pytest.param([item("a", 3), item("b", 2), item("c")], {}, ["a", "bc"], id="rows are counted and not requests"),
+        pytest.param([item("a", key=1), item("b", key=2), item("c", key=1)], {}, ["ac", "b"], id="each shape by itself"),
+        pytest.param(
+            [item(name, priority=number) for name, number in (("a", 5), ("b", 1), ("c", 5))], {"max_batch": 2}, ["ba", "c"],
+            id="lower priorities first and equal ones in their order",
+        ),
+        pytest.param(
+            [item("a", key=1, priority=5), item("b", key=2, priority=1)], {}, ["b", "a"], id="the more urgent shape first"
+        ),
+        pytest.param(
+            [item(name) for name in "abcdef"], {"max_batch": 8, "sizes": (1, 4, 8)}, ["abcd", "e", "f"], id="sizes of the engine"
+        ),
+    ],
+)  # fmt: skip
+def test_which_requests_make_a_batch(items, options, batches):
+    queue = queue_of(*items, **options)
+    assert [names(queue.take()) for _ in batches] == [[[*batch], []] for batch in batches]
     assert len(queue) == 0
-
-
-def test_rows_are_counted_and_not_requests():
-    queue = queue_of(item("a", 3), item("b", 2), item("c"))
-    assert names(queue.take()) == [["a"], []]
-    assert names(queue.take()) == [["b", "c"], []]
-
-
-def test_requests_of_other_shapes_make_batches_of_their_own():
-    queue = queue_of(item("a", key=1), item("b", key=2), item("c", key=1))
-    assert names(queue.take()) == [["a", "c"], []]
-    assert names(queue.take()) == [["b"], []]
-
-
-def test_lower_priorities_go_first_and_equal_ones_in_their_order():
-    queue = queue_of(item("a", priority=5), item("b", priority=1), item("c", priority=5), max_batch=2)
-    assert names(queue.take()) == [["b", "a"], []]
-
-
-def test_of_two_shapes_the_more_urgent_goes_first():
-    queue = queue_of(item("a", key=1, priority=5), item("b", key=2, priority=1))
-    assert names(queue.take()) == [["b"], []]
-
-
-def test_a_batch_has_a_size_of_the_engine_and_the_rest_waits():
-    queue = queue_of(*map(item, "abcdef"), max_batch=8, sizes=(1, 4, 8))
-    assert names(queue.take()) == [["a", "b", "c", "d"], []]
-    assert names(queue.take()) == [["e"], []]
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def drip(sock, data, every_s=0.02):
     return everything(sock)
 
 
-@pytest.mark.parametrize("data", [b"", b"GET", b"GET /v2 HTTP/1.1\r\nHost: a\r\n"])
+@pytest.mark.parametrize("data", [b"", b"GET", b"GET /v2 HTTP/1.1\r\nHost:", b"GET /v2 HTTP/1.1\r\nHost: a\r\n"])
 def test_a_head_that_does_not_end_in_time_is_cut_off(server, data):
     assert server.sent(data) == b""
     with connect(server) as sock:
@@ -79,6 +79,11 @@ def test_a_head_that_does_not_end_in_time_is_cut_off(server, data):
         assert statuses(sock.recv(4096)) == [200]
         sock.sendall(data or b"G")
         assert everything(sock) == b""
+
+
+@pytest.mark.parametrize("data", [b"GET /v2 HTTP/1.1\r\nX: " + 5000 * b"a", b"\x16\x03\x01 nothing\r\n\r\n"])
+def test_a_head_that_is_too_long_or_no_http_is_refused(server, data):
+    assert statuses(server.sent(data)) == [400]
 
 
 def test_a_head_that_drips_is_cut_off(server):

@@ -56,22 +56,20 @@ def test_it_survives_json():
     assert Signature.from_json(json.loads(json.dumps(signature.to_json()))) == signature
 
 
-@pytest.mark.parametrize("facts", [{"names": {1, 2}}, {"scale": float("nan")}, {"array": np.ones(2)}])
-def test_facts_that_json_cannot_say_are_refused(facts):
-    with pytest.raises(UsageError, match=r"Model\.facts: expected what JSON can say"):
-        Signature.of(model_of((N, 2), facts=facts), None)
-
-
-def test_a_type_that_the_protocol_lacks_is_refused():
-    model = model_of((N, 2))
-    model.inputs = (TensorDesc("x", (N, 2), DType.INT4),)
-    with pytest.raises(UsageError, match="no type int4"):
-        Signature.of(model, None)
-
-
-def test_a_batch_beyond_reason_is_refused():
-    with pytest.raises(UsageError, match="expected 1 to 4096"):
-        Signature.of(model_of((N, 2)), 1 << 20)
+@pytest.mark.parametrize(
+    ("model", "most", "message"),
+    [
+        *((model_of((N, 2), facts=facts), None, r"Model\.facts: expected what JSON can say")
+          for facts in ({"names": {1, 2}}, {"scale": float("nan")}, {"array": np.ones(2)})),
+        (model_of((N, 2), inputs=(TensorDesc("x", (N, 2), DType.INT4),)), None, "no type int4"),
+        (model_of((N, 2)), 1 << 20, "expected 1 to 4096"),
+        (model_of(AnyDims()), None, r"(?s)input 'x0' is of any rank.*Do: give the input dims in the model"),
+    ],
+    ids=["a set", "not a number", "an array", "a type that the protocol lacks", "a batch beyond reason", "any rank"],
+)  # fmt: skip
+def test_what_cannot_be_served_is_refused(model, most, message):
+    with pytest.raises(UsageError, match=message):
+        Signature.of(model, most)
 
 
 def test_inputs_of_one_request_have_equally_many_rows():
@@ -88,8 +86,3 @@ def test_only_requests_of_equal_shapes_fit_together():
     one, same, other = ({"x0": np.ones((rows, size))} for rows, size in ((1, 2), (3, 2), (1, 4)))
     assert signature.key(one) == signature.key(same) != signature.key(other)
     assert Signature.of(model_of((N, 2)), None).key(one) is None
-
-
-def test_an_input_of_any_rank_cannot_be_served():
-    with pytest.raises(UsageError, match=r"(?s)input 'x0' is of any rank.*Do: give the input dims in the model"):
-        Signature.of(model_of(AnyDims()), None)

@@ -27,25 +27,20 @@ def allowed(monkeypatch):
     return allow
 
 
-@pytest.mark.parametrize("hard", [10_000, resource.RLIM_INFINITY])
-def test_the_own_limit_is_raised_where_it_may_be(allowed, hard):
-    set_to = allowed(1024, hard)
-    assert within_files(Limits(connections=4096)) == Limits(connections=4096)
-    assert set_to == [(4296, hard)]
-
-
-def test_two_protocols_share_the_files(allowed):
-    set_to = allowed(1024, 10_000)
-    assert within_files(Limits(connections=4096), 2) == Limits(connections=4096)
-    assert set_to == [(8392, 10_000)]
-    allowed(1200, 1200)
-    assert within_files(Limits(connections=4096), 2) == Limits(connections=500)
-
-
-def test_what_is_enough_stays(allowed):
-    set_to = allowed(20_000, 20_000)
-    assert within_files(Limits()) == Limits()
-    assert set_to == []
+@pytest.mark.parametrize(
+    ("files", "protocols", "asked", "connections", "raised"),
+    [
+        ((1024, 10_000), 1, 4096, 4096, [(4296, 10_000)]),
+        ((1024, resource.RLIM_INFINITY), 1, 4096, 4096, [(4296, resource.RLIM_INFINITY)]),
+        ((1024, 10_000), 2, 4096, 4096, [(8392, 10_000)]),
+        ((1200, 1200), 2, 4096, 500, []),
+        ((20_000, 20_000), 1, Limits().connections, Limits().connections, []),
+    ],
+)
+def test_the_own_limit_is_raised_where_it_may_be(allowed, files, protocols, asked, connections, raised):
+    set_to = allowed(*files)
+    assert within_files(Limits(connections=asked), protocols) == Limits(connections=connections)
+    assert set_to == raised
 
 
 def test_there_are_fewer_connections_where_it_may_not_be_raised_and_a_line_says_so(allowed, caplog):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import socket
-
 import numpy as np
 import pytest
 
@@ -13,43 +10,6 @@ from pytrtplugins.serving import Limits
 from pytrtplugins.serving.processes.server import bind
 from tests.serving.conftest import spec
 from tests.serving.running import running
-
-LIMITS = Limits(body_bytes=1 << 20, head_bytes=4096, head_seconds=0.3)
-
-
-@pytest.fixture(scope="module")
-def port():
-    with running([spec("double", "Double"), spec("lists", "Lists")], LIMITS) as server:
-        yield server.port
-
-
-def sent(port, data):
-    """All that comes back until the server closes the connection."""
-    with socket.create_connection(("127.0.0.1", port), 20) as sock:
-        sock.sendall(data)
-        found = b""
-        while part := sock.recv(1 << 16):
-            found += part
-        return found
-
-
-def test_a_head_that_does_not_end_is_cut_off(port):
-    assert sent(port, b"GET /v2 HTTP/1.1\r\nHost:") == b""
-    assert sent(port, b"") == b""
-
-
-def test_a_head_that_is_too_long_is_refused(port):
-    assert b" 400 " in sent(port, b"GET /v2 HTTP/1.1\r\nX: " + 5000 * b"a")
-
-
-def test_what_is_no_http_is_refused(port):
-    assert b" 400 " in sent(port, b"\x16\x03\x01 nothing\r\n\r\n")
-
-
-def test_two_requests_on_one_connection_are_answered_in_order(port):
-    ask = b"GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n"
-    found = sent(port, ask % (b"/v2/nothing", b"") + ask % (b"/v2/health/live", b"Connection: close\r\n"))
-    assert re.findall(rb"HTTP/1.1 (\d+)", found) == [b"404", b"200"]
 
 
 def test_a_port_that_is_taken_is_one_line_and_the_next_command():
@@ -67,9 +27,12 @@ def test_an_address_of_another_machine_is_refused():
 
 
 @pytest.fixture(scope="module")
-def triton(port):
+def triton():
     library = pytest.importorskip("tritonclient.http", reason="pip install 'tritonclient[http]'")
-    with library.InferenceServerClient(f"localhost:{port}", concurrency=2) as client:
+    with (
+        running([spec("double", "Double"), spec("lists", "Lists")], Limits(body_bytes=1 << 20)) as server,
+        library.InferenceServerClient(f"localhost:{server.port}", concurrency=2) as client,
+    ):
         yield library, client
 
 
