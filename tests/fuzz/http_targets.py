@@ -14,7 +14,7 @@ from pytrtplugins.serving.access.keys import read_keys
 from pytrtplugins.serving.http.connection import connection_class
 from pytrtplugins.serving.model.spec import Limits
 from tests.fuzz.files import file
-from tests.fuzz.registry import target
+from tests.fuzz.registry import TARGETS, target
 
 __all__ = ["connections"]
 
@@ -79,10 +79,7 @@ def http_connection(data: bytes) -> object:
     return answer
 
 
-@target
-def keys_file(data: bytes) -> object:
-    """The file of a server's keys."""
-    return read_keys(str(file(data, "keys.toml")))
+TARGETS["keys_file"] = lambda data: read_keys(str(file(data, "keys.toml")))
 
 
 def connections() -> Iterator[tuple[str, bytes | str]]:

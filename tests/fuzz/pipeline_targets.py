@@ -10,7 +10,7 @@ from pytrtplugins.pipeline.figures import read_figures
 from pytrtplugins.pipeline.folder import step_key
 from pytrtplugins.pipeline.selection import Selection
 from tests.fuzz.files import file, folder
-from tests.fuzz.registry import target
+from tests.fuzz.registry import TARGETS, target
 
 __all__ = ["GATE_FIGURES"]
 
@@ -32,18 +32,6 @@ def pipeline(data: bytes) -> object:
 
 
 @target
-def gate(data: bytes) -> object:
-    """The condition of a gate, and what it finds."""
-    return Gate.parse(data.decode("utf-8", "replace")).check(GATE_FIGURES)
-
-
-@target
-def figures(data: bytes) -> object:
-    """JSON that a step says are its figures."""
-    return read_figures(file(data, "figures.json"), "figures.json")
-
-
-@target
 def run_record(data: bytes) -> object:
     """The record of a run, and the report on it."""
     found = RunRecord.load(file(data, "record.json"))
@@ -57,3 +45,7 @@ def _longest(error: PipelineError) -> PipelineError:
     assert error.problems
     assert len(lines) <= _MOST_PROBLEMS + 1
     return PipelineError(max(lines, key=len))
+
+
+TARGETS["gate"] = lambda data: Gate.parse(data.decode("utf-8", "replace")).check(GATE_FIGURES)
+TARGETS["figures"] = lambda data: read_figures(file(data, "figures.json"), "figures.json")

@@ -19,7 +19,7 @@ from pytrtplugins.shards.writer import ShardWriter
 from pytrtplugins.utils.file_set import FileSet
 from pytrtplugins.utils.files import sha256_hex
 from tests.fuzz.files import folder
-from tests.fuzz.registry import target
+from tests.fuzz.registry import TARGETS, target
 from tests.shards.photos import photo
 
 CLASSES = ("cat", "dog")
@@ -61,12 +61,6 @@ def read_all(place: Path) -> object:
     """Every photo of a set."""
     shards = Shards.open(place)
     return [shards.read(number) for number in range(len(shards))]
-
-
-@target
-def shard_manifest(data: bytes) -> object:
-    """The manifest of a set."""
-    return read_all(written(**{"shards.json": data}))
 
 
 @target
@@ -118,27 +112,17 @@ def data_yaml(data: bytes) -> object:
 
 
 @target
-def voc_labels(data: bytes) -> object:
-    """VOC's XML of a photo."""
-    return labels_of("a.xml", data, "voc")
-
-
-@target
-def coco_labels(data: bytes) -> object:
-    """COCO's JSON."""
-    return labels_of("labels.json", data, "coco")
-
-
-@target
-def cvat_labels(data: bytes) -> object:
-    """CVAT's XML."""
-    return labels_of("labels.xml", data, "cvat")
-
-
-@target
 def darknet_labels(data: bytes) -> object:
     """darknet's labels of a photo; behind a first byte ``c`` the names of the classes."""
     place = folder() / "darknet"
     place.mkdir(exist_ok=True)
     (place / "classes.txt").write_bytes(data[1:] if data[:1] == b"c" else b"cat\ndog\n")
     return labels_of("a.txt", b"0 0.5 0.5 0.2 0.2\n" if data[:1] == b"c" else data, "darknet")
+
+
+TARGETS |= {
+    "shard_manifest": lambda data: read_all(written(**{"shards.json": data})),
+    "voc_labels": lambda data: labels_of("a.xml", data, "voc"),
+    "coco_labels": lambda data: labels_of("labels.json", data, "coco"),
+    "cvat_labels": lambda data: labels_of("labels.xml", data, "cvat"),
+}

@@ -71,34 +71,10 @@ CACHE = b"TRT-8601-EntropyCalibration2\ndata: 3c010204\n"
 
 
 @target
-def cfg(data: bytes) -> object:
-    """darknet's network description, and what is made of it."""
-    return read_network(parse_cfg(data.decode("utf-8", "replace"), str(folder() / "x.cfg")))
-
-
-@target
-def weights(data: bytes) -> object:
-    """darknet's weights, for one network."""
-    return read_network(parse_cfg(WEIGHTS_CFG), file(data, "x.weights"))
-
-
-@target
 def tree(data: bytes) -> object:
     """darknet's tree of classes."""
     file(data, "x")
     return read_network(parse_cfg(TREE_CFG, str(folder() / "x.cfg")))
-
-
-@target
-def prototxt(data: bytes) -> object:
-    """protobuf's text format."""
-    return parse_prototxt(data.decode("utf-8", "replace"))
-
-
-@target
-def caffe(data: bytes) -> object:
-    """A caffe network without weights, converted."""
-    return from_caffe(file(data, "x.prototxt"), file(b"", "x.caffemodel"))
 
 
 @target
@@ -118,21 +94,6 @@ def mxnet_network() -> Symbol:
     x = net.node("Pooling", "pool", x, kernel=(2, 2), stride=(2, 2), pool_type="avg", pooling_convention="full")
     net.dense("fc", net.node("Reshape", "flat", x, shape=(0, -1)), 8, 2)
     return net
-
-
-@target
-def mxnet_symbol(data: bytes) -> object:
-    """MXNet's symbol.json, with the parameters of one network."""
-    weights = file(params_bytes(mxnet_network().arrays), "x.params")
-    return from_mxnet(file(data, "x.json"), weights, shapes={"data": (2, 3, 3)})
-
-
-@target
-def mxnet_params(data: bytes) -> object:
-    """MXNet's .params, for one network."""
-    return from_mxnet(
-        file(mxnet_network().json().encode(), "x.json"), file(data, "x.params"), shapes={"data": (2, 3, 3)}
-    )
 
 
 # --- calibration and precision -----------------------------------------------------------------------------------------
@@ -170,12 +131,6 @@ def precision_report(data: bytes) -> object:
     return page._layers_table(found), page._steps_table(found), page._reverted(found)
 
 
-@target
-def journal(data: bytes) -> object:
-    """What a search keeps while it runs: a damaged file starts anew."""
-    return len(Journal(file(data, "x.journal"), {"a": 1}))
-
-
 # --- plugins, engines, models ------------------------------------------------------------------------------------------
 
 
@@ -205,18 +160,6 @@ def engine_file(data: bytes) -> object:
 
 
 @target
-def onnx_model(data: bytes) -> object:
-    """An ONNX model, on its way to an engine."""
-    return build(file(data, "x.onnx"), engine="null")
-
-
-@target
-def repair_model(data: bytes) -> object:
-    """A broken ONNX model, repaired."""
-    return repair(file(data, "x.onnx")), repair(file(data, "x.onnx"), only=["free-batch"])
-
-
-@target
 def heads(data: bytes) -> object:
     """What the metadata of a model say of its detection layers."""
     import onnx
@@ -237,12 +180,6 @@ def description(data: bytes) -> object:
     model = onnx.ModelProto()
     model.metadata_props.add(key="pytrtplugins.detector", value=data.decode("utf-8", "replace"))
     return read_description(model)
-
-
-@target
-def tactics(data: bytes) -> object:
-    """The table of chosen kernels."""
-    return decode(data)
 
 
 @target
@@ -267,36 +204,12 @@ def model_bytes() -> bytes:
 
 
 @target
-def npy(data: bytes) -> object:
-    """An array."""
-    return read_npy(file(data, "x.npy"), max_bytes=1 << 20)
-
-
-@target
-def npz(data: bytes) -> object:
-    """An archive of arrays."""
-    return read_npz(file(data, "x.npz"), max_bytes=1 << 20)
-
-
-@target
-def face_index(data: bytes) -> object:
-    """An index of faces."""
-    return FaceIndex.load(file(data, "faces.npz"))
-
-
-@target
 def image(data: bytes) -> object:
     """An image."""
     found = decode_image(data, max_bytes=_MAX_PIXELS_BYTES)
     assert found.dtype == np.uint8
     assert found.shape[2:] == (3,)
     return found
-
-
-@target
-def names(data: bytes) -> object:
-    """Names of classes."""
-    return read_names(file(data, "x.names"), 3)
 
 
 @target
@@ -334,25 +247,36 @@ def dataset(data: bytes) -> object:
 
 
 @target
-def settings(data: bytes) -> object:
-    """``--setting``."""
-    return read_settings([data.decode("utf-8", "replace")])
-
-
-@target
 def config(data: bytes) -> object:
     """pytrt.toml, with models that are served."""
     opened = open_config(file(data, "pytrt.toml"))
     return read_config(opened, command()), read_models(opened, {}), read_limits(opened, {})
 
 
-@target
-def json_text(data: bytes) -> object:
-    """JSON, as all files here that hold it."""
-    return parse_json(data, "x.json")
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
-@target
-def yaml_text(data: bytes) -> object:
-    """YAML, as all files here that hold it."""
-    return parse_yaml(data, "x.yaml")
+TARGETS |= {  # parsers of which a call is all that there is to say
+    "cfg": lambda data: read_network(parse_cfg(_text(data), str(folder() / "x.cfg"))),
+    "weights": lambda data: read_network(parse_cfg(WEIGHTS_CFG), file(data, "x.weights")),
+    "prototxt": lambda data: parse_prototxt(_text(data)),
+    "caffe": lambda data: from_caffe(file(data, "x.prototxt"), file(b"", "x.caffemodel")),
+    "mxnet_symbol": lambda data: from_mxnet(
+        file(data, "x.json"), file(params_bytes(mxnet_network().arrays), "x.params"), shapes={"data": (2, 3, 3)}
+    ),
+    "mxnet_params": lambda data: from_mxnet(
+        file(mxnet_network().json().encode(), "x.json"), file(data, "x.params"), shapes={"data": (2, 3, 3)}
+    ),
+    "journal": lambda data: len(Journal(file(data, "x.journal"), {"a": 1})),  # a damaged file starts anew
+    "onnx_model": lambda data: build(file(data, "x.onnx"), engine="null"),
+    "repair_model": lambda data: [repair(file(data, "x.onnx"), only=only) for only in (None, ["free-batch"])],
+    "tactics": decode,
+    "npy": lambda data: read_npy(file(data, "x.npy"), max_bytes=1 << 20),
+    "npz": lambda data: read_npz(file(data, "x.npz"), max_bytes=1 << 20),
+    "face_index": lambda data: FaceIndex.load(file(data, "faces.npz")),
+    "names": lambda data: read_names(file(data, "x.names"), 3),
+    "settings": lambda data: read_settings([_text(data)]),
+    "json_text": lambda data: parse_json(data, "x.json"),
+    "yaml_text": lambda data: parse_yaml(data, "x.yaml"),
+}
