@@ -85,11 +85,11 @@ def printed(pytrt):
 
 @pytest.fixture
 def refused(pytrt):
-    """Runs a command, which ends with 2; gives its standard error."""
+    """Runs a command, which ends with 2 and prints nothing; gives its standard error."""
 
     def run(*words):
-        code, _, err = pytrt(*words)
-        assert code == 2, err
+        code, out, err = pytrt(*words)
+        assert (code, out) == (2, ""), err
         return err
 
     return run

@@ -64,12 +64,6 @@ def test_a_name_that_is_misspelt_is_answered_with_the_right_one(refused):
     assert "Did you mean 'build'?" in refused("bulid")
 
 
-def test_a_shell_completes_names_of_commands(pytrt, monkeypatch):
-    for name, value in {"_PYTRT_COMPLETE": "complete_bash", "COMP_WORDS": "pytrt export", "COMP_CWORD": "1"}.items():
-        monkeypatch.setenv(name, value)
-    assert pytrt()[1].split() == ["export-plugin", "export-triton"]
-
-
 def test_typer_asks_for_no_option_by_its_metavar():
     """Typer 0.27 makes ``--SIZE`` of an option ``size`` whose metavar is SIZE, unless its name is given."""
     for row in COMMANDS.values():

@@ -77,7 +77,8 @@ def test_the_packages_messages_follow(pytrt, monkeypatch, option, level):
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [("pytrt ben", ["bench"]), ("pytrt bench --prec", ["--precision"]), ("pytrt build --engine a", ["auto"]),
-     ("pytrt build --engine re", ["reference"]), ("pytrt precision se", ["search"])],
+     ("pytrt build --engine re", ["reference"]), ("pytrt precision se", ["search"]),
+     ("pytrt export", ["export-plugin", "export-triton"])],
 )  # fmt: skip
 def test_a_shell_completes_commands_options_and_engines(pytrt, monkeypatch, words, wanted):
     monkeypatch.setenv("_PYTRT_COMPLETE", "complete_bash")

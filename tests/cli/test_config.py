@@ -23,13 +23,13 @@ def inspected(printed, *words):
     return json.loads(out)["options"]
 
 
-def test_the_file_gives_defaults_and_the_command_line_wins(pytrt, net, tmp_path):
+def test_the_file_gives_defaults_and_the_command_line_wins(printed, net, tmp_path):
     (tmp_path / "pytrt.toml").write_text("[inspect]\nnodes = true\n[build]\nengine = 'reference'\n")
-    assert inspected(pytrt, "net.onnx")["nodes"] is True
-    assert inspected(pytrt, "net.onnx")["engine"] is None  # of another command
+    assert inspected(printed, "net.onnx")["nodes"] is True
+    assert inspected(printed, "net.onnx")["engine"] is None  # of another command
     (tmp_path / "pytrt.toml").write_text("[inspect]\nengine = 'onnxruntime'\n")
-    assert inspected(pytrt, "net.onnx")["engine"] == "onnxruntime"
-    assert inspected(pytrt, "net.onnx", "--engine", "reference")["engine"] == "reference"
+    assert inspected(printed, "net.onnx")["engine"] == "onnxruntime"
+    assert inspected(printed, "net.onnx", "--engine", "reference")["engine"] == "reference"
 
 
 def test_every_kind_of_value_arrives_as_it_would_from_the_command_line(pytrt, net, tmp_path):

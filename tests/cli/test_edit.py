@@ -143,20 +143,25 @@ def test_what_a_library_reports_is_shown_where_it_is_asked_for(pytrt, model, tmp
 
 
 @pytest.mark.parametrize(
-    ("name", "what", "do"),
+    ("name", "data", "what", "do"),
     [
-        ("dog.jpg", "an image", "pytrt run MODEL dog.jpg"),
-        ("dog.MP4", "a video", "pytrt run MODEL dog.MP4"),
-        ("net.weights", "darknet's weights", "net.cfg"),
-        ("net.pt", "PyTorch's weights", "torch.onnx.export"),
-        ("x.npz", "arrays", "--input NAME=x.npz"),
-        ("net.cache", "a calibration cache", "--cache net.cache"),
-        ("net.plan", "an engine of TensorRT's own tools", "pytrt build MODEL.onnx --engine tensorrt -o net.engine"),
+        ("dog.jpg", b"", "an image", "pytrt run MODEL dog.jpg"),
+        ("dog.onnx", b"\xff\xd8\xff\xe0", "an image", "pytrt run MODEL dog.onnx"),
+        ("dog", b"RIFF\0\0\0\0WEBPVP8 ", "an image", "pytrt run MODEL dog"),
+        ("dog.MP4", b"", "a video", "pytrt run MODEL dog.MP4"),
+        ("net.weights", b"", "darknet's weights", "net.cfg"),
+        ("net.pt", b"", "PyTorch's weights", "torch.onnx.export"),
+        ("x.npz", b"", "arrays", "--input NAME=x.npz"),
+        ("net.cache", b"", "a calibration cache", "--cache net.cache"),
+        ("net.plan", b"", "an engine of TensorRT's own tools", "pytrt build MODEL.onnx --engine tensorrt -o net.engine"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("command", ["run", "inspect", "build"])
-def test_a_file_of_another_kind_is_told_by_what_it_is(refused, command, name, what, do):
-    err = refused(command, name, *(["-o", "x.engine"] if command == "build" else []))
+@pytest.mark.parametrize("command", ["run FILE", "inspect FILE", "build FILE -o x.engine", "compare net.onnx FILE"])
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_file_of_another_kind_is_told_by_what_it_is(refused, tmp_path, command, exists, name, data, what, do):
+    if exists or data:
+        (tmp_path / name).write_bytes(data)
+    err = refused(*command.replace("FILE", name).split())
     assert f"{name} is {what}" in err
     assert do in err.partition("\nDo: ")[2]
 

@@ -262,24 +262,6 @@ def test_plugins_are_imported_first(pytrt, asked, command):
     assert imported == [((["a", "b.py"],), {})]
 
 
-@pytest.mark.parametrize("words", [["inspect", "FILE"], ["compare", "net.onnx", "FILE"], ["build", "FILE", "-o", "x"]])
-@pytest.mark.parametrize(
-    ("name", "data", "said"),
-    [
-        ("dog.jpg", b"", "is an image"),
-        ("dog.onnx", b"\xff\xd8\xff\xe0", "is an image"),
-        ("dog", b"RIFF\0\0\0\0WEBPVP8 ", "is an image"),
-        ("net.weights", b"", "is darknet's weights"),
-    ],
-)
-def test_another_file_in_the_place_of_a_model_is_told_by_what_it_is(pytrt, tmp_path, words, name, data, said):
-    (tmp_path / name).write_bytes(data)
-    code, out, err = pytrt(*(name if word == "FILE" else word for word in words))
-    assert (code, out) == (2, "")
-    assert f"{name} {said}" in err
-    assert "\nDo: name" in err
-
-
 @pytest.mark.parametrize("option", ["--plot", "--trace"])
 def test_what_a_profile_writes_is_checked_before_it_measures(refused, asked, option):
     opened = asked(loading, "open_engine")
