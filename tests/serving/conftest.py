@@ -21,6 +21,10 @@ from tests.serving.served import Slow
 __all__ = ["engine_files", "filled_folder", "registry"]  # fixtures
 
 
+INFER = "/v2/models/double/infer"
+JSON = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
+
+
 class Answer:
     def __init__(self, messages):
         self.status = messages[0]["status"]

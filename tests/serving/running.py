@@ -8,6 +8,7 @@ import subprocess
 import threading
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
 from pytrtplugins.serving.backends.local import LocalBackend
@@ -38,6 +39,13 @@ class Running:
         with socket.create_connection(("127.0.0.1", self.port), wait_s) as sock:
             sock.sendall(data)
             return everything(sock)
+
+
+def triton_row(library, first=1, second=2):
+    """The input of one row, for NVIDIA's client."""
+    given = library.InferInput("x", [1, 2], "FP32")
+    given.set_data_from_numpy(np.float32([[first, second]]))
+    return given
 
 
 def everything(sock):

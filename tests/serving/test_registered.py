@@ -25,14 +25,13 @@ from pytrtplugins.serving.model import registered as module
 from pytrtplugins.serving.model.registered import is_registered
 from pytrtplugins.serving.run import check, read_target
 from pytrtplugins.utils.toml_file import TomlFile
-from tests.serving.conftest import Client
+from tests.serving.conftest import JSON, Client
 from tests.serving.registered import PHOTOS, registered
-from tests.serving.running import running
+from tests.serving.running import running, triton_row
 from tests.serving.server_process import server_process
 
 ROOT = Path(__file__).parents[2]
 INFER = "/v2/models/scale/infer"
-BODY = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 
 
 @pytest.fixture
@@ -50,7 +49,7 @@ def test_an_answer_names_the_version_and_the_digest_that_computed_it(client, reg
     for version in (1, 2):
         swap(client, registry, version)
         digest = registry.get("scale", version).digest
-        answer = client.post(INFER, BODY)
+        answer = client.post(INFER, JSON)
         assert answer.json == {
             "model_name": "scale",
             "model_version": str(version),
@@ -61,7 +60,7 @@ def test_an_answer_names_the_version_and_the_digest_that_computed_it(client, reg
 
 
 def test_the_same_request_again_gets_the_head_of_the_new_version(client, registry):
-    body = json.dumps({**BODY, "parameters": {"binary_data_output": True}, "inputs": [{**BODY["inputs"][0]}]})
+    body = json.dumps({**JSON, "parameters": {"binary_data_output": True}, "inputs": [{**JSON["inputs"][0]}]})
     head = json.loads(body)
     data = np.array([[1, 2]], np.float32).tobytes()
     head["inputs"][0] = {"name": "x", "shape": [1, 2], "datatype": "FP32", "parameters": {"binary_data_size": 8}}
@@ -91,7 +90,7 @@ def test_from_a_served_answer_the_photos_are_found(registry, tmp_path, capsys):
     """The whole way: answer → engine file → version → data and run."""
     log = tmp_path / "log"
     with running([registered(registry)], Limits(), Access(access_log=str(log))) as server:
-        request = urllib.request.Request(f"http://127.0.0.1:{server.port}{INFER}", json.dumps(BODY).encode())
+        request = urllib.request.Request(f"http://127.0.0.1:{server.port}{INFER}", json.dumps(JSON).encode())
         with urllib.request.urlopen(request, timeout=20) as answer:
             digest = answer.headers["X-Model-Digest"]
             assert json.loads(answer.read())["model_version"] == "1"
@@ -116,8 +115,7 @@ def test_grpc_answers_name_them_too(registry):
         running([registered(registry)], Limits(), grpc=True) as server,
         library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as asked,
     ):
-        given = library.InferInput("x", [1, 2], "FP32")
-        given.set_data_from_numpy(np.ones((1, 2), np.float32))
+        given = triton_row(library, 1, 1)
         found = asked.infer("scale", [given], client_timeout=20).get_response()
     assert found.model_version == "1"
     assert found.parameters["digest"].string_param == registry.get("scale", 1).digest
@@ -129,8 +127,7 @@ def test_open_loop_clients_over_http_lose_nothing_while_versions_change(registry
     monkeypatch.setattr("pytrtplugins.serving.backends.follow._EVERY_S", 0.01)
 
     async def ask(client, asked):
-        given = library.InferInput("x", [1, 2], "FP32")
-        given.set_data_from_numpy(np.ones((1, 2), np.float32))
+        given = triton_row(library, 1, 1)
         asked.append(0)
         at = len(asked) - 1
         found = await client.infer("scale", [given])
@@ -170,8 +167,7 @@ def test_processes_that_are_killed_while_versions_change_lose_nothing(registry):
 
         def load():
             client = library.InferenceServerClient(address)
-            given = library.InferInput("x", [1, 2], "FP32")
-            given.set_data_from_numpy(np.ones((1, 2), np.float32))
+            given = triton_row(library, 1, 1)
             while not ended.is_set():
                 found = client.infer("scale", [given])
                 version = int(found.get_response()["model_version"])

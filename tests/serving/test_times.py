@@ -17,7 +17,7 @@ from pytrtplugins.serving.batching import batcher, queue
 from pytrtplugins.serving.protocol import plain
 from pytrtplugins.serving.server_load import Reading, load_between
 from tests.clock import Clock
-from tests.serving.conftest import Client, spec
+from tests.serving.conftest import JSON, Client, spec
 from tests.serving.rig import Rig, infer, x
 from tests.serving.served import Timed
 
@@ -27,7 +27,6 @@ UPLOAD, PREPROCESS, QUEUE, COMPUTE, POSTPROCESS = 1 / 4, 1 / 32, 1 / 16, 1 / 8, 
 STAGES = {"preprocess": PREPROCESS, "queue": QUEUE, "compute": COMPUTE, "postprocess": POSTPROCESS}
 TOTAL = UPLOAD + sum(STAGES.values())
 INFER = "/v2/models/timed/infer"
-BODY = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def test_metrics_are_in_seconds_and_the_load_of_them_in_milliseconds(timed):
     before = Reading(timed.get("/metrics").body.decode(), 0.0)
     for _ in range(2):
         timed.post("/v1/models/timed:predict", b"1 2")
-    timed.post(INFER, BODY)  # neither preprocess nor postprocess
+    timed.post(INFER, JSON)  # neither preprocess nor postprocess
     after = Reading(timed.get("/metrics").body.decode(), 2.0)
     labels = {"model": "timed", "version": "1"}
     counts = {"preprocess": 2, "queue": 3, "compute": 3, "postprocess": 2}
@@ -102,7 +101,7 @@ def test_metrics_are_in_seconds_and_the_load_of_them_in_milliseconds(timed):
 
 def test_tritons_statistics_are_in_nanoseconds(timed):
     for _ in range(2):
-        timed.post(INFER, BODY)
+        timed.post(INFER, JSON)
     (found,) = timed.get("/v2/models/timed/stats").json["model_stats"]
     stats = found["inference_stats"]
     assert stats["queue"] == {"count": 2, "ns": 125_000_000}
@@ -169,7 +168,7 @@ def test_an_engine_process_tells_what_it_measured(clock):
 
 @pytest.mark.parametrize(("timeout", "status"), [(62_500, 200), (62_499, 504)])
 def test_the_timeout_of_a_request_is_in_microseconds_and_a_wait_as_long_is_allowed(timed, timeout, status):
-    assert timed.post(INFER, {**BODY, "parameters": {"timeout": timeout}}).status == status
+    assert timed.post(INFER, {**JSON, "parameters": {"timeout": timeout}}).status == status
 
 
 def test_the_delay_of_a_batch_is_the_same_in_the_queue_and_in_tritons_configuration(timed):
@@ -192,7 +191,7 @@ def test_each_request_of_a_batch_was_computed_as_long_as_the_batch(clock):
 
 
 def test_a_late_request_is_counted_as_one_that_failed(timed):
-    timed.post(INFER, {**BODY, "parameters": {"timeout": 1}})
+    timed.post(INFER, {**JSON, "parameters": {"timeout": 1}})
     with pytest.raises(RequestError, match="deadline"):
         timed.loop.run_until_complete(timed.backend.services["timed"].infer(x(1), timeout_s=0.001))
     (found,) = timed.get("/v2/models/timed/stats").json["model_stats"]

@@ -6,7 +6,6 @@ import json
 import re
 from contextlib import ExitStack, closing
 
-import numpy as np
 import pytest
 
 from pytrtplugins.errors import UsageError
@@ -15,11 +14,8 @@ from pytrtplugins.serving.access.access_log import AccessLog
 from pytrtplugins.serving.access.exchange import Exchange
 from pytrtplugins.serving.access.gate import Gate
 from pytrtplugins.serving.access.keys import add_key
-from tests.serving.conftest import Client, spec
-from tests.serving.running import running
-
-INFER = "/v2/models/double/infer"
-JSON = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
+from tests.serving.conftest import INFER, JSON, Client, spec
+from tests.serving.running import running, triton_row
 
 
 @pytest.fixture
@@ -143,8 +139,7 @@ def test_both_protocols_of_a_server_are_logged(tmp_path):
     with running([spec("double", "Double")], Limits(), Access(access_log=str(path)), grpc=True) as server:
         server.sent(b"GET /v2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         with library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
-            tensor = library.InferInput("x", [1, 2], "FP32")
-            tensor.set_data_from_numpy(np.array([[1, 2]], np.float32))
+            tensor = triton_row(library)
             client.infer("double", [tensor], headers={"x-request-id": "mine"})
             with pytest.raises(library.InferenceServerException):
                 client.infer("nothing", [tensor])

@@ -10,12 +10,11 @@ import pytest
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Access, Limits
 from pytrtplugins.serving.access.cors import allow_origins, check_origins
-from tests.serving.conftest import Client, spec
+from tests.serving.conftest import JSON, Client, spec
 from tests.serving.running import running
 
 HOME = "https://example.org"
 ASK = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
-JSON = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 
 
 @pytest.fixture(scope="module")

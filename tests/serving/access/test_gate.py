@@ -14,7 +14,6 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pytrtplugins.errors import UsageError
@@ -24,13 +23,11 @@ from pytrtplugins.serving.access.gate import Gate
 from pytrtplugins.serving.access.keys import add_key
 from pytrtplugins.serving.backends.fixed import Fixed
 from pytrtplugins.serving.processes.server import bind
-from tests.serving.conftest import Client, spec
-from tests.serving.running import running
+from tests.serving.conftest import INFER, JSON, Client, spec
+from tests.serving.running import running, triton_row
 from tests.serving.server_process import server_process
 
 ROOT = Path(__file__).parents[3]
-INFER = "/v2/models/double/infer"
-JSON = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 SPECS = [spec("double", "Double"), spec("lists", "Lists")]
 
 
@@ -170,9 +167,8 @@ def metadata(key):
 def grpc_client(server):
     import tritonclient.grpc as library
 
-    made = library.InferInput("x", [1, 2], "FP32")
-    made.set_data_from_numpy(np.array([[1, 2]], np.float32))
-    return library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}"), [made], library.InferenceServerException
+    client = library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}")
+    return client, [triton_row(library)], library.InferenceServerException
 
 
 def test_grpc_takes_the_same_keys(server, keys):

@@ -8,14 +8,13 @@ import socket
 import ssl
 import urllib.request
 
-import numpy as np
 import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Access, Limits
 from pytrtplugins.serving.access.tls import Tls
 from tests.serving.conftest import spec
-from tests.serving.running import running
+from tests.serving.running import running, triton_row
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +28,11 @@ def trusting(certificates):
     return ssl.create_default_context(cafile=certificates["server.crt"])
 
 
-def tensor(library):
-    made = library.InferInput("x", [1, 2], "FP32")
-    made.set_data_from_numpy(np.array([[1, 2]], np.float32))
-    return [made]
-
-
 def test_tritonclient_infers_over_https(server, certificates):
     library = pytest.importorskip("tritonclient.http", reason="pip install 'tritonclient[http]'")
     options = {"ssl": True, "ssl_context_factory": lambda: trusting(certificates)}
     with library.InferenceServerClient(f"localhost:{server.port}", **options) as client:
-        assert client.infer("double", tensor(library)).as_numpy("y").tolist() == [[2, 4]]
+        assert client.infer("double", [triton_row(library)]).as_numpy("y").tolist() == [[2, 4]]
 
 
 def test_tritonclient_infers_over_grpc_with_tls(server, certificates):
@@ -47,7 +40,7 @@ def test_tritonclient_infers_over_grpc_with_tls(server, certificates):
     library = pytest.importorskip("tritonclient.grpc")
     options = {"ssl": True, "root_certificates": certificates["server.crt"]}
     with library.InferenceServerClient(f"localhost:{server.grpc_port}", **options) as client:
-        assert client.infer("double", tensor(library)).as_numpy("y").tolist() == [[2, 4]]
+        assert client.infer("double", [triton_row(library)]).as_numpy("y").tolist() == [[2, 4]]
 
 
 def test_what_is_not_tls_is_cut_off(server):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import threading
 
-import numpy as np
 import pytest
 
 from pytrtplugins.errors import UsageError
@@ -13,15 +12,13 @@ from pytrtplugins.serving import Access, Limits
 from pytrtplugins.serving.access.exchange import Exchange
 from pytrtplugins.serving.access.gate import Gate
 from pytrtplugins.serving.access.trace import Tracer, trace_url
-from tests.serving.conftest import Client, spec
-from tests.serving.running import running
+from tests.serving.conftest import INFER, JSON, Client, spec
+from tests.serving.running import running, triton_row
 
 sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="pip install opentelemetry-sdk")
 export = pytest.importorskip("opentelemetry.sdk.trace.export")
 memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
 
-INFER = "/v2/models/double/infer"
-JSON = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 TRACE, SPAN = 32 * "a", 16 * "b"
 CALLER = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
 
@@ -155,8 +152,7 @@ def test_a_server_sends_the_spans_of_both_protocols_to_its_collector():
         with running([spec("double", "Double")], Limits(), access, grpc=True) as server:
             server.sent(b"GET /v2/models/double HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             with library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as client:
-                tensor = library.InferInput("x", [1, 2], "FP32")
-                tensor.set_data_from_numpy(np.array([[1, 2]], np.float32))
+                tensor = triton_row(library)
                 client.infer("double", [tensor], headers=CALLER)
         collector.shutdown()
         thread.join(20)

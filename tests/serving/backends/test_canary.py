@@ -9,11 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from pytrtplugins.serving.backends.versions import Choice
-from tests.serving.conftest import Client, spec, until
+from tests.serving.conftest import JSON, Client, spec, until
 from tests.serving.rig import Rig, infer, x
 from tests.serving.served import Slow
 
-BODY = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 INFER = "/v2/models/m/infer"
 
 
@@ -58,11 +57,11 @@ def totals(client):
 
 def test_over_http_a_canary_answers_its_share_and_a_version_that_is_named_is_reached_always(served):
     client = served(spec("m", "Triple", version="2", share=0.5))
-    answers = [client.post(INFER, BODY).json["outputs"][0]["data"] for _ in range(6)]
+    answers = [client.post(INFER, JSON).json["outputs"][0]["data"] for _ in range(6)]
     answers += [client.post("/v1/models/m:predict", b"1 2").json["rows"][0] for _ in range(4)]
     assert Counter(map(tuple, answers)) == {(2, 4): 5, (3, 6): 5}
     for number, factor in (("1", 2), ("2", 3)):
-        asked = [client.post(f"/v2/models/m/versions/{number}/infer", BODY).json for _ in range(3)]
+        asked = [client.post(f"/v2/models/m/versions/{number}/infer", JSON).json for _ in range(3)]
         assert all(each["outputs"][0]["data"] == [factor, 2 * factor] for each in asked)
     assert [each["succeeded"] for each in totals(client)] == [8, 8]
     assert client.get("/v2/models/m").json["versions"] == ["1", "2"]
@@ -70,10 +69,10 @@ def test_over_http_a_canary_answers_its_share_and_a_version_that_is_named_is_rea
 
 def test_answers_do_not_wait_for_a_shadow_and_copies_beyond_its_queue_are_dropped(served):
     client = served(spec("m", "Slow", version="2", shadow=True, queue=3))
-    assert client.post(INFER, BODY).json["outputs"][0]["data"] == [2, 4]
+    assert client.post(INFER, JSON).json["outputs"][0]["data"] == [2, 4]
     assert Slow.entered.wait(20)
     for _ in range(5):
-        assert client.post(INFER, BODY).json["outputs"][0]["data"] == [2, 4]
+        assert client.post(INFER, JSON).json["outputs"][0]["data"] == [2, 4]
     default, shadow = totals(client)
     assert (default["succeeded"], default["in_flight"]) == (6, 0)
     assert (shadow["succeeded"], shadow["refused"], shadow["in_flight"]) == (0, 3, 3)

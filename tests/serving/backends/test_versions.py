@@ -9,7 +9,7 @@ from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Limits, ModelSpec
 from pytrtplugins.serving.backends.versions import check_versions
 from tests.serving.conftest import Client, spec
-from tests.serving.running import running
+from tests.serving.running import running, triton_row
 
 ROW = np.array([[1, 2]], np.float32)
 SPECS = [spec("many", "Triple", version="10"), spec("many", "Double", version="9"), spec("one", "Lists")]
@@ -34,8 +34,7 @@ def triton(request, server):
 @pytest.mark.parametrize("version", FACTORS)
 def test_tritonclient_reaches_each_version_and_the_newest_where_it_names_none(triton, version):
     library, client, options = triton
-    given = library.InferInput("x", [1, 2], "FP32")
-    given.set_data_from_numpy(ROW)
+    given = triton_row(library)
     answer = client.infer("many", [given], model_version=version)
     np.testing.assert_array_equal(answer.as_numpy("y"), FACTORS[version] * ROW)
     said = answer.get_response()

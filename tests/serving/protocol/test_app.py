@@ -11,11 +11,8 @@ import time
 import pytest
 
 from pytrtplugins.serving import Limits
-from tests.serving.conftest import Client, spec, until
+from tests.serving.conftest import INFER, JSON, Client, spec, until
 from tests.serving.served import Slow
-
-INFER = "/v2/models/double/infer"
-JSON = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}]}
 
 
 def test_health_and_metadata(client):

@@ -19,7 +19,7 @@ import pytest
 
 from pytrtplugins.serving import Limits
 from pytrtplugins.serving.shared.board import Board
-from tests.serving.conftest import Client, spec, until
+from tests.serving.conftest import INFER, Client, spec, until
 from tests.serving.running import running
 from tests.serving.served import Slow
 from tests.serving.server_process import server_process
@@ -27,7 +27,6 @@ from tests.serving.server_process import server_process
 pytestmark = pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no /dev/shm")
 LIMITS = Limits(body_bytes=1 << 20, shared_memory_regions=3)
 NUMBERS = itertools.count()
-INFER = "/v2/models/double/infer"
 REGION = "/v2/systemsharedmemory/region"
 
 
