@@ -108,6 +108,8 @@ CHANGE = {"time": "2026-01-31T12:00:00Z", "who": "", "why": "", "action": "promo
         {"changes": [{}]},
         {"changes": [{**CHANGE, "time": "now"}]},
         {"changes": [{**CHANGE, "action": "eat", "stage": None}]},
+        {"changes": [{**CHANGE, "action": "eat"}]},
+        {"changes": [{**CHANGE, "version": 0}]},
         {"changes": [{**CHANGE, "version": True}]},
     ],
 )

@@ -48,7 +48,7 @@ def names(taken):
 )  # fmt: skip
 def test_which_requests_make_a_batch(items, options, batches):
     queue = queue_of(*items, **options)
-    assert [names(queue.take()) for _ in batches] == [[[*batch], []] for batch in batches]
+    assert [names(queue.take(block=False)) for _ in batches] == [[[*batch], []] for batch in batches]
     assert len(queue) == 0
 
 

@@ -63,9 +63,10 @@ def test_it_survives_json():
           for facts in ({"names": {1, 2}}, {"scale": float("nan")}, {"array": np.ones(2)})),
         (model_of((N, 2), inputs=(TensorDesc("x", (N, 2), DType.INT4),)), None, "no type int4"),
         (model_of((N, 2)), 1 << 20, "expected 1 to 4096"),
+        (model_of((N, 2)), -1, "expected 1 to 4096, found -1"),
         (model_of(AnyDims()), None, r"(?s)input 'x0' is of any rank.*Do: give the input dims in the model"),
     ],
-    ids=["a set", "not a number", "an array", "a type that the protocol lacks", "a batch beyond reason", "any rank"],
+    ids=["a set", "not a number", "an array", "a type that the protocol lacks", "a batch beyond reason", "below", "any rank"],
 )  # fmt: skip
 def test_what_cannot_be_served_is_refused(model, most, message):
     with pytest.raises(UsageError, match=message):

@@ -34,6 +34,7 @@ def allowed(monkeypatch):
         ((1024, resource.RLIM_INFINITY), 1, 4096, 4096, [(4296, resource.RLIM_INFINITY)]),
         ((1024, 10_000), 2, 4096, 4096, [(8392, 10_000)]),
         ((1200, 1200), 2, 4096, 500, []),
+        ((216, 216), 1, 4096, 16, []),
         ((20_000, 20_000), 1, Limits().connections, Limits().connections, []),
     ],
 )
