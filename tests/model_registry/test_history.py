@@ -106,6 +106,7 @@ CHANGE = {"time": "2026-01-31T12:00:00Z", "who": "", "why": "", "action": "promo
         [],
         {"changes": {}},
         {"changes": [{}]},
+        {"changes": [[]]},
         {"changes": [{**CHANGE, "time": "now"}]},
         {"changes": [{**CHANGE, "action": "eat", "stage": None}]},
         {"changes": [{**CHANGE, "action": "eat"}]},
