@@ -15,19 +15,17 @@ from pytrtplugins.serving.model.signature import Signature
 from pytrtplugins.serving.protocol.classes import classify
 from pytrtplugins.serving.protocol.infer import Codec
 from pytrtplugins.serving.protocol.memory import Memory
+from tests.serving.conftest import INFER, JSON
 from tests.serving.served import Double, N
 
 X = {"name": "x", "shape": [1, 2], "datatype": "FP32"}
 SHARED = {"shared_memory_region": "r", "shared_memory_byte_size": 8}
-JSON = {"inputs": [{**X, "data": [1, 2]}]}
-INFER = "/v2/models/double/infer"
 
 
-def binary(said, *arrays):
+def binary(said, data):
     head = json.dumps(said).encode()
-    return b"".join([head, *(np.float32(array).tobytes() for array in arrays)]), {
-        "Inference-Header-Content-Length": len(head)
-    }
+    data = data if isinstance(data, bytes) else np.float32(data).tobytes()
+    return head + data, {"Inference-Header-Content-Length": len(head)}
 
 
 def sized(size=8):
@@ -71,6 +69,7 @@ def test_a_body_may_be_the_tensor_alone(client):
     assert np.frombuffer(answer.body[head:], np.float32).tolist() == [2, 4, 6, 8]
 
 
+TWO_FREE = "The shape of the raw input 'x' can not be deduced because there are more than one variable-sized dimension"
 RAW = [
     ("double", 16, (2, 2)),
     ("double", 12, "input byte size mismatch for input 'x' for model 'double'. Expected 8, got 12"),
@@ -79,16 +78,8 @@ RAW = [
     ("row", 13, "Expected 12, got 13"),
     ("column", 24, (3, 2)),
     ("column", 16, "Expected 12, got 16"),
-    (
-        "matrix",
-        24,
-        "The shape of the raw input 'x' can not be deduced because there are more than one variable-sized dimension",
-    ),
-    (
-        "images",
-        24,
-        "The shape of the raw input 'x' can not be deduced because there are more than one variable-sized dimension",
-    ),
+    ("matrix", 24, TWO_FREE),
+    ("images", 24, TWO_FREE),
     ("number", 4, ()),
     ("number", 8, "Expected 4, got 8"),
     (
@@ -188,10 +179,7 @@ def test_classification_names_the_largest_values_of_each_row(client):
             "inference request batch-size must be <= 32 for 'double': the request has 33 rows",
         ),
         ({"inputs": [{**X, "shape": [0, 2], "data": []}]}, "the inputs x have no rows: a request has at least one"),
-        (
-            {"inputs": [{**X, "parameters": SHARED}]},
-            "Client shared memory is disabled",
-        ),
+        ({"inputs": [{**X, "parameters": SHARED}]}, "Client shared memory is disabled"),
         ({"inputs": [{**X, "parameters": {"binary_data_size": -1}}]}, "binary_data_size"),
         (
             {"inputs": [{**X, "parameters": {"binary_data_size": 8}}]},
@@ -211,13 +199,7 @@ def test_classification_names_the_largest_values_of_each_row(client):
             {**JSON, "outputs": [{"name": "y", "parameters": {"classification": "3"}}]},
             "Unable to set 'classification': attempt to access JSON non-unsigned-integer as unsigned-integer: that of output 'y' must",
         ),
-        (
-            {
-                **JSON,
-                "outputs": [{"name": "y", "parameters": SHARED}],
-            },
-            "Client shared memory is disabled",
-        ),
+        ({**JSON, "outputs": [{"name": "y", "parameters": SHARED}]}, "Client shared memory is disabled"),
         ({**JSON, "parameters": {"priority": -1}}, "priority"),
         (
             {**JSON, "parameters": {"timeout": "1s"}},
@@ -280,6 +262,12 @@ def text(data, **more):
     return {"inputs": [{"name": "text", "shape": [len(data), 1], "datatype": "BYTES", "data": data, **more}]}
 
 
+def strings(rows, size):
+    return {
+        "inputs": [{"name": "text", "shape": [rows, 1], "datatype": "BYTES", "parameters": {"binary_data_size": size}}]
+    }
+
+
 def test_strings_go_in_and_out_as_json(client):
     outputs = client.post("/v2/models/shout/infer", text(["ab", "ä"])).json["outputs"]
     assert [(each["datatype"], each["data"]) for each in outputs] == [("BYTES", ["AB", "ä"]), ("INT64", [2, 2])]
@@ -287,15 +275,9 @@ def test_strings_go_in_and_out_as_json(client):
 
 def test_strings_go_in_and_out_as_bytes(client):
     given = b"\2\0\0\0ab" + b"\1\0\0\0\xff"
-    head = json.dumps(
-        {
-            "inputs": [
-                {"name": "text", "shape": [2, 1], "datatype": "BYTES", "parameters": {"binary_data_size": len(given)}}
-            ],
-            "outputs": [{"name": "loud", "parameters": {"binary_data": True}}],
-        }
-    ).encode()
-    answer = client.post("/v2/models/shout/infer", head + given, headers={"Inference-Header-Content-Length": len(head)})
+    wanted = {"outputs": [{"name": "loud", "parameters": {"binary_data": True}}]}
+    body, headers = binary(strings(2, len(given)) | wanted, given)
+    answer = client.post("/v2/models/shout/infer", body, headers=headers)
     assert answer.body.endswith(b"}" + given.replace(b"ab", b"AB"))
     alone = client.post("/v2/models/shout/infer", b"as it is", headers={"Inference-Header-Content-Length": 0})
     assert b"\x08\0\0\0AS IT IS" in alone.body
@@ -308,11 +290,8 @@ def test_strings_that_do_not_fit_are_refused(client, data):
 
 
 def test_bytes_that_are_no_text_are_not_said_in_json(client):
-    head = json.dumps(
-        {"inputs": [{"name": "text", "shape": [1, 1], "datatype": "BYTES", "parameters": {"binary_data_size": 5}}]}
-    )
-    body = head.encode() + b"\1\0\0\0\xff"
-    answer = client.post("/v2/models/shout/infer", body, headers={"Inference-Header-Content-Length": len(head)})
+    body, headers = binary(strings(1, 5), b"\1\0\0\0\xff")
+    answer = client.post("/v2/models/shout/infer", body, headers=headers)
     assert (answer.status, answer.json["error"]) == (400, "output 'loud' is not text: ask for it with binary_data")
 
 
