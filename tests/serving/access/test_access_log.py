@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 
 import pytest
 
@@ -26,7 +26,8 @@ def logged(tmp_path):
 
         def start(**settings):
             made = stack.enter_context(Client([spec("double", "Double")]))
-            gate = stack.enter_context(closing(Gate.of(Access(access_log=str(path), **settings))))
+            gate = Gate.of(Access(access_log=str(path), **settings))
+            stack.callback(gate.close)
             made.app = gate.before(made.app)
             return made, lambda: path.read_text("ascii").splitlines()
 

@@ -50,7 +50,7 @@ def chain(monkeypatch):
         client.loop.run_until_complete(client.backend.stop())
         client.loop.run_until_complete(engines.backend.start())
         client.handle = Handle(engines)
-        client.backend = ChainBackend(specs, limits, client.handle)  # type: ignore[assignment]
+        client.backend = ChainBackend(specs, limits, client.handle)
         client.loop.run_until_complete(client.backend.start())
         client.app = App(client.backend, limits)
         yield client
