@@ -26,6 +26,7 @@ PJREDDIE = [  # layers, line, message
     ("[crop]\ncrop_width=17\n", 5, "a crop of 17 x 1 does not fit into 16 x 8 x 3."),
     ("[conv]\nsize=9\n", 6, "size=9 is larger than the input: 8 values with 0 of padding."),
     ("[deconv]\nsize=4\npadding=6\n", 7, "padding=6 leaves nothing of the output."),
+    ("[lrn]\nsize=0\n", 6, "size=0: expected a number from 1 to 2,147,483,647."),
     ("[lrn]\nsize=8\n", 6, "size=8: half of it is more than the 3 channels, and darknet reads past them."),
     ("[reorg]\nflatten=1\nstride=3\n", 7, "flatten=1 with stride=3: the output's shape has 270 values, the input 384."),
     ("[reorg]\nflatten=1\nstride=0\n", 7, "stride=0: expected a number from 1 to 2,147,483,647."),
@@ -244,7 +245,10 @@ ALEXEYAB = [
 
 @pytest.mark.parametrize(
     ("dialect", "layers", "line", "message"),
-    [*(("pjreddie", *case) for case in PJREDDIE), *(("alexeyab", *case) for case in ALEXEYAB)],
+    [
+        *((dialect, *case) for dialect in ("pjreddie", "auto") for case in PJREDDIE),
+        *(("alexeyab", *case) for case in ALEXEYAB),
+    ],
 )
 def test_a_refused_section_is_told_with_its_line_and_numbers(dialect, layers, line, message):
     with pytest.raises(CfgError) as caught:

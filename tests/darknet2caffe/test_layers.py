@@ -194,33 +194,6 @@ def test_the_window_of_a_normalization_is_darknets(size, rows):
 
 
 @pytest.mark.parametrize(
-    ("layers", "words"),
-    [
-        ("[maxpool]\nsize=3\npadding=5\n", "padding=5 is so large for size=3 that a window lies outside the map"),
-        ("[maxpool]\nsize=9\npadding=0\n", "size=9 is larger than the input: 8 values with 0 of padding"),
-        ("[upsample]\nstride=-16\n", "do not tile the map of 16 x 8"),
-        ("[crop]\ncrop_height=9\n", "a crop of 1 x 9 does not fit into 16 x 8 x 3"),
-        ("[crop]\ncrop_width=17\n", "a crop of 17 x 1 does not fit into 16 x 8 x 3"),
-        ("[conv]\nsize=9\n", "size=9 is larger than the input: 8 values with 0 of padding"),
-        ("[deconv]\nsize=4\npadding=6\n", "padding=6 leaves nothing of the output"),
-        ("[lrn]\nsize=0\n", "size=0: expected a number from 1"),
-        ("[lrn]\nsize=8\n", "size=8: half of it is more than the 3 channels"),
-        ("[reorg]\nflatten=1\nstride=3\n", "has 270 values, the input 384"),
-        ("[reorg]\nflatten=1\nstride=0\n", "from 1"),
-        ("[reorg]\nextra=-1\n", "expected a number from 0"),
-        ("[softmax]\ntemperature=-1\n", "must be above 0"),
-        ("[conv]\ngroups=3\n", "must divide the input's 3 channels and the 1 filters"),
-        ("[conv]\nfilters=2\ngroups=2\n", "must divide the input's 3 channels and the 2 filters"),
-        ("[local]\nsize=2\npad=1\n", "16 x 8 and fills it with windows of 17 x 9 places|mixed up"),
-        ("[local]\nsize=9\n", "larger than the input|mixed up"),
-    ],
-)
-def test_one_beyond_a_limit_is_refused(layers, words):
-    with pytest.raises(CfgError, match=words):
-        last(layers)
-
-
-@pytest.mark.parametrize(
     ("layers", "net", "accepted"),
     [
         ("[connected]\noutput={}\n", SMALL.format(1, 1, 1), 2**31 - 1),
@@ -232,28 +205,6 @@ def test_darknet_counts_to_the_largest_c_int(layers, net, accepted):
     assert last(layers.format(accepted), net).dims[0] == accepted
     with pytest.raises(CfgError):
         last(layers.format(accepted + 1), net)
-
-
-@pytest.mark.parametrize(
-    ("layers", "words"),
-    [
-        ("[route]\nlayers=-1\ngroups=3\n", "groups=3 must divide the channels"),
-        ("[route]\nlayers=-1\ngroups=2\ngroup_id=2\n", "group_id=2 is not below groups=2"),
-        ("[maxpool]\nstride=2\n[route]\nlayers=-1,0\ngroups=2\n", "maps of one size"),
-        ("[maxpool]\nstride=2\n[shortcut]\nfrom=0\n", "maps of different sizes cannot be added"),
-        ("[conv]\nfilters=7\n[scale_channels]\nfrom=0\n", "are 16 x 8 x 7, expected 1 x 1 x 8"),
-        ("[avgpool]\n[scale_channels]\nfrom=0\nscale_wh=1\n", "are 1 x 1 x 8, expected 16 x 8 x 1"),
-        ("[conv]\nfilters=7\n[sam]\nfrom=0\n", "layer 1 is 16 x 8 x 7, layer 0 16 x 8 x 8: not one shape"),
-        ("[sam]\nfrom=0,0\n", "from= must name one layer"),
-        ("[sam]\n", "from= must name one layer"),
-        ("[reorg3d]\nstride=3\n", "stride=3 must divide the map of 16 x 8"),
-        ("[reorg3d]\nstride=16\n", "stride=16 must divide the map of 16 x 8"),
-        ("[reorg3d]\nreverse=1\n", "reverse=1 is not supported"),
-    ],
-)
-def test_what_the_fork_ends_on_is_refused(layers, words):
-    with pytest.raises(CfgError, match=words):
-        last(EIGHT + layers, dialect="alexeyab")
 
 
 def test_steps_of_a_shortcut_between_maps_of_different_sizes():

@@ -61,59 +61,17 @@ def test_a_route_to_a_missing_layer_is_refused_with_its_line(numbers):
         ("[convolutionl]\n", 5, "unknown or not supported"),
         ("[lstm]\noutput=3\n", 5, "recurrent"),
         ("[conv]\n[net]\n", 6, "unknown or not supported"),
-        ("[conv]\nfilters=0\n", 6, "from 1"),
-        ("[conv]\nsize=0\n", 6, "from 1"),
-        ("[conv]\nstride=0\n", 6, "from 1"),
-        ("[conv]\nfilters=1000000000\nsize=3\n", 6, "counts to"),
-        ("[conv]\nfilters=100000000\n", 5, "outputs"),
-        ("[conv]\nsize=9\n", 6, "larger than the input"),
         ("[conv]\nactivation=lekay\n", 6, "linear, leaky"),
-        ("[conv]\nfilters=4\ngroups=2\n", 7, "divide"),
-        ("[conv]\nxnor=1\n", 6, "not supported"),
         ("[conv]\nstride_x=2\n", 6, "not supported"),
         ("[conv]\ndilation=2\n", 6, "not supported"),
-        ("[maxpool]\nsize=3\nstride=1\npadding=7\n", 8, "outside the map"),
-        ("[maxpool]\nsize=0\n", 6, "from 1"),
-        ("[conv]\n[maxpool]\nstride=2\n[route]\nlayers=0,1\n[conv]\n", 10, "keeps none of layer 2"),
-        ("[softmax]\n[maxpool]\n", 6, "keeps none of layer 0"),
-        ("[dropout]\n", 5, "cannot be the first"),
-        ("[conv]\n[route]\nlayers=-1,\n", 7, "counts the commas"),
-        ("[conv]\n[route]\nlayers=-1 # the last, not the first\n", 7, "counts the commas"),
-        ("[conv]\nsize=1\npadding=1\nmosaic=1\n", 7, "wrong values"),
-        ("[cost]\n[connected]\n", 6, "leaves at zero"),
-        ("[cost]\n", 5, "no layer with an output"),
-        ("[conv]\n[route]\n", 6, "layers= is missing"),
-        ("[conv]\n[shortcut]\n", 6, "from="),
-        (
-            "[conv]\n[crop]\ncrop_width=3\ncrop_height=4\n[shortcut]\nfrom=0\n",
-            10,
-            r"by different factors.*\(layer 1: 3 x 4 x 1, layer 0: 16 x 8 x 1\)",
-        ),
-        ("[conv]\n[shortcut]\nfrom=-1,-1\n", 7, "one layer"),
-        ("[upsample]\nstride=0\n", 6, "leaves nothing"),
-        ("[upsample]\nstride=-3\n", 6, "do not tile"),
-        ("[upsample]\nstride=60000\n", 5, "outputs"),
-        ("[crop]\ncrop_width=70\n", 5, "does not fit"),
-        ("[conv]\nsize=1\nstride=2\n", 7, "wrong values"),
-        ("[conv]\nflipped=1\ngroups=3\nfilters=3\n", 6, "flipped"),
-        ("[deconv]\nsize=1\npadding=4\n", 7, "leaves nothing"),
-        ("[local]\nsize=3\npad=2\n", 7, "mixed up"),
-        ("[lrn]\nsize=10\n", 6, "reads past"),
-        ("[detection]\nside=2\n", 6, "the layer before has"),
         ("[gru]\n", 5, "recurrent"),
-        ("[softmax]\ngroups=5\n", 6, "divide"),
-        ("[softmax]\ntemperature=0\n", 6, "above 0"),
-        ("[softmax]\ntree=a.tree\n", 6, "no such file"),
         ("[reorg]\nstride=2\n", 5, "layer 0"),
-        ("[reorg]\nflatten=1\nextra=4\n", 7, "copies more values"),
         ("[conv]\nfilters=75\n[region]\nclasses=20\nnum=5\n", 7, "layer 1"),
-        ("[conv]\nfilters=8\n[region]\nclasses=3\nanchors=1,2,3\n", 9, "2 anchor values"),
-        ("[conv]\nfilters=9\n[region]\nclasses=4\nsoftmax=1\nbackground=11\n", 10, r"4 \+ 11 values"),
-        ("[conv]\nfilters=8\n[yolo]\nclasses=3\nmask=1\n", 9, "from 0 to 0"),
         ("[conv]\nfilters=8\n[yolo]\nclasses=3\nembedding_layer=1\n", 9, "not supported"),
     ],
 )
 def test_a_layer_that_cannot_be_converted_is_refused_with_line_and_reason(layers, line, words):
+    """More of them, with their whole messages, are in test_layer_messages.py."""
     with pytest.raises(CfgError, match=words) as caught:
         read(layers)
     assert caught.value.line == line
@@ -230,40 +188,6 @@ def test_auto_takes_pjreddies_dialect_otherwise():
 def test_an_unknown_dialect_is_refused():
     with pytest.raises(UsageError, match="expected one of auto, pjreddie, alexeyab"):
         read_network(network().cfg, dialect="opencv")
-
-
-@pytest.mark.parametrize(
-    ("layers", "line", "words"),
-    [
-        ("[deconv]\n", 5, "--dialect pjreddie"),
-        ("[l2norm]\n", 5, "not a layer of AlexeyAB"),
-        (
-            "[conv]\n[conv]\nfilters=2\n[crop]\ncrop_width=4\ncrop_height=4\n[shortcut]\nfrom=0\n",
-            12,
-            r"different sizes .*\(layer 2: 4 x 4 x 2, layer 0: 16 x 8 x 1\)",
-        ),
-        ("[conv]\nfilters=3\n[conv]\nfilters=2\n[route]\nlayers=0\n[shortcut]\nfrom=1\n", 12, "read past"),
-        ("[conv]\nfilters=4\n[route]\nlayers=-1\ngroups=3\n", 9, "groups=3 must divide"),
-        ("[conv]\nfilters=4\n[route]\nlayers=-1\ngroups=2\ngroup_id=2\n", 10, "not below"),
-        ("[conv]\nfilters=4\n[softmax]\n[route]\nlayers=-1,-1\ngroups=2\n", 10, "groups=2 must divide"),
-        (
-            "[conv]\nfilters=2\n[conv]\nfilters=2\n[scale_channels]\nfrom=0\n",
-            9,
-            r"factors \(layer 1\) are 16 x 8 x 2, expected 1 x 1 x 2",
-        ),
-        ("[conv]\nfilters=2\n[conv]\nfilters=3\n[sam]\nfrom=0\n", 9, "not one shape"),
-        ("[conv]\n[conv]\n[sam]\nfrom=0\nactivation=mish\n", 9, "gives 0"),
-        ("[conv]\n[shortcut]\nfrom=0\nactivation=hard_mish\n", 8, "gives 0"),
-        ("[conv]\n[shortcut]\nfrom=0\nweights_type=per_feature\n", 8, "not supported"),
-        ("[reorg3d]\nstride=3\n", 6, "must divide"),
-        ("[reorg3d]\nstride=2\nreverse=1\n", 7, "not supported"),
-        ("[conv]\nfilters=8\n[region]\nclasses=3\nsoftmax=0\n", 9, "raw"),
-    ],
-)
-def test_what_the_fork_cannot_compute_is_refused_in_its_dialect(layers, line, words):
-    with pytest.raises(CfgError, match=words) as caught:
-        read_network(parse_cfg(NET + layers), dialect="alexeyab")
-    assert caught.value.line == line
 
 
 def test_keys_of_the_other_dialect_are_ignored_with_a_warning(caplog):
