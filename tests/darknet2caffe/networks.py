@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,113 +22,41 @@ from tests.oracles.libdarknet import LibDarknet
 CFGS = Path("/usr/share/darknet/cfg")
 SHARED = Path(os.environ.get("PYTRTPLUGINS_SHARED", Path(__file__).parents[3] / "shared"))
 
-ALL_LAYERS = """
+
+def sections(text: str) -> str:
+    """A cfg, written with one section a line."""
+    return re.sub(r" +(?=\w+=)", "\n", text)
+
+
+ALL_LAYERS = sections("""
 # every layer type that the converter knows
-[net]
-width=32
-height=48
-channels=3
-batch=64
+[net] width=32 height=48 channels=3 batch=64
 
-[convolutional]
-batch_normalize=1
-filters=8
-size=3
-stride=1
-pad=1
-activation=leaky
+[convolutional] batch_normalize=1 filters=8 size=3 stride=1 pad=1 activation=leaky
+[maxpool] size=2 stride=2
+[convolutional] batch_normalize=1 filters=16 size=1 activation=leaky
+[convolutional] batch_normalize=1 groups=16 filters=16 size=3 stride=1 pad=1 activation=linear
+[dropout] probability=.15
+[shortcut] from=-3 activation=leaky
+[maxpool] size=2 stride=1
+[maxpool] size=5 stride=1
+[route] layers=-1,-2,5
 
-[maxpool]
-size=2
-stride=2
+[convolutional] filters=12 size=3 stride=2 padding=1 activation=relu
+[route] layers=-1
+[upsample] stride=2
+[route] layers=-1, 8
+[convolutional] filters=14 size=1 activation=linear
+[yolo] mask=1,2 anchors=10,14, 23,27, 37,58 classes=2 num=3
 
-[convolutional]
-batch_normalize=1
-filters=16
-size=1
-activation=leaky
-
-[convolutional]            ; depthwise
-batch_normalize=1
-groups=16
-filters=16
-size=3
-stride=1
-pad=1
-activation=linear
-
-[dropout]
-probability=.15
-
-[shortcut]
-from=-3
-activation=leaky
-
-[maxpool]
-size=2
-stride=1
-
-[maxpool]
-size=5
-stride=1
-
-[route]
-layers=-1,-2,5
-
-[convolutional]
-filters=12
-size=3
-stride=2
-padding=1
-activation=relu
-
-[route]
-layers=-1
-
-[upsample]
-stride=2
-
-[route]
-layers=-1, 8
-
-[convolutional]
-filters=14
-size=1
-activation=linear
-
-[yolo]
-mask=1,2
-anchors=10,14, 23,27, 37,58
-classes=2
-num=3
-
-[route]
-layers=9
-
-[convolutional]
-size=1
-filters=4
-
-[reorg]
-stride=2
-
-[convolutional]
-filters=16
-size=1
-activation=linear
-
-[region]
-anchors=1,2, 3,4
-classes=3
-num=2
-softmax=1
-
+[route] layers=9
+[convolutional] size=1 filters=4
+[reorg] stride=2
+[convolutional] filters=16 size=1 activation=linear
+[region] anchors=1,2, 3,4 classes=3 num=2 softmax=1
 [avgpool]
-
-[softmax]
-groups=2
-temperature=2
-""".replace("            ; depthwise", "")
+[softmax] groups=2 temperature=2
+""")
 
 
 def network(text: str = ALL_LAYERS, seed: int = 0) -> Network:

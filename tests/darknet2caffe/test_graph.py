@@ -19,45 +19,25 @@ from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.graph import draw_svg, kind_of, lay_out, open_svg, write_svg
 from darknet2caffe.layers import dims_text
 from pytrtplugins.errors import MissingExtraError
-from tests.darknet2caffe.networks import network, published
+from tests.darknet2caffe.networks import network, published, sections
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 
-IMAGED = """[net]
-width=8
-height=12
-channels=3
-[convolutional]
-batch_normalize=1
-filters=4
-size=3
-pad=1
-activation=leaky
-[maxpool]
-size=2
-stride=2
-[convolutional]
-filters=4
-activation=linear
-[shortcut]
-from=-2
-[upsample]
-stride=2
-[route]
-layers=-1,0
-[convolutional]
-filters=18
-activation=linear
-[region]
-classes=4
-num=2
+IMAGED = sections("""[net] width=8 height=12 channels=3
+[convolutional] batch_normalize=1 filters=4 size=3 pad=1 activation=leaky
+[maxpool] size=2 stride=2
+[convolutional] filters=4 activation=linear
+[shortcut] from=-2
+[upsample] stride=2
+[route] layers=-1,0
+[convolutional] filters=18 activation=linear
+[region] classes=4 num=2
 [dropout]
-[route]
-layers=-4,0
+[route] layers=-4,0
 [avgpool]
 [softmax]
-"""
+""")
 """A network with every kind of box, two lanes of curves, and two outputs."""
 
 

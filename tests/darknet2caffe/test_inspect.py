@@ -17,7 +17,7 @@ from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.inspect import Row, describe, rows, table
 from darknet2caffe.layers import Layer
 from pytrtplugins.cuda.cache import cached_bytes
-from tests.darknet2caffe.networks import network, published
+from tests.darknet2caffe.networks import network, published, sections
 
 LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).load_network(sys.argv[2].encode(), None, 0)"
 DEFAULT = re.compile(r"\w+: Using default '[^']*'\n")  # which darknet says in the middle of a row
@@ -31,42 +31,23 @@ NAMES = {
     "deconvolutional": "deconv",
 }
 
-RARE = """[net]
-width=24
-height=24
-channels=3
-[crop]
-crop_height=20
-crop_width=22
-[deconvolutional]
-filters=6
-size=3
-stride=2
-padding=1
-[local]
-filters=4
-size=3
-stride=3
-[normalization]
-size=5
+RARE = sections("""[net] width=24 height=24 channels=3
+[crop] crop_height=20 crop_width=22
+[deconvolutional] filters=6 size=3 stride=2 padding=1
+[local] filters=4 size=3 stride=3
+[normalization] size=5
 [batchnorm]
 [l2norm]
-[activation]
-activation=elu
-[upsample]
-stride=4
-[upsample]
-stride=-2
-[reorg]
-stride=2
-extra=7
-[connected]
-output=12
+[activation] activation=elu
+[upsample] stride=4
+[upsample] stride=-2
+[reorg] stride=2 extra=7
+[connected] output=12
 [dropout]
 [softmax]
 [logistic]
 [cost]
-"""
+""")
 
 
 def printed(libdarknet, cfg) -> list[tuple[int, str, list[str]]]:

@@ -16,42 +16,21 @@ from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.weights import Header, Weights
 from pytrtplugins.errors import CfgError, UsageError
 from tests.darknet2caffe.caffe import PLUGINS, opencv, read_prototxt, run_opencv
-from tests.darknet2caffe.networks import darknet_output, first_layers, image, published, run
+from tests.darknet2caffe.networks import darknet_output, first_layers, image, published, run, sections
 from tests.measures import relative_error
 
 NET = "[net]\nwidth=12\nheight=8\nchannels=4\n"
-EXPRESSIBLE = """
-[conv]
-filters=8
-size=3
-pad=1
-batch_normalize=1
-activation=leaky
-[maxpool]
-size=2
-stride=2
-[conv]
-filters=8
-groups=8
-size=3
-stride=1
-pad=1
-batch_normalize=1
-activation=relu
-[conv]
-filters=8
-activation=logistic
-[shortcut]
-from=-3
-[upsample]
-stride=2
-[route]
-layers=-1,0
+EXPRESSIBLE = sections("""
+[conv] filters=8 size=3 pad=1 batch_normalize=1 activation=leaky
+[maxpool] size=2 stride=2
+[conv] filters=8 groups=8 size=3 stride=1 pad=1 batch_normalize=1 activation=relu
+[conv] filters=8 activation=logistic
+[shortcut] from=-3
+[upsample] stride=2
+[route] layers=-1,0
 [dropout]
-[maxpool]
-size=3
-stride=1
-"""
+[maxpool] size=3 stride=1
+""")
 CONV = "[conv]\nfilters=8\nsize=3\npad=1\nactivation=linear\n"
 ACTIVATIONS = (
     *("linear", "leaky", "relu", "logistic", "loggy", "elu", "selu", "relie", "ramp", "tanh", "plse"),

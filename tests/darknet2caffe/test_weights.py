@@ -12,24 +12,14 @@ from darknet2caffe import Weights, read_network, read_weights, write_darknet
 from darknet2caffe.cfg import parse_cfg
 from darknet2caffe.weights import Header
 from pytrtplugins.errors import UsageError, WeightsError
-from tests.darknet2caffe.networks import network
+from tests.darknet2caffe.networks import network, sections
 
 # layer 0: 4 biases, 4 scales, 4 means, 4 variances, 12 weights; layer 1: 16 biases, 64 weights; in all 432 bytes
-SMALL = """[net]
-width=4
-height=4
-channels=3
-[convolutional]
-batch_normalize=1
-filters=4
-activation=leaky
-[convolutional]
-filters=16
-activation=linear
-[region]
-classes=3
-num=2
-"""
+SMALL = sections("""[net] width=4 height=4 channels=3
+[convolutional] batch_normalize=1 filters=4 activation=leaky
+[convolutional] filters=16 activation=linear
+[region] classes=3 num=2
+""")
 
 
 def write(path: Path, numbers: np.ndarray | int, header: Header = Header()) -> Path:  # noqa: B008
