@@ -15,6 +15,7 @@ from pytrtplugins.passes.half import halve, to_half
 from pytrtplugins.plugin.onnx_node import as_node
 from pytrtplugins.tensor import DType
 from tests.engines.networks import Affine, conv_net, image
+from tests.onnx_parts import parsed
 
 
 @ptp.plugin(namespace="test.half")
@@ -53,20 +54,13 @@ def run(model, inputs):
     return session.run(None, inputs)
 
 
-def net(nodes, constants, dims=(1, 4, 6, 6), outputs=("y",)):
-    return prepare(
-        helper.make_model(
-            helper.make_graph(
-                nodes,
-                "net",
-                [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)],
-                [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
-                [numpy_helper.from_array(array, name) for name, array in constants.items()],
-            ),
-            opset_imports=[helper.make_opsetid("", 18)],
-            ir_version=10,
-        )
-    )
+def net(text, dims="1,4,6,6", outputs="float y", **constants):
+    return prepare(parsed(f"(float[{dims}] x) => ({outputs}) {{ {text} }}", **constants))
+
+
+def product(*values):
+    """x times a constant c."""
+    return net("y = Mul (x, c)", c=np.float32(values))
 
 
 def types_of(model):
@@ -99,19 +93,10 @@ def test_bfloat16_is_written_with_right_types():
 
 
 def test_sizes_stay_float_and_constants_change():
-    nodes = [
-        helper.make_node("Resize", ["x", "", "scales"], ["r"], "resize", mode="nearest"),
-        helper.make_node("Constant", [], ["two"], value_float=2.0),
-        helper.make_node("Mul", ["r", "two"], ["m"]),
-        helper.make_node("Shape", ["m"], ["shape"]),
-        helper.make_node("ConstantOfShape", ["shape"], ["ones"], value=numpy_helper.from_array(np.float32([1]), "one")),
-        helper.make_node("Cast", ["shape"], ["sizes"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMax", ["sizes"], ["most"], keepdims=0),
-        helper.make_node("Add", ["m", "ones"], ["a"]),
-        helper.make_node("Mul", ["a", "most"], ["y"]),
-        helper.make_node("Sigmoid", ["a"], ["z"]),
-    ]
-    model = net(nodes, {"scales": np.float32([1, 1, 2, 2])}, outputs=("y", "z", "a"))
+    text = """[resize] r = Resize <mode = "nearest"> (x, , scales) two = Constant <value_float = 2.0> () m = Mul (r, two)
+        shape = Shape (m) ones = ConstantOfShape <value = float[1] one {1}> (shape) sizes = Cast <to = 1> (shape)
+        most = ReduceMax <keepdims = 0> (sizes) a = Add (m, ones) y = Mul (a, most) z = Sigmoid (a)"""
+    model = net(text, outputs="float y, float z, float a", scales=np.float32([1, 1, 2, 2]))
     half = to_half(model, DType.FLOAT16)
     onnx.checker.check_model(half, full_check=True)
     x = np.random.default_rng(0).random((1, 4, 6, 6), dtype=np.float32)
@@ -135,18 +120,9 @@ def test_a_plugin_that_takes_only_float32_gets_casts_around_it(last):
 
 
 def test_tensors_in_attributes_change_their_type_only_where_they_are_floats_and_no_plugins():
-    nodes = [
-        helper.make_node("Shape", ["x"], ["shape"]),
-        helper.make_node(
-            "ConstantOfShape", ["shape"], ["sevens"], value=numpy_helper.from_array(np.int64([7]), "seven")
-        ),
-        helper.make_node("Cast", ["sevens"], ["floats"], to=TensorProto.FLOAT),
-        helper.make_node("Cast", ["x"], ["whole"], to=TensorProto.INT32),
-        helper.make_node("Cast", ["whole"], ["back"], to=TensorProto.FLOAT),
-        helper.make_node("Mul", ["back", "floats"], ["product"]),
-        helper.make_node("Relu", ["product"], ["y"]),
-    ]
-    network = net(nodes, {})
+    network = net("""shape = Shape (x) sevens = ConstantOfShape <value = int64[1] seven {7}> (shape)
+        floats = Cast <to = 1> (sevens) whole = Cast <to = 6> (x) back = Cast <to = 1> (whole)
+        product = Mul (back, floats) y = Relu (product)""")
     network.opset_import.add(domain="test.half", version=1)
     network.graph.node[-1].CopyFrom(as_node(Holding(table=np.float32([1, 2])), ["product"], ["y"], "holding"))
     half = to_half(network, DType.FLOAT16)
@@ -161,27 +137,26 @@ def test_tensors_in_attributes_change_their_type_only_where_they_are_floats_and_
 
 def test_the_largest_float16_and_infinity_are_taken():
     for value in (65504.0, np.inf, -np.inf, np.nan):
-        half = to_half(net([helper.make_node("Mul", ["x", "c"], ["y"])], {"c": np.float32([value])}), DType.FLOAT16)
-        (found,) = half.graph.initializer
+        (found,) = to_half(product(value), DType.FLOAT16).graph.initializer
         np.testing.assert_array_equal(numpy_helper.to_array(found), np.float16([value]))
     with pytest.raises(PrecisionError, match="'c' holds 65505, beyond float16") as caught:
-        to_half(net([helper.make_node("Mul", ["x", "c"], ["y"])], {"c": np.float32([-65505])}), DType.FLOAT16)
+        to_half(product(-65505), DType.FLOAT16)
     assert caught.value.tensor == "c"
 
 
 def test_a_number_beyond_float16_is_refused_with_the_alternatives():
-    model = net([helper.make_node("Mul", ["x", "big"], ["y"])], {"big": np.float32([1e6])})
-    with pytest.raises(PrecisionError, match=r"'big' holds 1e\+06, beyond float16.\nDo: precision=\"bf16\""):
-        to_half(model, DType.FLOAT16)
-    to_half(model, DType.BFLOAT16)
+    with pytest.raises(PrecisionError, match=r"'c' holds 1e\+06, beyond float16.\nDo: precision=\"bf16\""):
+        to_half(product(1e6), DType.FLOAT16)
+    to_half(product(1e6), DType.BFLOAT16)
 
 
 def test_subgraphs_are_refused():
-    body = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["n"])], "b", [], [helper.make_tensor_value_info("n", TensorProto.FLOAT, None)]
+    branch = "b () => (float n) { n = Neg (x) }"
+    graph = net("y = Relu (x)", yes=np.array(True))
+    text = (
+        f"(bool yes, float x) => (float z) {{ [choice] z = If (yes) <then_branch = {branch}, else_branch = {branch}> }}"
     )
-    graph = net([helper.make_node("Relu", ["x"], ["y"])], {"yes": np.array(True)})
-    graph.graph.node.append(helper.make_node("If", ["yes"], ["z"], "choice", then_branch=body, else_branch=body))
+    graph.graph.node.extend(parsed(text).graph.node)
     with pytest.raises(BuildError, match="'choice': If holds a subgraph"):
         to_half(graph, DType.FLOAT16)
 
@@ -196,24 +171,11 @@ def test_the_models_own_bytes_stay():
 def branches_around():
     """An If with an If inside: their branches read and give tensors from around them; nodes before and behind it are halved."""
 
-    def graph(name, nodes, output):
-        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)])
-
-    deep = graph("deep", [helper.make_node("Add", ["h", "w"], ["d"])], "d")
-    shallow = graph("shallow", [helper.make_node("Identity", ["h"], ["e"])], "e")
-    then = graph("then", [
-        helper.make_node("Neg", ["w"], ["n"]),
-        helper.make_node("If", ["yes"], ["i"], "inner", then_branch=deep, else_branch=shallow),
-        helper.make_node("Mul", ["i", "n"], ["t"]),
-    ], "t")  # fmt: skip
-    other = graph("other", [helper.make_node("Identity", ["h"], ["o"])], "o")
-    nodes = [
-        helper.make_node("Relu", ["x"], ["h"], "before"),
-        helper.make_node("If", ["no"], ["z"], "choice", then_branch=other, else_branch=then),
-        helper.make_node("Abs", ["z"], ["y"], "behind"),
-    ]
-    constants = {"w": np.float32([0.5]), "yes": np.array(True), "no": np.array(False)}
-    return net(nodes, constants)
+    inner = """[inner] i = If (yes) <then_branch = deep () => (float d) { d = Add (h, w) },
+        else_branch = shallow () => (float e) { e = Identity (h) }>"""
+    text = f"""[before] h = Relu (x) [choice] z = If (no) <then_branch = other () => (float o) {{ o = Identity (h) }},
+        else_branch = then () => (float t) {{ n = Neg (w) {inner} t = Mul (i, n) }}> [behind] y = Abs (z)"""
+    return net(text, w=np.float32([0.5]), yes=np.array(True), no=np.array(False))
 
 
 def test_branches_of_a_node_that_stays_in_float32_read_all_around_them_in_float32():
@@ -243,14 +205,14 @@ def test_a_branch_may_give_a_tensor_from_around_it():
 
 
 def test_an_engines_own_form_takes_what_is_beyond_float16_as_infinite():
-    model = to_ir(net([helper.make_node("Mul", ["x", "big"], ["y"])], {"big": np.float32([1e6, -1e6, 2, 3, 4, 5])}))
+    model = to_ir(product(1e6, -1e6, 2, 3, 4, 5))
     found = to_proto(halve(model, DType.FLOAT16, lambda node: ()))
     (constant,) = found.graph.initializer
     np.testing.assert_array_equal(numpy_helper.to_array(constant), np.float16([np.inf, -np.inf, 2, 3, 4, 5]))
 
 
 def test_a_type_that_two_values_share_is_changed_for_one_after_the_other():
-    model = to_ir(net([helper.make_node("Neg", ["x"], ["t"]), helper.make_node("Abs", ["t"], ["y"])], {}), checked=True)
+    model = to_ir(net("t = Neg (x) y = Abs (t)"), checked=True)
     first, last = (node.outputs[0] for node in model.graph)
     first.type = last.type
     halved = to_proto(halve(model, DType.FLOAT16, lambda node: ()))

@@ -11,21 +11,20 @@ from onnx import TensorProto, helper, numpy_helper
 from pytrtplugins.errors import BuildError, PrecisionError
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.tensor import DType
+from tests.onnx_parts import parsed
 
 FLOAT, HALF, INT64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
 
 
-def plain(nodes, constants=None, *, dims=(1, 4, 6, 6), outputs=("y",), opset=18, domains=()):
+def plain(text, *, dims="1,4,6,6", outputs="float y", opset=18, **constants):
     """A model as it stands, not prepared, with the types of its tensors."""
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", FLOAT, dims)],
-        [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()],
+    return onnx.shape_inference.infer_shapes(
+        parsed(f"(float[{dims}] x) => ({outputs}) {{ {text} }}", opset, 8, **constants)
     )
-    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=8))
+
+
+def product(*values):
+    return plain("y = Mul (x, w)", dims=f"1,{len(values)}", w=np.float32(values))
 
 
 def run(model, x):
@@ -58,15 +57,11 @@ def test_inputs_that_are_sizes_or_places_stay_float32(op, floats, opset, constan
     if op == "Mul":
         values = {"one": np.ones((1, 4, 6, 6), np.float32)}
     names = ["one", "two"][: 2 if op in ("Resize", "RoiAlign") else 1]
-    first = [] if constant else [helper.make_node("Abs", [name], [f"{name}_abs"], f"{name}_abs") for name in names]
-    given = names if constant else [f"{name}_abs" for name in names]
-    attributes = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"} if op == "Resize" else {}
-    nodes = [
-        helper.make_node("Neg", ["x"], ["n"], "n"),
-        *first,
-        helper.make_node(op, ["n", *given], ["r"], "op", **attributes),
-    ]
-    model = plain([*nodes, helper.make_node("Abs", ["r"], ["y"], "last")], {n: values[n] for n in names}, opset=opset)
+    first = "" if constant else " ".join(f"[{name}_abs] {name}_abs = Abs ({name})" for name in names)
+    given = ", ".join(names if constant else (f"{name}_abs" for name in names))
+    attributes = '<mode = "linear", coordinate_transformation_mode = "tf_crop_and_resize">' if op == "Resize" else ""
+    text = f"[n] n = Neg (x) {first} [op] r = {op} {attributes} ({', '.join(filter(None, ('n', given)))}) [last] y = Abs (r)"
+    model = plain(text, opset=opset, **{name: values[name] for name in names})
     half = to_half(model, DType.FLOAT16)
     types, made = all_types(half), node_of(half, "op")
     expected = [HALF] + [FLOAT if index in floats else HALF for index in range(1, 3)]
@@ -76,14 +71,7 @@ def test_inputs_that_are_sizes_or_places_stay_float32(op, floats, opset, constan
 
 
 def test_an_operator_of_that_name_in_another_domain_reads_half():
-    model = plain(
-        [
-            helper.make_node("Resize", ["x", "s", "s"], ["h"], "op", domain="else"),
-            helper.make_node("Abs", ["h"], ["y"], "a"),
-        ],
-        {"s": np.float32([1, 1, 1, 1])},
-        domains=("else",),
-    )
+    model = plain("[op] h = else.Resize (x, s, s) [a] y = Abs (h)", s=np.float32([1, 1, 1, 1]))
     half = to_half(model, DType.FLOAT16)
     assert list(node_of(half, "op").input)[1:] == ["s_float16", "s_float16"]
 
@@ -100,12 +88,10 @@ def test_an_operator_of_that_name_in_another_domain_reads_half():
     ],
 )
 def test_types_in_attributes_change_and_other_numbers_do_not(op, attributes, changed):
-    inputs = ["x", "x"] if op == "Gemm" else ["x"]
-    for domain, expected in (("", changed), ("elsewhere", attributes)):
-        nodes = [helper.make_node(op, inputs, ["h"], "op", domain=domain, **attributes)]
-        model = plain(
-            [*nodes, helper.make_node("Cast", ["h"], ["y"], "last", to=FLOAT)], dims=(4, 4), domains=("elsewhere",)
-        )
+    inputs = "x, x" if op == "Gemm" else "x"
+    for domain, expected in (("", changed), ("elsewhere.", attributes)):
+        model = plain(f"[op] h = {domain}{op} ({inputs}) [last] y = Cast <to = 1> (h)", dims="4,4")
+        model.graph.node[0].attribute.extend(helper.make_attribute(*item) for item in attributes.items())
         for keep, wanted in (((), expected), (("op",), attributes)):
             made = node_of(to_half(model, DType.FLOAT16, keep=keep), "op")
             assert {item.name: helper.get_attribute_value(item) for item in made.attribute} == wanted
@@ -115,13 +101,10 @@ def test_types_in_attributes_change_and_other_numbers_do_not(op, attributes, cha
     ("value", "kind"), [(np.float32([1]), HALF), (np.int64([1]), INT64), (np.float64([1]), TensorProto.DOUBLE)]
 )
 def test_constants_in_attributes_change_where_they_are_float32(value, kind):
-    nodes = [
-        helper.make_node("Shape", ["x"], ["shape"], "shape"),
-        helper.make_node("ConstantOfShape", ["shape"], ["h"], "op", value=numpy_helper.from_array(value, "v")),
-        helper.make_node("Cast", ["h"], ["c"], "cast", to=FLOAT),
-        helper.make_node("Add", ["c", "x"], ["y"], "last"),
-    ]
-    model = plain(nodes)
+    model = plain(
+        "[shape] s = Shape (x) [op] h = ConstantOfShape (s) [cast] c = Cast <to = 1> (h) [last] y = Add (c, x)"
+    )
+    model.graph.node[1].attribute.add(name="value", type="TENSOR", t=numpy_helper.from_array(value, "v"))
     found = node_of(to_half(model, DType.FLOAT16), "op").attribute[0].t
     assert (found.data_type, found.name) == (kind, "v")
     assert numpy_helper.to_array(found) == [1]
@@ -141,15 +124,11 @@ def test_constants_in_attributes_change_where_they_are_float32(value, kind):
     ],
 )
 def test_constants_of_nodes_become_initializers_where_they_are_float32(attributes, lifted):
-    nodes = [
-        helper.make_node("Constant", [], ["unread"], "before", value_int=1),
-        helper.make_node("Constant", [], ["two"], "constant", **attributes),
-        helper.make_node("CastLike", ["two", "x"], ["like"], "like"),
-        helper.make_node("Mul", ["like", "x"], ["y"], "last"),
-        helper.make_node("Constant", [], ["z"], "output", value_float=1.0),
-        helper.make_node("Constant", [], ["z2"], "other", value_float=1.0, domain="elsewhere"),
-    ]
-    half = to_half(plain(nodes, outputs=("y", "z"), domains=("elsewhere",)), DType.FLOAT16)
+    text = """[before] unread = Constant <value_int = 1> () [constant] two = Constant () [like] l = CastLike (two, x)
+        [last] y = Mul (l, x) [output] z = Constant <value_float = 1.0> () [other] z2 = elsewhere.Constant <value_float = 1.0> ()"""
+    model = parsed(f"(float[1,4,6,6] x) => (float y, float z) {{ {text} }}", ir_version=8)
+    model.graph.node[1].attribute.extend(helper.make_attribute(*item) for item in attributes.items())
+    half = to_half(onnx.shape_inference.infer_shapes(model), DType.FLOAT16)
     left = [node.name for node in half.graph.node if node.op_type == "Constant"]
     assert left == ["before", *([] if lifted else ["constant"]), "output", "other"]
     names = {tensor.name: tensor.data_type for tensor in half.graph.initializer}
@@ -158,44 +137,31 @@ def test_constants_of_nodes_become_initializers_where_they_are_float32(attribute
 
 def test_the_largest_float16_is_taken_and_infinity_too():
     largest = np.float32([65504, -65504, np.inf, np.nan])
-    model = plain([helper.make_node("Mul", ["x", "w"], ["y"])], {"w": largest}, dims=(1, 4))
-    (found,) = (tensor for tensor in to_half(model, DType.FLOAT16).graph.initializer if tensor.name == "w_float16")
+    (found,) = to_half(product(*largest), DType.FLOAT16).graph.initializer
+    assert found.name == "w_float16"
     np.testing.assert_array_equal(numpy_helper.to_array(found), largest.astype(np.float16))
     for value in (65536, -1e6, np.nextafter(np.float32(65504), np.float32(1e6))):
-        model = plain(
-            [helper.make_node("Mul", ["x", "w"], ["y"])], {"w": np.float32([value, 0, np.inf, 1])}, dims=(1, 4)
-        )
+        model = product(value, 0, np.inf, 1)
         with pytest.raises(PrecisionError, match=r"'w' holds (6|1e)") as caught:
             to_half(model, DType.FLOAT16)
         assert caught.value.tensor == "w"
     (found,) = to_half(model, DType.FLOAT16, refuse_overflow=False).graph.initializer
     assert numpy_helper.to_array(found)[0] == np.float16(65504)
-    model = plain([helper.make_node("Mul", ["x", "w"], ["y"])], {"w": np.float32([1e6])})
-    (found,) = to_half(model, DType.FLOAT16, refuse_overflow=False).graph.initializer
+    (found,) = to_half(product(1e6), DType.FLOAT16, refuse_overflow=False).graph.initializer
     assert np.isinf(numpy_helper.to_array(found)).all()
 
 
 def test_a_constant_without_values_is_written():
-    half = to_half(
-        plain([helper.make_node("Concat", ["x", "w"], ["y"], "c", axis=0)], {"w": np.zeros((0, 4, 6, 6), np.float32)}),
-        DType.FLOAT16,
-    )
+    half = to_half(plain("y = Concat <axis = 0> (x, w)", w=np.zeros((0, 4, 6, 6), np.float32)), DType.FLOAT16)
     assert [tuple(tensor.dims) for tensor in half.graph.initializer] == [(0, 4, 6, 6)]
 
 
 def layered():
     """x → a → b → c and d → y; b, c and d are kept in float32."""
-    nodes = [
-        helper.make_node("Mul", ["x", "w"], ["a"], "a"),
-        helper.make_node("Mul", ["a", "w"], ["b"], ""),
-        helper.make_node("Neg", ["b"], ["c"], "c"),
-        helper.make_node("Sub", ["c", "a"], ["d"], "d"),
-        helper.make_node("Add", ["d", "a"], ["e"], "e"),
-        helper.make_node("Add", ["e", "b"], ["y"], "y"),
-        helper.make_node("Abs", ["y"], ["z"], "z"),
-    ]
+    text = """[a] a = Mul (x, w) b = Mul (a, w) [c] c = Neg (b) [d] d = Sub (c, a) [e] e = Add (d, a) [y] y = Add (e, b)
+        [z] z = Abs (y)"""
     values = {"w": np.full((1, 1, 6, 6), 0.1, np.float32), "out": np.float32([3]), "unread": np.float32([1])}
-    model = plain(nodes, values, outputs=("y", "z", "out"))
+    model = plain(text, outputs="float y, float z, float out", **values)
     model.graph.output[2].type.tensor_type.shape.dim.add(dim_value=1)
     return model
 
@@ -249,11 +215,7 @@ def test_a_model_is_written_once_and_says_in_which_type():
 
 
 def test_names_that_are_taken_are_avoided_in_half():
-    nodes = [
-        helper.make_node("Abs", ["x"], ["x_float16"], "x_float16_2"),
-        helper.make_node("Neg", ["x_float16"], ["y"], "last"),
-    ]
-    half = to_half(plain(nodes), DType.FLOAT16)
+    half = to_half(plain("[x_float16_2] x_float16 = Abs (x) [last] y = Neg (x_float16)"), DType.FLOAT16)
     onnx.checker.check_model(half, full_check=True)
     assert half.graph.node[0].output[0] == "x_float16_3"
     x = np.full((1, 4, 6, 6), -2, np.float32)
@@ -262,11 +224,7 @@ def test_names_that_are_taken_are_avoided_in_half():
 
 @pytest.mark.parametrize("op", ["If", "Loop", "Scan"])
 def test_only_onnxs_subgraphs_are_refused(op):
-    nodes = [
-        helper.make_node(op, ["x"], ["h"], "inner", domain="elsewhere"),
-        helper.make_node("Neg", ["h"], ["y"], "last"),
-    ]
-    model = plain(nodes, domains=("elsewhere",))
+    model = plain(f"[inner] h = elsewhere.{op} (x) [last] y = Neg (h)")
     half = to_half(model, DType.FLOAT16)
     assert [node.op_type for node in half.graph.node] == ["Cast", op, "Neg", "Cast"]
     model.graph.node[0].domain = ""
