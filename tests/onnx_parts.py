@@ -34,22 +34,12 @@ def shape(name, *sizes):
 
 
 def parsed(text, opset=18, ir_version=10, **weights):
-    """The model of a graph's text, ``(float[2] x) => (float y) { y = Relu (x) }``; outputs without dims have no shape."""
-    graph = _without_empty_shapes(parser.parse_graph(f"g {text}"))
+    """The model of a graph's text, ``(float[N,2] x) => (float[] y) { y = Relu (x) }``: ``[]`` stands for any shape."""
+    graph = parser.parse_graph(f"g {text}")
     graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items())
     domains = sorted({node.domain for node in graph.node} - {""})
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=ir_version)
-
-
-def _without_empty_shapes(graph):
-    """The graph, whose outputs that the text gives no dims, and those of its branches, may have any."""
-    for item in graph.output:
-        if not item.type.tensor_type.shape.dim:
-            item.type.tensor_type.ClearField("shape")
-    for attribute in (attribute for node in graph.node for attribute in node.attribute if attribute.HasField("g")):
-        _without_empty_shapes(attribute.g)
-    return graph
 
 
 def add(weight):

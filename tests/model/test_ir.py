@@ -22,6 +22,7 @@ from pytrtplugins.model.ir import (
 )
 from pytrtplugins.plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from pytrtplugins.plugin.policy import plugin_classes
+from tests.onnx_parts import parsed
 
 
 @ptp.plugin(namespace="tests.ir")
@@ -43,27 +44,24 @@ class Table(ptp.Plugin):
         return x
 
 
-def model(*nodes):
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 2]) for name in "xy")
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("tests.ir", 1)]
-    return helper.make_model(helper.make_graph(list(nodes), "g", [x], [y]), opset_imports=opsets, ir_version=10)
+def model(text, *nodes):
+    """A model of the nodes of a text, and of more nodes."""
+    made = parsed(f"(float[N,2] x) => (float[N,2] y) {{ {text} }}")
+    made.graph.node.extend(nodes)
+    made.opset_import.extend([helper.make_opsetid("tests.ir", 1)] if nodes else [])
+    return made
 
 
 def test_depths_count_the_longest_way():
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"], "short"),
-        helper.make_node("Relu", ["x"], ["b"], "one"),
-        helper.make_node("Neg", ["b"], ["c"], "two"),
-        helper.make_node("Add", ["a", "c"], ["y"], "both"),
-    ]
-    found = {node.name: depth for node, depth in depths(to_ir(model(*nodes)).graph).items()}
+    text = "[short] a = Relu (x) [one] b = Relu (x) [two] c = Neg (b) [both] y = Add (a, c)"
+    found = {node.name: depth for node, depth in depths(to_ir(model(text)).graph).items()}
     assert found == {"short": 1, "one": 1, "two": 2, "both": 3}
 
 
 def test_a_plugin_is_read_from_a_node_in_either_form():
     plugin = Table(3, 0.25, "fast", True, (1, 2), ("a", "ü"), np.arange(6, dtype=np.float32).reshape(2, 3))
     proto = plugin.as_node(["x"], ["y"], "table")
-    (node,) = to_ir(model(proto)).graph
+    (node,) = to_ir(model("", proto)).graph
     assert is_plugin_node(proto)
     assert is_plugin_node(node)
     assert from_node(node) == from_node(proto) == plugin
@@ -74,14 +72,14 @@ def test_a_plugin_is_read_from_a_node_in_either_form():
 
 def test_text_of_a_node_that_is_no_utf8_is_refused_in_either_form():
     proto = helper.make_node("Table", ["x"], ["y"], domain="tests.ir", mode=b"\xff")
-    for node in (proto, *to_ir(model(proto)).graph):
+    for node in (proto, *to_ir(model("", proto)).graph):
         with pytest.raises(ModelError, match="not UTF-8"):
             node_attributes(node)
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"])
 def test_constants_of_types_that_numpy_lacks_keep_their_values(kind):
-    made = to_ir(model(helper.make_node("Relu", ["x"], ["y"])))
+    made = to_ir(model("y = Relu (x)"))
     array = np.array([[0, 1, 2], [3, 4, 6]]).astype(getattr(ml_dtypes, kind))
     value = add_constant(made.graph, "table", array)
     np.testing.assert_array_equal(array_of(value), array)
@@ -92,9 +90,7 @@ def test_constants_of_types_that_numpy_lacks_keep_their_values(kind):
 
 
 def test_a_name_that_is_taken_gets_a_number():
-    graph = to_ir(
-        model(helper.make_node("Relu", ["x"], ["m"], name="one"), helper.make_node("Relu", ["m"], ["y"]))
-    ).graph
+    graph = to_ir(model("[one] m = Relu (x) y = Relu (m)")).graph
     assert [add_constant(graph, "c", 0.0).name for _ in range(3)] == ["c", "c_2", "c_3"]
     taken = names_in(graph)
     assert taken >= {"x", "m", "y", "one", "c", "c_2", "c_3"}
@@ -103,57 +99,37 @@ def test_a_name_that_is_taken_gets_a_number():
 
 
 def test_a_scalar_stays_one():
-    graph = to_ir(model(helper.make_node("Relu", ["x"], ["y"]))).graph
+    graph = to_ir(model("y = Relu (x)")).graph
     assert array_of(add_constant(graph, "scale", np.float32(2))).shape == ()
 
 
 def test_the_plugins_of_a_model_are_found_in_either_form():
     plugin = Table(3, 0.25, "fast", True, (1,), ("a",), np.zeros(1, np.float32))
-    branches = {
-        name: helper.make_graph([node], name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
-        for name, node in (
-            ("then_branch", plugin.as_node(["x"], ["then_branch"])),
-            ("else_branch", helper.make_node("Relu", ["x"], ["else_branch"])),
-        )
-    }
-    chosen = helper.make_node("Constant", [], ["chosen"], value=helper.make_tensor("c", TensorProto.BOOL, [], [True]))
-    made = model(chosen, helper.make_node("If", ["chosen"], ["y"], **branches))
+    text = """chosen = Constant <value = bool {1}> () y = If (chosen) <
+        then_branch = a () => (float[] u) { u = Neg (x) }, else_branch = b () => (float[] v) { v = Relu (x) }>"""
+    made = model(text)
+    made.graph.node[1].attribute[0].g.node[0].CopyFrom(plugin.as_node(["x"], ["u"]))
     assert plugin_classes(made) == plugin_classes(to_ir(made)) == {"tests.ir::Table": Table}
 
 
-def branching(*inner):
-    """A model with these nodes in a branch."""
-    made = helper.make_tensor_value_info("z", TensorProto.FLOAT, None)
-    branches = [helper.make_graph([*inner, helper.make_node("Neg", ["x"], ["z"])], name, [], [made]) for name in "ab"]
-    names = {"then_branch": branches[0], "else_branch": branches[1]}
-    return model(
-        helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0),
-        helper.make_node("Cast", ["m"], ["when"], to=TensorProto.BOOL),
-        helper.make_node("If", ["when"], ["y"], **names),
-    )
+def branching(inner=""):
+    """A model with these nodes in its branches."""
+    bodies = (f"{key}_branch = {key} () => (float[] z) {{ {inner} z = Neg (x) }}" for key in ("then", "else"))
+    return model(f"m = ReduceMax <keepdims = 0> (x) when = Cast <to = 9> (m) y = If (when) <{', '.join(bodies)}>")
 
 
-RELU = helper.make_node("Relu", ["x"], ["y"])
-UNUSED = [helper.make_node("Neg", ["x"], ["a"]), helper.make_node("Abs", ["a"], ["b"])]
+RELU, UNUSED = "y = Relu (x)", "a = Neg (x) b = Abs (a)"
 
 
 @pytest.mark.parametrize(
     ("given", "wanted", "removes"),
     [
         (model(RELU), model(RELU), False),
-        (model(*UNUSED, RELU), model(RELU), True),
+        (model(f"{UNUSED} {RELU}"), model(RELU), True),
         (branching(), branching(), False),
-        (branching(*UNUSED), branching(), True),
-        (
-            model(helper.make_node("Clip", ["x", "", ""], ["y"])),
-            model(helper.make_node("Clip", ["x"], ["y"])),
-            False,
-        ),
-        (
-            model(helper.make_node("Dropout", ["x"], ["y", "mask"])),
-            model(helper.make_node("Dropout", ["x"], ["y"])),
-            False,
-        ),
+        (branching(UNUSED), branching(), True),
+        (model("y = Clip (x, , )"), model("y = Clip (x)"), False),
+        (model("y, mask = Dropout (x)"), model("y = Dropout (x)"), False),
     ],
     ids=["nothing", "nodes", "nothing-in-branches", "nodes-in-branches", "inputs", "outputs"],
 )
@@ -168,10 +144,7 @@ def test_what_is_unused_is_removed(given, wanted, removes):
 
 
 def test_what_was_given_keeps_its_names():
-    bound = helper.make_node("Constant", [], ["bound"], value=helper.make_tensor("", TensorProto.FLOAT, [], [0.0]))
-    given = model(
-        bound, helper.make_node("Clip", ["x", "bound"], ["clipped"]), helper.make_node("Add", ["clipped", "w"], ["y"])
-    )
+    given = model("bound = Constant <value = float {0.0}> () clipped = Clip (x, bound) y = Add (clipped, w)")
     given.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0]))
     before = given.SerializeToString(deterministic=True)
     taken = to_ir(given)
@@ -187,12 +160,7 @@ def test_what_was_given_keeps_its_names():
 @pytest.mark.parametrize(("field", "place"), [("initializer", "tensor 'w'"), ("output", "tensor 'y'")])
 def test_what_onnx_ir_does_not_read_is_named(field, place):
     """As a type that the installed ONNX has and the installed onnx-ir has not."""
-    made = helper.make_model(
-        helper.make_graph(
-            [helper.make_node("Cast", ["w"], ["y"], to=1)], "g", [], [helper.make_tensor_value_info("y", 1, [1])],
-            [helper.make_tensor("w", 1, [1], [0.5])],
-        )
-    )  # fmt: skip
+    made = parsed("() => (float[1] y) { y = Cast <to = 1> (w) }", w=np.float32([0.5]))
     if field == "initializer":
         made.graph.initializer[0].data_type = 77
     else:

@@ -3,11 +3,12 @@
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from pytrtplugins.errors import ModelError
 from pytrtplugins.passes import prepare
 from pytrtplugins.validation import check_ranks
+from tests.onnx_parts import parsed
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
@@ -15,12 +16,9 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 def recurrent(operator: str, **other: tuple[int, ...]) -> onnx.ModelProto:
     rows = 2 * GATES[operator]
     shapes = {"x": (4, 1, 3), "w": (1, rows, 3), "r": (1, rows, 2), **other}
-    weights = [numpy_helper.from_array(np.zeros(shapes[name], np.float32), name) for name in ("w", "r")]
-    node = helper.make_node(operator, ["x", "w", "r"], ["y"], name="layer", hidden_size=2)
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shapes["x"])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph([node], "g", [x], [y], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=9)
+    x = f"float{list(shapes['x']) or ''} x"
+    text = f"({x}) => (float[] y) {{ [layer] y = {operator} <hidden_size = 2> (x, w, r) }}"
+    return parsed(text, 14, 9, **{name: np.zeros(shapes[name], np.float32) for name in ("w", "r")})
 
 
 @pytest.mark.parametrize("operator", GATES)
@@ -41,11 +39,10 @@ def test_prepare_asks_for_them(operator):
 
 
 def along_an_axis(operator: str, *inputs: np.ndarray, **attributes: int) -> onnx.ModelProto:
-    tensors = [numpy_helper.from_array(array, f"t{index}") for index, array in enumerate(inputs)]
-    node = helper.make_node(operator, [tensor.name for tensor in tensors], ["y"], name="layer", **attributes)
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph([node], "g", [], [y], tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    tensors = {f"t{index}": array for index, array in enumerate(inputs)}
+    model = parsed(f"() => (float[] y) {{ [layer] y = {operator} ({', '.join(tensors)}) }}", **tensors)
+    model.graph.node[0].attribute.extend(helper.make_attribute(*item) for item in attributes.items())
+    return model
 
 
 @pytest.mark.parametrize(
@@ -66,14 +63,10 @@ def test_an_axis_of_a_scalar_is_refused(operator, inputs, attributes):
 
 @pytest.mark.parametrize("shape", [(), (1, 4)])
 def test_a_shape_with_other_axes_than_one_is_refused_by_name(shape):
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["a", "b", "c", "d"])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    sizes = numpy_helper.from_array(np.ones(shape, np.int64), "sizes")
     for operator in ("Reshape", "Expand", "Tile"):
-        node = helper.make_node(operator, ["x", "sizes"], ["y"], name="layer")
-        graph = helper.make_graph([node], "g", [x], [y], [sizes])
+        text = f"(float[a,b,c,d] x) => (float[] y) {{ [layer] y = {operator} (x, sizes) }}"
         with pytest.raises(ModelError, match="layer"):
-            prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8))
+            prepare(parsed(text, 14, 8, sizes=np.ones(shape, np.int64)))
 
 
 @pytest.mark.parametrize("operator", ["QuantizeLinear", "DequantizeLinear"])

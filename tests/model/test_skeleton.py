@@ -17,22 +17,16 @@ from pytrtplugins.model.decompose import infer_shapes
 from pytrtplugins.model.proto import tensors_of
 from pytrtplugins.model.skeleton import Signatures, _counted, nodes_beyond_onnx, skeleton, unknown_nodes
 from pytrtplugins.passes import prepare
+from tests.onnx_parts import parsed
 
 
 def model_with(op_type="Scale", **attributes):
     """x → Relu → an operator of nobody's with a constant → Neg → y."""
-    nodes = [
-        helper.make_node("Relu", ["x"], ["/m/a.1"]),
-        helper.make_node(op_type, ["/m/a.1", "w"], ["b"], "scale1", domain="acme.skeletons", **attributes),
-        helper.make_node("Neg", ["b"], ["y"]),
-    ]
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3])],
-        [numpy_helper.from_array(np.float32([1, 2, 3]), "w")],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme.skeletons", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    text = f"""(float[N,3] x) => (float[N,3] y) {{
+        "/m/a.1" = Relu (x) [scale1] b = acme.skeletons.{op_type} ("/m/a.1", w) y = Neg (b) }}"""
+    model = parsed(text, 18, 9, w=np.float32([1, 2, 3]))
+    model.graph.node[1].attribute.extend(helper.make_attribute(*item) for item in attributes.items())
+    return model
 
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
@@ -83,18 +77,8 @@ def test_odd_nodes_give_source_that_python_reads(node, lines):
 
 def rows(domain):
     """ids → an operator of nobody's with a table → MatMul → y."""
-    nodes = [
-        helper.make_node("Rows", ["ids", "table"], ["e"], "rows", domain=domain),
-        helper.make_node("MatMul", ["e", "w"], ["y"], "fc"),
-    ]
-    weights = {"table": np.eye(4, 2, dtype=np.float32), "w": np.float32([[1], [2]])}
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["N"])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 1])],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid(domain, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    text = f"(int64[N] ids) => (float[N,1] y) {{ [rows] e = {domain}.Rows (ids, table) [fc] y = MatMul (e, w) }}"
+    return parsed(text, 18, 9, table=np.eye(4, 2, dtype=np.float32), w=np.float32([[1], [2]]))
 
 
 def test_a_class_whose_inputs_differ_in_type_says_its_types():
@@ -210,24 +194,10 @@ def test_an_operator_that_its_library_does_not_have_is_named_by_the_engine(engin
 
 def in_branch(op_type, domain):
     """If(c): x → Relu → an operator of nobody's, else Neg."""
-    inner = helper.make_node(op_type, ["t1", "w"], ["t2"], "deep", domain=domain)
-    bodies = {
-        f"{name}_branch": helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(output, 1, None)])
-        for name, nodes, output in (
-            ("then", [helper.make_node("Relu", ["x"], ["t1"]), inner], "t2"),
-            ("else", [helper.make_node("Neg", ["x"], ["e"])], "e"),
-        )
-    }
-    inputs = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3]),
-        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-    ]
-    graph = helper.make_graph(
-        [helper.make_node("If", ["c"], ["y"], "branch", **bodies)], "g", inputs,
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [numpy_helper.from_array(np.ones(3, np.float32), "w")],
-    )  # fmt: skip
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("acme.skeletons", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    inner = f"[deep] t2 = {domain + '.' * bool(domain)}{op_type} (t1, w)"
+    text = f"""(float[N,3] x, bool c) => (float[] y) {{ [branch] y = If (c) <
+        then_branch = then () => (float[] t2) {{ t1 = Relu (x) {inner} }}, else_branch = else () => (float[] e) {{ e = Neg (x) }}> }}"""
+    return parsed(text, 18, 9, w=np.ones(3, np.float32))
 
 
 @pytest.mark.parametrize("domain", ["", "acme.skeletons"])

@@ -54,7 +54,7 @@ def run(model, inputs):
     return session.run(None, inputs)
 
 
-def net(text, dims="1,4,6,6", outputs="float y", **constants):
+def net(text, dims="1,4,6,6", outputs="float[] y", **constants):
     return prepare(parsed(f"(float[{dims}] x) => ({outputs}) {{ {text} }}", **constants))
 
 
@@ -96,7 +96,7 @@ def test_sizes_stay_float_and_constants_change():
     text = """[resize] r = Resize <mode = "nearest"> (x, , scales) two = Constant <value_float = 2.0> () m = Mul (r, two)
         shape = Shape (m) ones = ConstantOfShape <value = float[1] one {1}> (shape) sizes = Cast <to = 1> (shape)
         most = ReduceMax <keepdims = 0> (sizes) a = Add (m, ones) y = Mul (a, most) z = Sigmoid (a)"""
-    model = net(text, outputs="float y, float z, float a", scales=np.float32([1, 1, 2, 2]))
+    model = net(text, outputs="float[] y, float[] z, float[] a", scales=np.float32([1, 1, 2, 2]))
     half = to_half(model, DType.FLOAT16)
     onnx.checker.check_model(half, full_check=True)
     x = np.random.default_rng(0).random((1, 4, 6, 6), dtype=np.float32)
@@ -151,11 +151,9 @@ def test_a_number_beyond_float16_is_refused_with_the_alternatives():
 
 
 def test_subgraphs_are_refused():
-    branch = "b () => (float n) { n = Neg (x) }"
+    branch = "b () => (float[] n) { n = Neg (x) }"
     graph = net("y = Relu (x)", yes=np.array(True))
-    text = (
-        f"(bool yes, float x) => (float z) {{ [choice] z = If (yes) <then_branch = {branch}, else_branch = {branch}> }}"
-    )
+    text = f"(bool yes, float[] x) => (float[] z) {{ [choice] z = If (yes) <then_branch = {branch}, else_branch = {branch}> }}"
     graph.graph.node.extend(parsed(text).graph.node)
     with pytest.raises(BuildError, match="'choice': If holds a subgraph"):
         to_half(graph, DType.FLOAT16)
@@ -171,10 +169,10 @@ def test_the_models_own_bytes_stay():
 def branches_around():
     """An If with an If inside: their branches read and give tensors from around them; nodes before and behind it are halved."""
 
-    inner = """[inner] i = If (yes) <then_branch = deep () => (float d) { d = Add (h, w) },
-        else_branch = shallow () => (float e) { e = Identity (h) }>"""
-    text = f"""[before] h = Relu (x) [choice] z = If (no) <then_branch = other () => (float o) {{ o = Identity (h) }},
-        else_branch = then () => (float t) {{ n = Neg (w) {inner} t = Mul (i, n) }}> [behind] y = Abs (z)"""
+    inner = """[inner] i = If (yes) <then_branch = deep () => (float[] d) { d = Add (h, w) },
+        else_branch = shallow () => (float[] e) { e = Identity (h) }>"""
+    text = f"""[before] h = Relu (x) [choice] z = If (no) <then_branch = other () => (float[] o) {{ o = Identity (h) }},
+        else_branch = then () => (float[] t) {{ n = Neg (w) {inner} t = Mul (i, n) }}> [behind] y = Abs (z)"""
     return net(text, w=np.float32([0.5]), yes=np.array(True), no=np.array(False))
 
 

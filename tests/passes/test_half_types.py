@@ -16,7 +16,7 @@ from tests.onnx_parts import parsed
 FLOAT, HALF, INT64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
 
 
-def plain(text, *, dims="1,4,6,6", outputs="float y", opset=18, **constants):
+def plain(text, *, dims="1,4,6,6", outputs="float[] y", opset=18, **constants):
     """A model as it stands, not prepared, with the types of its tensors."""
     return onnx.shape_inference.infer_shapes(
         parsed(f"(float[{dims}] x) => ({outputs}) {{ {text} }}", opset, 8, **constants)
@@ -126,7 +126,7 @@ def test_constants_in_attributes_change_where_they_are_float32(value, kind):
 def test_constants_of_nodes_become_initializers_where_they_are_float32(attributes, lifted):
     text = """[before] unread = Constant <value_int = 1> () [constant] two = Constant () [like] l = CastLike (two, x)
         [last] y = Mul (l, x) [output] z = Constant <value_float = 1.0> () [other] z2 = elsewhere.Constant <value_float = 1.0> ()"""
-    model = parsed(f"(float[1,4,6,6] x) => (float y, float z) {{ {text} }}", ir_version=8)
+    model = parsed(f"(float[1,4,6,6] x) => (float[] y, float[] z) {{ {text} }}", ir_version=8)
     model.graph.node[1].attribute.extend(helper.make_attribute(*item) for item in attributes.items())
     half = to_half(onnx.shape_inference.infer_shapes(model), DType.FLOAT16)
     left = [node.name for node in half.graph.node if node.op_type == "Constant"]
@@ -161,7 +161,7 @@ def layered():
     text = """[a] a = Mul (x, w) b = Mul (a, w) [c] c = Neg (b) [d] d = Sub (c, a) [e] e = Add (d, a) [y] y = Add (e, b)
         [z] z = Abs (y)"""
     values = {"w": np.full((1, 1, 6, 6), 0.1, np.float32), "out": np.float32([3]), "unread": np.float32([1])}
-    model = plain(text, outputs="float y, float z, float out", **values)
+    model = plain(text, outputs="float[] y, float[] z, float[] out", **values)
     model.graph.output[2].type.tensor_type.shape.dim.add(dim_value=1)
     return model
 
