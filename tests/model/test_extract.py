@@ -11,9 +11,10 @@ from pytrtplugins.errors import ModelError
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx import TensorProto, helper  # noqa: E402
 
 from tests.model.networks import network, node, weights  # noqa: E402
+from tests.onnx_parts import parsed  # noqa: E402
 
 
 def run(graph, **given):
@@ -23,19 +24,9 @@ def run(graph, **given):
 
 def branches():
     """x → a → b and c → y, beside a second input that only y needs."""
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"], "relu"),
-        helper.make_node("Mul", ["a", "k"], ["b"], "mul"),
-        helper.make_node("Neg", ["a"], ["c"], "neg"),
-        helper.make_node("Sum", ["b", "c", "z"], ["y"], "sum"),
-    ]
-    infos = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in "xyz"}
-    constants = [
-        numpy_helper.from_array(np.float32([1, 2, 3, 4]), "k"),
-        numpy_helper.from_array(np.float32([9]), "unread"),
-    ]
-    graph = helper.make_graph(nodes, "g", [infos["x"], infos["z"]], [infos["y"]], constants)
-    return ptp.load_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    text = "[relu] a = Relu (x) [mul] b = Mul (a, k) [neg] c = Neg (a) [sum] y = Sum (b, c, z)"
+    weights = {"k": np.float32([1, 2, 3, 4]), "unread": np.float32([9])}
+    return ptp.load_onnx(parsed(f"(float[N,4] x, float[N,4] z) => (float[N,4] y) {{ {text} }}", 18, 9, **weights))
 
 
 X = np.float32([[1, -2, 3, -4], [5, 6, -7, 8]])
@@ -103,7 +94,9 @@ def test_a_tensor_that_is_not_there_is_answered_with_near_ones(inputs, outputs):
 
 def test_a_node_that_writes_an_input_and_what_is_needed_is_refused():
     graph = ptp.load_onnx(
-        network([helper.make_node("Split", ["x"], ["p", "q"], "split", axis=1, num_outputs=2), node("Add", "p q", "y")])
+        parsed(
+            "(float[N,4,6,6] x) => (float[] y) { [split] p, q = Split <axis = 1, num_outputs = 2> (x) [y] y = Add (p, q) }"
+        )
     )
     with pytest.raises(
         ModelError, match=r"'split' \(Split\) writes 'p', .*\nDo: name all that it writes as inputs, 'p', 'q'"
@@ -113,12 +106,7 @@ def test_a_node_that_writes_an_input_and_what_is_needed_is_refused():
 
 
 def test_a_tensor_of_unknown_type_is_refused_until_its_operator_is_known():
-    nodes = [
-        node("Relu", "x", "a"),
-        helper.make_node("Later", ["a"], ["b"], "later", domain="tests.extract"),
-        node("Neg", "b", "y"),
-    ]
-    model = network(nodes)
+    model = parsed("(float[N,4,6,6] x) => (float[] y) { a = Relu (x) [later] b = tests.extract.Later (a) y = Neg (b) }")
     with pytest.raises(
         ModelError, match=r"the element type of tensor 'b' is not known, .*\nDo: write that operator as a plugin"
     ):
@@ -139,22 +127,9 @@ def test_a_tensor_of_unknown_type_is_refused_until_its_operator_is_known():
 
 
 def test_what_a_branch_reads_from_around_it_comes_along():
-    bodies = {
-        f"{name}_branch": helper.make_graph(
-            [helper.make_node(op, ["a", "k"], [name])], name, [], [helper.make_tensor_value_info(name, 1, None)]
-        )
-        for name, op in (("then", "Add"), ("else", "Sub"))
-    }
-    nodes = [helper.make_node("Relu", ["x"], ["a"], "relu"), helper.make_node("If", ["c"], ["y"], "branch", **bodies)]
-    inputs = [helper.make_tensor_value_info("x", 1, [2]), helper.make_tensor_value_info("c", TensorProto.BOOL, [])]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        inputs,
-        [helper.make_tensor_value_info("y", 1, [2])],
-        [numpy_helper.from_array(np.float32([1, 5]), "k")],
-    )
-    whole = ptp.load_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    text = """(float[2] x, bool c) => (float[2] y) { [relu] a = Relu (x) [branch] y = If (c) <
+        then_branch = t () => (float[] u) { u = Add (a, k) }, else_branch = e () => (float[] v) { v = Sub (a, k) }> }"""
+    whole = ptp.load_onnx(parsed(text, 18, 9, k=np.float32([1, 5])))
     part = whole.extract(["a", "c"])
     np.testing.assert_array_equal(run(part, a=np.float32([1, 2]), c=np.array(False))["y"], [0, -3])
     with pytest.raises(ModelError, match="from 'c' alone: 'x', an input"):

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.dim_names import derived_output_dims
 from pytrtplugins.tensor import SymbolicDim
+from tests.onnx_parts import parsed
 
-TWICE = numpy_helper.from_array(np.float32([1, 1, 2, 2]), "twice")
+RESIZE = 'a = Relu (x) y = Resize <mode = "linear"> (a, , twice)'
+PLACES = "places = NonZero (x) y = Cast <to = 1> (places)"
 
 
-def model(nodes, given, said, constants=(TWICE,), more=()):
+def model(text, given, said, more=(), **constants):
     """Nodes from x to y, with the dims that the file says of both, and further inputs."""
     ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, given)]
     ends += [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in more]
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, said)
-    graph = helper.make_graph(
-        [helper.make_node(*node[:3], **node[3]) for node in nodes], "g", ends, [result], constants
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    made = parsed(f"() => (float[] y) {{ {text} }}", 17, 9, **(constants or {"twice": np.float32([1, 1, 2, 2])}))
+    made.graph.input.extend(ends)
+    made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, said))
+    return made
 
 
-RESIZE = [("Relu", ["x"], ["a"], {}), ("Resize", ["a", "", "twice"], ["y"], {"mode": "linear"})]
+def names(info):
+    return [dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim]
 
 
 @pytest.mark.parametrize(
@@ -44,40 +46,33 @@ def test_free_dims_of_outputs_are_called_as_those_of_inputs(given, said, name):
     made = model(RESIZE, [given, 3, 8, 8], [said, 3, 16, 16])
     (x,), (y,) = ptp.build(made, engine="reference", progress=False).inputs, prepare(made).graph.output
     assert (x.dims, x.name) == ((SymbolicDim(name), 3, 8, 8), "x")
-    assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == [name, 3, 16, 16]
+    assert names(y) == [name, 3, 16, 16]
     with ptp.build(made, engine="onnxruntime", progress=False).create_context() as context:
         assert context.run({"x": np.zeros((2, 3, 8, 8), np.float32)})["y"].shape == (2, 3, 16, 16)
 
 
 def test_a_dim_that_follows_from_another_is_an_expression_of_it():
     (y,) = prepare(model(RESIZE, ["N", 3, 8, "W"], ["P", "Q", "R", "S"])).graph.output
-    assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == ["N", 3, 16, "(W * 2)"]
+    assert names(y) == ["N", 3, 16, "(W * 2)"]
 
 
 def test_computed_bounds_and_pads_hide_no_name():
     """As in torchvision's ShuffleNet and Swin Transformer."""
-    nodes = [
-        ("Shape", ["x"], ["s"], {}),
-        ("Gather", ["s", "one"], ["c"], {"axis": 0}),
-        ("Div", ["c", "two"], ["half"], {}),
-        ("Slice", ["x", "zero", "half", "one"], ["part"], {}),
-        ("ConstantOfShape", ["eight"], ["pads"], {"value": numpy_helper.from_array(np.int64([0]))}),
-        ("Pad", ["part", "pads"], ["y"], {}),
-    ]
+    text = """s = Shape (x) c = Gather <axis = 0> (s, one) half = Div (c, two) part = Slice (x, zero, half, one)
+        pads = ConstantOfShape <value = int64[1] {0}> (eight) y = Pad (part, pads)"""
     numbers = {"zero": 0, "one": 1, "two": 2, "eight": 8}
-    constants = [numpy_helper.from_array(np.int64([number]), name) for name, number in numbers.items()]
-    (y,) = prepare(model(nodes, ["N", 4, 8, 8], ["Pad6_dim_0", "b", "c2", "d"], constants)).graph.output
-    assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == ["N", 2, 8, 8]
+    constants = {name: np.int64([number]) for name, number in numbers.items()}
+    (y,) = prepare(model(text, ["N", 4, 8, 8], ["Pad6_dim_0", "b", "c2", "d"], **constants)).graph.output
+    assert names(y) == ["N", 2, 8, 8]
 
 
 def test_a_dim_that_a_run_decides_keeps_its_name():
-    nodes = [("NonZero", ["x"], ["places"], {}), ("Cast", ["places"], ["y"], {"to": TensorProto.FLOAT})]
-    (y,) = prepare(model(nodes, ["N", 3, 8, 8], [4, "found"])).graph.output
-    assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == [4, "found"]
+    (y,) = prepare(model(PLACES, ["N", 3, 8, 8], [4, "found"])).graph.output
+    assert names(y) == [4, "found"]
 
 
 def test_free_dims_of_two_inputs_have_two_names():
-    made = model([("MatMul", ["x", "z"], ["y"], {})], [None, 3], [None, None], (), [("z", [3, None])])
+    made = model("y = MatMul (x, z)", [None, 3], [None, None], [("z", [3, None])])
     engine = ptp.build(made, engine="reference", progress=False)
     assert [each.dims for each in engine.inputs] == [(SymbolicDim("x.0"), 3), (3, SymbolicDim("z.1"))]
     assert engine.outputs[0].dims == (SymbolicDim("x.0"), SymbolicDim("z.1"))
@@ -86,13 +81,12 @@ def test_free_dims_of_two_inputs_have_two_names():
 def test_a_fixed_dim_that_is_declared_where_it_follows_an_input_is_free():
     """As PyTorch's exporters write it where `dynamic_axes` speaks of inputs alone."""
     (y,) = prepare(model(RESIZE, ["N", 3, 8, 8], [1, 3, 16, 16])).graph.output
-    assert [dim.dim_param or dim.dim_value for dim in y.type.tensor_type.shape.dim] == ["N", 3, 16, 16]
+    assert names(y) == ["N", 3, 16, 16]
 
 
 def test_declared_names_are_told_from_those_that_follow():
-    nodes = [("NonZero", ["x"], ["places"], {}), ("Cast", ["places"], ["y"], {"to": TensorProto.FLOAT})]
-    prepared = prepare(model(nodes, ["N", 3, 8, 8], [4, "N"]))
-    assert [dim.dim_param or dim.dim_value for dim in prepared.graph.output[0].type.tensor_type.shape.dim] == [4, "N"]
+    prepared = prepare(model(PLACES, ["N", 3, 8, 8], [4, "N"]))
+    assert names(prepared.graph.output[0]) == [4, "N"]
     assert str(derived_output_dims(prepared)["y"][1]) != "N"
     assert [str(dim) for dim in derived_output_dims(prepare(model(RESIZE, ["N", 3, 8, 8], ["N", 3, 16, 16])))["y"]] == [
         *("N", "3", "16", "16")
@@ -101,14 +95,7 @@ def test_declared_names_are_told_from_those_that_follow():
 
 def test_axes_in_any_order_give_the_dims_that_the_run_gives():
     """ONNX's rule for Squeeze of opset 1 takes sorted axes only, and the file declares what it says: four dims."""
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in DECLARED.items()]
-    graph = helper.make_graph(
-        [helper.make_node("Squeeze", ["x"], ["y"], "squeeze", axes=[4, 1])], "g", ends[:1], ends[1:]
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 1)], ir_version=9)
-    assert [dim.dim_value for dim in prepare(made).graph.output[0].type.tensor_type.shape.dim] == [5, 5, 1]
+    made = parsed("(float[5,1,5,1,1] x) => (float[a,b,c,d] y) { [squeeze] y = Squeeze <axes = [4, 1]> (x) }", 1, 9)
+    assert names(prepare(made).graph.output[0]) == [5, 5, 1]
     with ptp.build(made, engine="reference", progress=False).create_context() as context:
-        assert context.run({"x": np.zeros(DECLARED["x"], np.float32)})["y"].shape == (5, 5, 1)
-
-
-DECLARED = {"x": [5, 1, 5, 1, 1], "y": ["a", "b", "c", "d"]}
+        assert context.run({"x": np.zeros((5, 1, 5, 1, 1), np.float32)})["y"].shape == (5, 5, 1)

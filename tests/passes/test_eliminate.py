@@ -4,54 +4,42 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from pytrtplugins.passes import Eliminate, prepare, to_ir, to_proto
-
-DIMS = [2, 3]
-
-
-def node(kind, inputs, outputs, **attributes):
-    return helper.make_node(kind, inputs, outputs, f"{kind}_{outputs[0]}", **attributes)
+from tests.onnx_parts import parsed
 
 
-def model(nodes, outputs=("y",), constants=None):
-    kinds = {"mask": TensorProto.BOOL}
-    graph = helper.make_graph(
-        nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, DIMS)],
-        [helper.make_tensor_value_info(name, kinds.get(name, TensorProto.FLOAT), DIMS) for name in outputs],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+def model(text, outputs=("y",), **constants):
+    kinds = {"mask": "bool"}
+    results = ", ".join(f"{kinds.get(name, 'float')}[2,3] {name}" for name in outputs)
+    return parsed(f"(float[2,3] x) => ({results}) {{ {text} }}", **constants)
 
 
 def run(network):
-    x = np.random.default_rng(0).standard_normal(DIMS).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
     return ort.InferenceSession(network.SerializeToString()).run(None, {"x": x})
 
 
-RELU = node("Relu", ["x"], ["r"])
-
-
 @pytest.mark.parametrize(
-    ("nodes", "outputs", "left"),
+    ("text", "outputs", "left"),
     [
-        ([RELU, node("Identity", ["r"], ["y"])], ("y",), ["Relu"]),
-        ([node("Identity", ["x"], ["i"]), node("Relu", ["i"], ["y"])], ("y",), ["Relu"]),
-        ([RELU, node("Identity", ["r"], ["i"]), node("Identity", ["i"], ["j"]), node("Abs", ["j"], ["y"])], ("y",), ["Relu", "Abs"]),
-        ([node("Identity", ["x"], ["y"])], ("y",), ["Identity"]),
-        ([RELU, node("Concat", ["r"], ["c"], axis=1), node("Abs", ["c"], ["y"])], ("y",), ["Relu", "Abs"]),
-        ([RELU, node("Identity", ["r"], ["y"]), node("Identity", ["r"], ["z"])], ("y", "z"), ["Relu", "Identity"]),
-        ([node("Relu", ["x"], ["z"]), node("Identity", ["z"], ["y"])], ("y", "z"), ["Relu", "Identity"]),
-        ([node("Dropout", ["x"], ["d"]), node("Relu", ["d"], ["y"])], ("y",), ["Relu"]),
-        ([RELU, node("Dropout", ["r"], ["y", "unread"])], ("y",), ["Relu"]),
-        ([RELU, node("Dropout", ["r"], ["y", "mask"])], ("y", "mask"), ["Relu", "Dropout"]),
-        ([node("Dropout", ["x"], ["d", "m"]), node("Where", ["m", "d", "x"], ["y"])], ("y",), ["Dropout", "Where"]),
-        ([RELU, node("Abs", ["r"], ["dead"]), node("Neg", ["r"], ["y"])], ("y",), ["Relu", "Neg"]),
+        ("r = Relu (x) y = Identity (r)", ("y",), ["Relu"]),
+        ("i = Identity (x) y = Relu (i)", ("y",), ["Relu"]),
+        ("r = Relu (x) i = Identity (r) j = Identity (i) y = Abs (j)", ("y",), ["Relu", "Abs"]),
+        ("y = Identity (x)", ("y",), ["Identity"]),
+        ("r = Relu (x) c = Concat <axis = 1> (r) y = Abs (c)", ("y",), ["Relu", "Abs"]),
+        ("r = Relu (x) y = Identity (r) z = Identity (r)", ("y", "z"), ["Relu", "Identity"]),
+        ("z = Relu (x) y = Identity (z)", ("y", "z"), ["Relu", "Identity"]),
+        ("d = Dropout (x) y = Relu (d)", ("y",), ["Relu"]),
+        ("r = Relu (x) y, unread = Dropout (r)", ("y",), ["Relu"]),
+        ("r = Relu (x) y, mask = Dropout (r)", ("y", "mask"), ["Relu", "Dropout"]),
+        ("d, m = Dropout (x) y = Where (m, d, x)", ("y",), ["Dropout", "Where"]),
+        ("r = Relu (x) dead = Abs (r) y = Neg (r)", ("y",), ["Relu", "Neg"]),
     ],
-)  # fmt: skip
-def test_what_does_nothing_goes_and_the_numbers_stay(nodes, outputs, left):
-    network = model(nodes, outputs)
+)
+def test_what_does_nothing_goes_and_the_numbers_stay(text, outputs, left):
+    network = model(text, outputs)
     result = prepare(network)
     onnx.checker.check_model(result, full_check=True)
     assert [item.op_type for item in result.graph.node] == left
@@ -62,9 +50,7 @@ def test_what_does_nothing_goes_and_the_numbers_stay(nodes, outputs, left):
 
 @pytest.mark.parametrize(("training", "left"), [(True, ["Dropout"]), (False, ["Identity"])])
 def test_dropout_that_is_told_to_train_stays(training, left):
-    network = model(
-        [node("Dropout", ["x", "ratio", "training"], ["y"])], constants={"ratio": np.float32(0.5), "training": training}
-    )
+    network = model("y = Dropout (x, ratio, training)", ratio=np.float32(0.5), training=training)
     assert [item.op_type for item in prepare(network).graph.node] == left
     ir_model = to_ir(network)
     assert Eliminate()(ir_model).modified == (not training)
@@ -72,17 +58,17 @@ def test_dropout_that_is_told_to_train_stays(training, left):
 
 
 def test_an_unused_initializer_goes():
-    result = prepare(model([node("Relu", ["x"], ["y"])], constants={"unused": np.zeros(3, np.float32)}))
+    result = prepare(model("y = Relu (x)", unused=np.zeros(3, np.float32)))
     assert not result.graph.initializer
 
 
 def test_tensors_between_nodes_keep_their_names():
-    nodes = [RELU, node("Identity", ["r"], ["i"]), node("Abs", ["i"], ["a"]), node("Neg", ["a"], ["y"])]
-    assert [item.output[0] for item in prepare(model(nodes)).graph.node] == ["r", "a", "y"]
+    text = "r = Relu (x) i = Identity (r) a = Abs (i) y = Neg (a)"
+    assert [item.output[0] for item in prepare(model(text)).graph.node] == ["r", "a", "y"]
 
 
 def test_a_network_without_such_nodes_is_not_modified():
-    assert not Eliminate()(to_ir(model([node("Relu", ["x"], ["y"])]))).modified
+    assert not Eliminate()(to_ir(model("y = Relu (x)"))).modified
 
 
 def eliminated(network):
@@ -91,67 +77,59 @@ def eliminated(network):
     return to_proto(ir_model), result.modified
 
 
-def of_another_domain(kind, outputs):
-    return helper.make_node(kind, ["x"], outputs, kind, domain="elsewhere")
-
-
 @pytest.mark.parametrize(
-    ("nodes", "outputs"),
+    ("text", "outputs"),
     [
-        ([of_another_domain("Identity", ["i"]), node("Relu", ["i"], ["y"])], ("y",)),
-        ([of_another_domain("Dropout", ["i"]), node("Relu", ["i"], ["y"])], ("y",)),
-        ([node("Dropout", ["x"], ["d", "mask"]), node("Relu", ["d"], ["y"])], ("y", "mask")),
-        ([node("Abs", ["x"], ["a"]), node("Zipped", ["a"], ["y"])], ("y",)),
+        ("i = elsewhere.Identity (x) y = Relu (i)", ("y",)),
+        ("i = elsewhere.Dropout (x) y = Relu (i)", ("y",)),
+        ("d, mask = Dropout (x) y = Relu (d)", ("y", "mask")),
+        ("a = Abs (x) y = Zipped (a)", ("y",)),
     ],
 )
-def test_other_nodes_stay_as_they_are(nodes, outputs):
-    network = model(nodes, outputs)
+def test_other_nodes_stay_as_they_are(text, outputs):
+    network = model(text, outputs)
     found, modified = eliminated(network)
     assert not modified
     assert found.graph == to_proto(to_ir(network)).graph
 
 
-@pytest.mark.parametrize("training", [[], [""], ["off"], ["also_off"]])
-@pytest.mark.parametrize("ratio", [{}, {"seed": 3}])
-def test_an_idle_dropout_of_an_input_becomes_an_identity_without_attributes(training, ratio):
-    nodes = [helper.make_node("Dropout", ["x", "ratio", *training], ["y", "unread"], "d", **ratio)]
+@pytest.mark.parametrize("training", ["", ",", ", off", ", also_off"])
+@pytest.mark.parametrize("attributes", ["", "<seed = 3>"])
+def test_an_idle_dropout_of_an_input_becomes_an_identity_without_attributes(training, attributes):
     constants = {"ratio": np.float32(0.5), "off": np.array(False), "also_off": np.zeros(1, bool)}
-    found, modified = eliminated(model(nodes, constants=constants))
+    found, modified = eliminated(model(f"[d] y, unread = Dropout {attributes} (x, ratio{training})", **constants))
     assert modified
     assert list(found.graph.node) == [helper.make_node("Identity", ["x"], ["y"], "d")]
     assert not found.graph.initializer
 
 
 def test_a_dropout_that_becomes_an_identity_is_a_change_though_nothing_goes():
-    found, modified = eliminated(model([node("Dropout", ["x"], ["y"])]))
+    found, modified = eliminated(model("y = Dropout (x)"))
     assert modified
     assert [item.op_type for item in found.graph.node] == ["Identity"]
 
 
 def test_dropout_that_is_told_so_at_run_time_stays():
-    nodes = [node("Not", ["yes"], ["training"]), node("Dropout", ["x", "ratio", "training"], ["y"])]
-    found, modified = eliminated(model(nodes, constants={"ratio": np.float32(0.5), "yes": np.array(True)}))
+    text = "training = Not (yes) y = Dropout (x, ratio, training)"
+    found, modified = eliminated(model(text, ratio=np.float32(0.5), yes=np.array(True)))
     assert [item.op_type for item in found.graph.node] == ["Not", "Dropout"]
     assert not modified
 
 
 def test_a_constant_that_is_an_output_keeps_its_identity():
-    network = model(
-        [node("Relu", ["x"], ["z"]), node("Identity", ["c"], ["y"])], ("z", "y"), {"c": np.ones(DIMS, np.float32)}
-    )
+    network = model("z = Relu (x) y = Identity (c)", ("z", "y"), c=np.ones((2, 3), np.float32))
     found, modified = eliminated(network)
     assert not modified
     assert found.graph == to_proto(to_ir(network)).graph
 
 
 def test_removing_is_told_whichever_case_it_was():
-    relu, identity = node("Relu", ["x"], ["y"]), node("Identity", ["x"], ["i"])
-    for nodes, left in [
-        ([relu, node("Abs", ["x"], ["dead"])], ["Relu"]),
-        ([identity, node("Relu", ["i"], ["y"])], ["Relu"]),
-        ([identity, node("Relu", ["i"], ["r"]), node("Identity", ["r"], ["y"])], ["Relu"]),
+    for text, left in [
+        ("y = Relu (x) dead = Abs (x)", ["Relu"]),
+        ("i = Identity (x) y = Relu (i)", ["Relu"]),
+        ("i = Identity (x) r = Relu (i) y = Identity (r)", ["Relu"]),
     ]:
-        found, modified = eliminated(model(nodes))
+        found, modified = eliminated(model(text))
         assert ([item.op_type for item in found.graph.node], modified) == (left, True)
 
 
@@ -167,8 +145,8 @@ def test_removing_is_told_whichever_case_it_was():
 )
 def test_the_shape_that_is_left_is_that_which_is_known(before, after, is_output, expected):
     """An output's own shape counts; else that of the tensor which stays."""
-    nodes = [RELU, node("Identity", ["r"], ["i"]), *([] if is_output else [node("Abs", ["i"], ["y"])])]
-    network = model(nodes, ("i",) if is_output else ("y",))
+    text = "r = Relu (x) i = Identity (r)"
+    network = model(text, ("i",)) if is_output else model(f"{text} y = Abs (i)")
     infos = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in (("r", before), ("i", after))
     ]
@@ -185,8 +163,8 @@ def test_the_shape_that_is_left_is_that_which_is_known(before, after, is_output,
 
 
 def test_the_type_that_is_left_is_that_which_is_known():
-    network = model([RELU, node("Identity", ["r"], ["i"]), node("Abs", ["i"], ["y"])])
-    network.graph.value_info.append(helper.make_tensor_value_info("i", TensorProto.FLOAT, DIMS))
+    network = model("r = Relu (x) i = Identity (r) y = Abs (i)")
+    network.graph.value_info.append(helper.make_tensor_value_info("i", TensorProto.FLOAT, [2, 3]))
     ir_model = to_ir(network)
     assert ir_model.graph[0].outputs[0].type is None
     Eliminate()(ir_model)

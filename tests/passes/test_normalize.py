@@ -17,8 +17,9 @@ from pytrtplugins.passes.normalize import normalized, with_opset
 from pytrtplugins.passes.prepare import prepare_loaded
 from pytrtplugins.plugin.onnx_node import as_node
 from tests.engines.exported_models import MODELS
-from tests.engines.model_parts import F, body, info, model, node, values
+from tests.engines.model_parts import F, body, constant, info, model, node, values
 from tests.engines.operators import literal
+from tests.onnx_parts import parsed
 from tests.passes.nets import tiny_yolo
 
 
@@ -35,29 +36,24 @@ def test_functions_are_written_out_in_branches_too():
         onnx.checker.check_model(found, full_check=True)
 
 
+def called(ends, nodes, *functions, opset=18, ir=8):
+    """A model whose nodes call functions: domain, opset, text."""
+    domains = "".join(f', "{domain}": 1' for domain, _, _ in functions)
+    text = f'<ir_version: {ir}, opset_import: ["": {opset}{domains}]> g {ends} {{ {nodes} }}'
+    return onnx.parser.parse_model(
+        text + "".join(f'<domain: "{domain}", opset_import: ["": {own}]> {body}' for domain, own, body in functions)
+    )
+
+
 @pytest.mark.parametrize("domain", ["a", "pkg", "z"])
 def test_functions_of_plugins_stay(domain):
-    function = helper.make_function(
-        Reorg.plugin_key()[0],
-        "Reorg",
-        ["x"],
-        ["y"],
-        [node("SpaceToDepth", ["x"], ["y"], blocksize=2)],
-        [helper.make_opsetid("", 18)],
-        ["stride"],
+    made = called(
+        "(float[1,4,4,4] x) => (float[1,16,2,2] y)",
+        f"h = darknet.Reorg (x) y = {domain}.Act (h)",
+        ("darknet", 18, "Reorg <stride> (x) => (y) { y = SpaceToDepth <blocksize = 2> (x) }"),
+        (domain, 18, "Act (x) => (y) { y = Relu (x) }"),
     )
-    other = helper.make_function(
-        domain, "Act", ["x"], ["y"], [node("Relu", ["x"], ["y"])], [helper.make_opsetid("", 18)]
-    )
-    nodes = [as_node(Reorg(stride=2), ["x"], ["h"]), helper.make_node("Act", ["h"], ["y"], domain=domain)]
-    made = model(
-        nodes,
-        [info("x", F, [1, 4, 4, 4])],
-        [info("y", F, [1, 16, 2, 2])],
-        opset=18,
-        functions=[function, other],
-        domains=(domain, Reorg.plugin_key()[0]),
-    )
+    made.graph.node[0].CopyFrom(as_node(Reorg(stride=2), ["x"], ["h"]))
     found = normalize(made)
     assert [item.name for item in found.functions] == ["Reorg"]
     assert [item.op_type for item in found.graph.node] == ["Reorg", "Relu"]
@@ -65,20 +61,11 @@ def test_functions_of_plugins_stay(domain):
 
 def test_large_weights_come_through_functions_and_conversions():
     weight = values(40, 40)
-    function = helper.make_function(
-        "pkg", "Act", ["x"], ["y"], [node("Relu", ["x"], ["y"])], [helper.make_opsetid("", 11)]
+    ends = "(float[1,40] x) => (float[1,40] y)"
+    made = called(
+        ends, "h = MatMul (x, w) y = pkg.Act (h)", ("pkg", 11, "Act (x) => (y) { y = Relu (x) }"), opset=11, ir=6
     )
-    nodes = [node("MatMul", ["x", "w"], ["h"]), helper.make_node("Act", ["h"], ["y"], domain="pkg")]
-    made = model(
-        nodes,
-        [info("x", F, [1, 40])],
-        [info("y", F, [1, 40])],
-        {"w": weight},
-        opset=11,
-        ir=6,
-        functions=[function],
-        domains=("pkg",),
-    )
+    made.graph.initializer.append(constant("w", weight))
     found = normalize(made)
     assert opset(found) == 13
     assert [item.name for item in found.graph.input] == ["x"]
@@ -132,13 +119,7 @@ def test_old_opsets_are_converted_with_a_note(name, caplog):
 
 
 def test_what_cannot_be_converted_stays_with_a_warning_that_names_the_node(caplog):
-    broken = model(
-        [node("Relu", ["x"], ["h"]), node("Upsample", ["h"], ["y"])],
-        [info("x", F, [1, 1, 2, 2])],
-        [info("y", F, None)],
-        opset=9,
-        ir=4,
-    )
+    broken = parsed("(float[1,1,2,2] x) => (float[] y) { h = Relu (x) [Upsample_y] y = Upsample (h) }", 9, 4)
     assert opset(normalize(broken)) == 9
     assert "node 'Upsample_y' (Upsample) cannot be converted" in caplog.text
 
@@ -164,22 +145,9 @@ def test_an_opset_of_the_future_is_refused():
 
 
 def test_a_function_that_cannot_be_written_out_is_named():
-    recursive = helper.make_function(
-        "pkg",
-        "Endless",
-        ["x"],
-        ["y"],
-        [helper.make_node("Endless", ["x"], ["y"], domain="pkg")],
-        [helper.make_opsetid("pkg", 1)],
-    )
-    made = model(
-        [helper.make_node("Endless", ["x"], ["y"], domain="pkg")],
-        [info("x", F, [1])],
-        [info("y", F, [1])],
-        opset=18,
-        functions=[recursive],
-        domains=("pkg",),
-    )
+    ends, function = "(float[1] x) => (float[1] y)", "Endless (x) => (y) { y = pkg.Endless (x) }"
+    made = called(ends, "y = pkg.Endless (x)", ("pkg", 18, function))
+    made.functions[0].opset_import[0].CopyFrom(helper.make_opsetid("pkg", 1))
     with pytest.raises(ModelError, match="Endless"):
         normalize(made)
 
@@ -195,11 +163,8 @@ def test_the_model_given_is_not_changed():
 def test_dims_in_bodies_are_freed_too():
     inner = body([node("Relu", ["x"], ["b"])], [info("b", F, [-1])])
     other = body([node("Neg", ["x"], ["c"])], [info("c", F, [-1])])
-    made = model(
-        [node("If", ["f"], ["y"], then_branch=inner, else_branch=other)],
-        [info("x", F, [-1]), info("f", 9, [])],
-        [info("y", F, [-1])],
-    )
+    nodes = [node("If", ["f"], ["y"], then_branch=inner, else_branch=other)]
+    made = model(nodes, [info("x", F, [-1]), info("f", 9, [])], [info("y", F, [-1])])
     branch = normalize(made).graph.node[0].attribute[0].g
     assert not branch.output[0].type.tensor_type.shape.dim[0].WhichOneof("value")
 
@@ -324,10 +289,8 @@ def test_the_node_that_cannot_be_converted_is_found_wherever_it_stands(broken, n
 
 
 def test_functions_of_an_older_opset_are_converted_where_they_are_written_out():
-    body = [node("Squeeze", ["x"], ["h"], axes=[0]), node("Relu", ["h"], ["y"])]
-    function = helper.make_function("pkg", "Act", ["x"], ["y"], body, [helper.make_opsetid("", 11)])
-    call = helper.make_node("Act", ["x"], ["y"], domain="pkg")
-    made = model([call], [info("x", F, [1, 3])], [info("y", F, [3])], opset=18, functions=[function], domains=("pkg",))
+    function = "Act (x) => (y) { h = Squeeze <axes = [0]> (x) y = Relu (h) }"
+    made = called("(float[1,3] x) => (float[3] y)", "y = pkg.Act (x)", ("pkg", 11, function))
     x = values(1, 3)
     session = onnxruntime.InferenceSession(normalize(made).SerializeToString(), providers=["CPUExecutionProvider"])
     np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.maximum(x[0], 0))
@@ -342,9 +305,7 @@ def test_the_first_node_is_named_where_each_can_be_converted_by_itself(monkeypat
         return plain(made, version)
 
     monkeypatch.setattr(onnx.version_converter, "convert_version", refuse)
-    made = model(
-        [node("Relu", ["x"], ["h"]), node("Neg", ["h"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=9
-    )
+    made = parsed("(float[1] x) => (float[1] y) { [Relu_h] h = Relu (x) y = Neg (h) }", 9, 8)
     assert opset(normalize(made)) == 9
     assert "node 'Relu_h' (Relu) cannot be converted to opset 13: too many; it stays as it is" in caplog.text
 
@@ -378,14 +339,13 @@ def test_a_model_that_cannot_be_converted_to_an_opset_is_refused():
 )
 def test_a_function_of_an_older_opset_computes_what_its_body_does_there(own, body):
     """onnxruntime reads such bodies as if they were of the model's opset, so it says what they give in a model of their own."""
-    head = "(float[2,3,4] x) => (float[p,q,r] z) {"
-    calling = onnx.parser.parse_model(
-        f'<ir_version: 10, opset_import: ["": 18, "d": 1]> g {head} t = d.f (x) z = Relu (t) }}'
-        f'<domain: "d", opset_import: ["": {own}]> f (a) => (y) {{ {body} }}'
+    calling = called(
+        "(float[2,3,4] x) => (float[p,q,r] z)",
+        "t = d.f (x) z = Relu (t)",
+        ("d", own, f"f (a) => (y) {{ {body} }}"),
+        ir=10,
     )
-    plain = onnx.parser.parse_model(
-        f'<ir_version: 6, opset_import: ["": {own}]> g {head} a = Identity (x) {body} z = Relu (y) }}'
-    )
+    plain = parsed(f"(float[2,3,4] x) => (float[p,q,r] z) {{ a = Identity (x) {body} z = Relu (y) }}", own, 6)
     x = np.random.default_rng(5).standard_normal((2, 3, 4)).astype(np.float32)
     written = normalize(calling)
     assert not written.functions
