@@ -4,20 +4,17 @@ On a GPU, or in Triton's interpreter, which TRITON_INTERPRET=1 chooses when Trit
 in a process of its own.
 """
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import copy
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
+from tests.samples.needs_torch import torch
+
 pytest.importorskip("triton", reason="joined layers need Triton (pip install triton)")
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 from torch.nn import functional
 

@@ -1,19 +1,13 @@
 """Generated images of rectangles, and a small network and a loop for them."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
-
-
+from tests.samples.needs_torch import torch
 from training import loop as engine
 from training.batch import Pool
 from training.data import load_photos, open_data

@@ -1,9 +1,8 @@
 """The program that trains the shipped network afresh."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+# ruff: noqa: E402  (the samples need PyTorch)
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +10,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 import train_animals
 

@@ -1,6 +1,6 @@
 """The classifier's program on the CPU: a few steps on photos of three colours, and what they leave."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+# ruff: noqa: E402  (the samples need PyTorch)
 from __future__ import annotations
 
 import re
@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 import train_classifier
 from classifier_training.data import Classes, Drawn, open_classes
@@ -23,16 +22,14 @@ from classifier_training.task import Classification, Student, crop, middle
 
 from pytrtplugins.errors import FormatError, NoDataError, UsageError
 from pytrtplugins.shards import make_shards
+from tests.samples.needs_torch import WITHOUT_RANKS
 from tests.samples.rectangles import draw_set
 from tests.samples.torchvision_networks import require_torchvision
 from training.curve import read_log
 from training.data import load_photos, open_data
 from training.settings import Settings
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread", "no_figure"),
-    pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("one_thread", "no_figure"), WITHOUT_RANKS]
 CPU = torch.device("cpu")
 COLOURS = ("blue", "green", "red")
 NETWORK = """

@@ -1,25 +1,24 @@
 """The training sample on the CPU: a few steps on generated images of rectangles."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+# ruff: noqa: E402  (the samples need PyTorch)
 from __future__ import annotations
 
 import json
 import re
 import shutil
 import struct
-import sys
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 import train_yolov2
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from darknet2caffe import read_network
 from pytrtplugins.errors import ExecutionError
+from tests.samples.needs_torch import WITHOUT_RANKS
 from tests.samples.rectangles import (
     ALONE,
     ANCHORS,
@@ -33,10 +32,7 @@ from training.checkpoint import Checkpoints
 from training.data import open_data
 from yolov2_training import data, evaluate, export, loss, network, recipe
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
-    pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("one_thread"), WITHOUT_RANKS]
 
 
 def test_augmented_boxes_lie_on_their_rectangles(rectangles: Path) -> None:

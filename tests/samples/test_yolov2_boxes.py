@@ -1,27 +1,20 @@
 """How many boxes of a photo and of a training image are learned."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
-
+from tests.samples.needs_torch import WITHOUT_RANKS, torch
 from tests.samples.rectangles import TINY, draw_set
 from training.augment import Augmenter, draw_lots
 from training.batch import Pool
 from training.data import load_photos, open_data
 from yolov2_training import boxes
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread", "no_figure"),
-    pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("one_thread", "no_figure"), WITHOUT_RANKS]
 CPU = torch.device("cpu")
 PLAIN = torch.tensor([0.0, 1.0, 1.0, 0.0])  # no mosaic, no zoom, no blending
 

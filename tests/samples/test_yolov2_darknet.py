@@ -1,27 +1,23 @@
 """Networks are read from darknet's files as they were written, and trained further."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+# ruff: noqa: E402  (the samples need PyTorch)
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 import train_yolov2
 
 from pytrtplugins.errors import CfgError, WeightsError
+from tests.samples.needs_torch import WITHOUT_RANKS
 from tests.samples.rectangles import ANCHORS, TINY, tiny_network
 from yolov2_training import darknet, export, model
 
 SHIPPED = Path(__file__).parents[2] / "samples/models/yolov2-animals.cfg"
-pytestmark = [
-    pytest.mark.usefixtures("one_thread", "no_figure"),
-    pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("one_thread", "no_figure"), WITHOUT_RANKS]
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:

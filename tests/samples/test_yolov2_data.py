@@ -1,9 +1,7 @@
 """How the training sample reads photos and boxes: folders, tars and shards, what is held back, and what is damaged."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
-import sys
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
-
 from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
 from pytrtplugins.shards import make_shards
+from tests.samples.needs_torch import torch
 from tests.samples.rectangles import CLASSES, draw_set, load
 from tests.samples.training.loaders import KINDS, make
 from tests.shards.labels.written import voc_xml

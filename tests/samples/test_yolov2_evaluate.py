@@ -1,17 +1,11 @@
 """Average precision of detectors that answer right, of classes that occur or do not."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
-
 from pytrtplugins.errors import UsageError
+from tests.samples.needs_torch import torch
 from training.batch import NO_BOX, Pool
 from yolov2_training.evaluate import in_classes_of, measure, scores
 from yolov2_training.model import Model

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
+from tests.samples.needs_torch import torch
+
 pytest.importorskip("triton", reason="joined layers need Triton (pip install triton)")
 
 ROOT = Path(__file__).parents[2]

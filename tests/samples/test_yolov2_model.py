@@ -1,15 +1,13 @@
 """The file of a trained model: what it keeps, and what is said of another file; and what a run begins with."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+# ruff: noqa: E402  (the samples need PyTorch)
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 import train_yolov2
 

@@ -1,26 +1,19 @@
 """Numbers of a recipe at their limits: each trains a step, or is refused with the one that would do."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
-import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
-
 from pytrtplugins.errors import UsageError
 from pytrtplugins.utils.numbers import Several
+from tests.samples.needs_torch import WITHOUT_RANKS
 from tests.samples.rectangles import SMALL, make_loop
 from yolov2_training.recipe import NETWORKS, Recipe
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
-    pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("one_thread"), WITHOUT_RANKS]
 BASE = Recipe(steps=1, batch=2, sizes=(32,), **SMALL)
 
 

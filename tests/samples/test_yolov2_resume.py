@@ -1,22 +1,21 @@
 """Runs of the training program: what continues, what is refused, what is skipped, and what the log has."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+# ruff: noqa: E402  (the samples need PyTorch)
 from __future__ import annotations
 
 import errno
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 import train_yolov2
 
 from pytrtplugins.errors import FormatError
+from tests.samples.needs_torch import WITHOUT_RANKS
 from tests.samples.rectangles import ALONE, TINY
 from training import run
 from training.curve import read_log
@@ -25,10 +24,7 @@ from training.run_lock import locked_run
 from training.schedule import Schedule
 from yolov2_training import run as yolov2_run
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread", "no_figure"),
-    pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("one_thread", "no_figure"), WITHOUT_RANKS]
 
 
 @pytest.fixture

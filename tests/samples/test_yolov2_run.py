@@ -1,21 +1,20 @@
 """A run: at which size it measures and exports, and what it refuses before its first step."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
+# ruff: noqa: E402  (the samples need PyTorch)
 from __future__ import annotations
 
 import re
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
 
 import train_yolov2
 
 from darknet2caffe import read_network
+from tests.samples.needs_torch import WITHOUT_RANKS
 from tests.samples.rectangles import ALONE, ANCHORS, CLASSES, SMALL, TINY, draw_set, tiny_network
 from training.curve import read_log
 from training.data import open_data, split
@@ -25,10 +24,7 @@ from yolov2_training.model import Model, save_model
 from yolov2_training.recipe import Recipe
 from yolov2_training.run import Run
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread", "no_figure"),
-    pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("one_thread", "no_figure"), WITHOUT_RANKS]
 
 
 @pytest.mark.parametrize(("sizes", "size"), [("96", 96), ("64,128,96", 128)])

@@ -1,20 +1,15 @@
 """The parts of the training sample beside the loop: the export for darknet, the teacher, files of models and logs."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import struct
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[2] / "samples"))
-
-
 from pytrtplugins.errors import WeightsError
+from tests.samples.needs_torch import WITHOUT_RANKS, torch
 from tests.samples.rectangles import (
     ANCHORS,
     CLASSES,
@@ -24,10 +19,7 @@ from tests.samples.rectangles import (
 from training import loop as engine
 from yolov2_training import export, model, recipe, teacher
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
-    pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning"),
-]
+pytestmark = [pytest.mark.usefixtures("one_thread"), WITHOUT_RANKS]
 
 
 def test_libdarknet_computes_what_pytorch_computes(libdarknet, tmp_path: Path) -> None:

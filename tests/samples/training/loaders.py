@@ -1,18 +1,11 @@
 """Loaders of each kind for tests, and what they share."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-SAMPLES = Path(__file__).parents[3] / "samples"
-sys.path.insert(0, str(SAMPLES))
-
 from pytrtplugins.vision.jpeg import read_header
+from tests.samples.needs_torch import torch
 from training.batch import Batch
 from training.loader import Loader, Options, make_loader
 from training.photos import decode

@@ -1,17 +1,10 @@
 """Augmentation on a pool of photos."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
-import pytest
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
-
+from tests.samples.needs_torch import torch
 from training import augment
 from training.augment import Augmenter, draw_lots, render
 from training.batch import Pool, as_pool

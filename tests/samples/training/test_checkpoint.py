@@ -1,6 +1,5 @@
 """Checkpoints whose folders are damaged, older, foreign or hostile: what is used, replaced, kept and said."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import json
@@ -9,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-
 from pytrtplugins.errors import FormatError
 from pytrtplugins.utils.files import sha256_hex
+from tests.samples.needs_torch import WITHOUT_RANKS, torch
 from tests.samples.training.toy import STEPS, advance, difference, make, state
 from training.checkpoint import Checkpoints, _cause, complete
 from training.loop import Loop
 from training.ranks import Ranks
 
 ALONE = Ranks(0, 1, torch.device("cpu"), False)
-pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+pytestmark = WITHOUT_RANKS
 
 
 def place(folder: Path, said: list[str] | None = None) -> Checkpoints:

@@ -1,27 +1,23 @@
 """The index of a checkpoint and its files of tensors, where somebody else wrote them: one line, and nothing is run."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import json
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
-
 from pytrtplugins.errors import FormatError
 from pytrtplugins.utils.files import sha256_hex
+from tests.samples.needs_torch import WITHOUT_RANKS, torch
 from tests.samples.training.test_saved_tensors import Runs, Takes, with_pickle
 from training.checkpoint import Checkpoints
 from training.ranks import Ranks
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor(7, dtype=torch.int64)}
-pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+pytestmark = WITHOUT_RANKS
 
 
 @pytest.fixture

@@ -1,14 +1,12 @@
 """The parts of YOLOv2's step under torch.compile, on the CPU."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-
+from tests.samples.needs_torch import torch
 from tests.samples.rectangles import ALONE, SMALL, draw_set, make_loop
 from training.augment import draw_lots
 from yolov2_training.loss import region_loss

@@ -1,16 +1,12 @@
 """Logs of runs, and the curves that are drawn from them."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
-
+import tests.samples.needs_torch  # noqa: F401
 from training import curve
 from training.curve import draw_curve, read_log, write_log
 

@@ -1,6 +1,5 @@
 """CUDA graphs of a step: draw, forward and backward are replayed, and give what they give one by one."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import os
@@ -13,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-
+from tests.samples.needs_torch import torch
 from tests.samples.rectangles import SMALL, draw_set, make_loop
 from training.curve import read_log
 from yolov2_training.recipe import Recipe

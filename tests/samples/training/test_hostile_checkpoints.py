@@ -7,16 +7,17 @@ import sys
 
 import pytest
 
+from tests.samples.needs_torch import WITHOUT_RANKS
+
 if sys.platform == "win32":
     pytest.skip("Windows has no FIFOs", allow_module_level=True)
-pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
 
 from tests.hostile_folders import KINDS, assert_refused, put
 from tests.samples.training.test_loop import place
 from tests.samples.training.toy import make
 from training.checkpoint import complete
 
-pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+pytestmark = WITHOUT_RANKS
 STEP = "step-000000001"
 FILES = ("facts.json", "index.json", "__0_0.distcp")
 

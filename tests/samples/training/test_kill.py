@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
+from tests.samples.needs_torch import torch
 
 ROOT = Path(__file__).parents[3]
 SURROUNDINGS = os.environ | {

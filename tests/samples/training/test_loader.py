@@ -1,12 +1,10 @@
 """Loaders: each kind gives the same batches, keeps the order, tells what fails, and ends."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import io
 import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,11 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-SAMPLES = Path(__file__).parents[3] / "samples"
-sys.path.insert(0, str(SAMPLES))
-
 from pytrtplugins.errors import MissingExtraError, UsageError
+from tests.samples.needs_torch import torch
 from tests.samples.training.loaders import CPU, KINDS, LIMIT, SIDE, assert_equal, make
 from tests.samples.training.photo_set import PhotoSet
 from training import photos

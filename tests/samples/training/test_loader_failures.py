@@ -1,6 +1,5 @@
 """Loaders that fail: what they say, and that their threads and processes end."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import os
@@ -8,15 +7,11 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-SAMPLES = Path(__file__).parents[3] / "samples"
-sys.path.insert(0, str(SAMPLES))
-
 from pytrtplugins.errors import ExecutionError, FormatError, ImageError
+from tests.samples.needs_torch import SAMPLES
 from tests.samples.training.loaders import (
     KINDS,
     LIMIT,
@@ -160,6 +155,7 @@ _RUN = """
 import sys; sys.path[:0] = [{samples!r}, {root!r}]
 import torch
 from tests.samples.training.photo_set import PhotoSet
+from tests.samples.needs_torch import SAMPLES
 from training.loader import make_loader
 from training.sampler import StepSampler
 loader = make_loader("spdl-cpu", PhotoSet(8), StepSampler(8, 4, seed=1), torch.device("cpu"), size=64, stop=10**6)

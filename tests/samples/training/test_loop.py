@@ -1,6 +1,5 @@
 """The loop: precision, what stops it, and how it continues."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import errno
@@ -17,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-
 from pytrtplugins.errors import ExecutionError, FormatError
+from tests.samples.needs_torch import WITHOUT_RANKS, torch
 from tests.samples.training.toy import ADAM, SGD, STEPS, SingleToy, Toy, advance, difference, make, state
 from training import checkpoint
 from training.checkpoint import Checkpoints
@@ -28,7 +26,7 @@ from training.ranks import Ranks
 from training.schedule import Schedule
 
 ALONE = Ranks(0, 1, torch.device("cpu"), False)
-pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+pytestmark = WITHOUT_RANKS
 
 
 def place(folder: Path, said: list[str] | None = None) -> Checkpoints:

@@ -1,6 +1,5 @@
 """Ranks together compute what one process computes, in float64 over gloo; and a run of N ranks continues on M."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import json
@@ -12,19 +11,17 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-
-from torch import distributed
-
 from pytrtplugins.errors import UsageError
+from tests.samples.needs_torch import WITHOUT_RANKS, torch
 from tests.samples.training.toy import ADAM, SGD, STEPS, advance, difference, make, rows_of, state
 from training.ranks import Ranks
 from training.settings import Settings
 
+distributed = torch.distributed
 ROOT = Path(__file__).parents[3]
 SAME = {"replicated", "parameter_server", "distributed_replicated", "accumulated", "sharded accumulated"}
 STAGED = {"staged", "staged and sharded", "staged accumulated"}
-pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+pytestmark = WITHOUT_RANKS
 
 
 @pytest.fixture

@@ -1,17 +1,11 @@
 """Which device a process of a run takes."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
-
 from pytrtplugins.errors import UsageError
+from tests.samples.needs_torch import torch
 from training.ranks import device_of, exchange, is_restarted, join
 from training.settings import Settings
 

@@ -1,18 +1,11 @@
 """Options of a recipe as the command line has them."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-import pytest
-
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
-
+import tests.samples.needs_torch  # noqa: F401
 from pytrtplugins.utils.numbers import Several, Whole
 from training import recipe
 from training.recipe import add_recipe, option

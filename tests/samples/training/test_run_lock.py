@@ -1,6 +1,5 @@
 """The lock of a run's folder: one run at a time, whatever ended the last one."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import os
@@ -9,14 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
-
 from pytrtplugins.errors import UsageError
+from tests.samples.needs_torch import torch
 from training import run_lock
 from training.ranks import Ranks
 from training.run_lock import check_unlocked, locked_run

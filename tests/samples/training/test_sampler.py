@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import pickle
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
 
 from pytrtplugins.errors import NoDataError, UsageError
 from training.sampler import StepSampler

@@ -1,6 +1,5 @@
 """Files of torch.save that are cut, junk or hostile: one line, nothing run, and no memory taken."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import contextlib
@@ -8,16 +7,13 @@ import io
 import pickle
 import pickletools
 import random
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
-
 from pytrtplugins.errors import FormatError
+from tests.samples.needs_torch import torch
 from training import saved_tensors
 from training.saved_tensors import load_saved
 

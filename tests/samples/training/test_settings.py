@@ -1,18 +1,13 @@
 """Settings of a run as the command line gives them; test_modes.py has those that contradict each other."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='training needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
-
+from tests.samples.needs_torch import torch
 from training.settings import Settings, add_settings
 
 

@@ -1,16 +1,14 @@
 """Loaders on real shards: the same photos, and what they say of shards that are missing, truncated or damaged."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
+from tests.samples.needs_torch import torch
+
 pytest.importorskip("spdl.pipeline", reason='these loaders need spdl-core (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
 
 from pytrtplugins.errors import FormatError, ImageError
 from pytrtplugins.shards import Shards, make, make_shards

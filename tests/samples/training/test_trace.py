@@ -1,18 +1,14 @@
 """The stage clock as a trace and as a figure."""
 
-# ruff: noqa: E402  (the samples are importable only after their folder is on the path)
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-torch = pytest.importorskip("torch", reason='the training sample needs torch (pip install "pytrtplugins[train]")')
-sys.path.insert(0, str(Path(__file__).parents[3] / "samples"))
-
+from tests.samples.needs_torch import torch
 from training import trace
 from training.clock import Clock, Lap, Stage
 from training.trace import draw_stages, write_trace
