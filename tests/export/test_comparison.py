@@ -10,8 +10,6 @@ from onnx import TensorProto, helper
 from pytrtplugins.export import comparison
 from pytrtplugins.export.comparison import OutputError, compare_models, random_sample
 
-pytest.importorskip("onnxruntime")
-
 
 def scaled(by, dims=("N", 3)):
     """x → x * by → y."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
+import onnx
 import pytest
 
 from pytrtplugins import _native_build, native
 from pytrtplugins.errors import ExportError
 from pytrtplugins.export.plugin import export_plugin
-
-onnx = pytest.importorskip("onnx")
-
-from tests.export.conftest import builds_kept  # noqa: E402
-from tests.model.networks import network, node  # noqa: E402
-from tests.pages import Reader, texts  # noqa: E402
+from tests.export.conftest import builds_kept
+from tests.model.networks import network, node
+from tests.pages import Reader, texts
 
 CLASS, ENQUEUE, PLACE, ENGINES, LIBRARY, WRONG = texts("docs/custom_layer.md", "python")
 CHECK, CHECK_AGAIN, REPLACE, SOURCES, HOST = (text.strip() for text in texts("docs/custom_layer.md", "sh"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.cli import main
@@ -15,15 +17,9 @@ from pytrtplugins.errors import ModelError, RegistryError, UsageError
 from pytrtplugins.export._triton_config import _TYPES, Word, config_text
 from pytrtplugins.export.triton import export_triton
 from pytrtplugins.layers import Reorg
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from onnx import TensorProto, helper  # noqa: E402
-
-from tests.engines.networks import Affine, Complete, conv_net  # noqa: E402
-from tests.export.triton_server import model_config_proto, parse, serve  # noqa: E402
-from tests.model.networks import Line, Shuffle, image, network, node, shuffle_net, weights  # noqa: E402
+from tests.engines.networks import Affine, Complete, conv_net
+from tests.export.triton_server import model_config_proto, parse, serve
+from tests.model.networks import Line, Shuffle, image, network, node, shuffle_net, weights
 
 TYPES = ["FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "STRING", "BOOL"]
 TYPES += [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]

@@ -6,15 +6,13 @@ import re
 import shlex
 import sys
 
+import onnx
 import pytest
 
 from pytrtplugins.cli import main
-
-onnx = pytest.importorskip("onnx")
-
-from tests.export.triton_server import parse, serve  # noqa: E402
-from tests.model.networks import documented_layers, network, node  # noqa: E402
-from tests.pages import read, texts  # noqa: E402
+from tests.export.triton_server import parse, serve
+from tests.model.networks import documented_layers, network, node
+from tests.pages import read, texts
 
 TEXT = read("docs/triton.md")
 (COMMAND,) = (text.strip().removeprefix("pytrt ") for text in texts("docs/triton.md", "sh"))

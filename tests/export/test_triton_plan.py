@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
+from onnx import helper
 
 import pytrtplugins as ptp
 from pytrtplugins.cli import main
@@ -12,14 +14,9 @@ from pytrtplugins.export import _triton_sources
 from pytrtplugins.export.triton import export_triton
 from pytrtplugins.layers import Reorg
 from pytrtplugins.model.decompose import add_functions
-
-onnx = pytest.importorskip("onnx")
-
-from onnx import helper  # noqa: E402
-
-from tests.engines.networks import Affine, conv_net  # noqa: E402
-from tests.export.triton_server import model_config_proto, parse  # noqa: E402
-from tests.model.networks import Shuffle, network, node  # noqa: E402
+from tests.engines.networks import Affine, conv_net
+from tests.export.triton_server import model_config_proto, parse
+from tests.model.networks import Shuffle, network, node
 
 REQUIREMENTS = {
     "tensorrt": "10.16.1.11",

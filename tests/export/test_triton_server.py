@@ -15,14 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from pytrtplugins.export.triton import export_triton
 from pytrtplugins.layers import Reorg
-
-pytest.importorskip("onnx")
-
-from onnx import TensorProto, helper
-
 from tests.model.networks import Line, image, network, node
 from tests.real_triton import copy_backends, needed, running_triton, site_packages
 

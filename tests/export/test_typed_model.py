@@ -26,7 +26,6 @@ from pytrtplugins.passes import LayerPrecision, Precisions, layer_names, prepare
 from tests.engines.networks import conv_net
 from tests.passes import nets
 
-pytest.importorskip("onnxruntime")
 pytest.importorskip("openvino")
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
 pytest.importorskip("openvino")
 
 QUIET = (

@@ -15,10 +15,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.errors import UsageError
 from pytrtplugins.model import read_onnx, write_onnx
-
-onnx = pytest.importorskip("onnx")
-
-from tests.model.networks import network, node  # noqa: E402
+from tests.model.networks import network, node
 
 
 def net(seed=0):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.model.decompose import add_functions, infer_shapes, inline_plugins
-
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
 
 FORMS = {"plain": infer_shapes, "functions": add_functions, "inlined": inline_plugins}
 OLD_ONNXRUNTIME = tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 24)

@@ -6,18 +6,14 @@ import sys
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import ModelError
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from onnx import helper  # noqa: E402
-
-from tests.model.networks import documented_layers, network, node, run, weights  # noqa: E402
-from tests.pages import read, texts  # noqa: E402
+from tests.model.networks import documented_layers, network, node, run, weights
+from tests.pages import read, texts
 
 TEXT = read("docs/graph.md")
 PROGRAMS = texts("docs/graph.md", "python")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import pytest
+import onnxruntime
 
 import pytrtplugins as ptp
 from pytrtplugins.layers import Reorg
 from tests.engines.networks import conv_net, image
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 
 def test_a_graph_is_saved_with_the_bodies_of_its_plugins(tmp_path):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.model.decompose import inline_plugins
-
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
 
 
 @ptp.plugin(namespace="tests.graph")

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import pytrtplugins as ptp
+from pytrtplugins import passes
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.cli.loading import open_model
+from pytrtplugins.engines.base.engine import BuildOptions
+from pytrtplugins.engines.base.engine_file import read_engine_file, write_engine_file
+from pytrtplugins.engines.calibrate import calibrate
+from pytrtplugins.engines.openvino import CpuEngine
 from pytrtplugins.errors import EngineFileError, ModelError
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from onnx import helper  # noqa: E402
-
-from pytrtplugins import passes  # noqa: E402
-from pytrtplugins.calibration import MinMaxCalibrator  # noqa: E402
-from pytrtplugins.cli.loading import open_model  # noqa: E402
-from pytrtplugins.engines.base.engine import BuildOptions  # noqa: E402
-from pytrtplugins.engines.base.engine_file import read_engine_file, write_engine_file  # noqa: E402
-from pytrtplugins.engines.calibrate import calibrate  # noqa: E402
-from pytrtplugins.engines.openvino import CpuEngine  # noqa: E402
-from pytrtplugins.model.decompose import infer_shapes  # noqa: E402
-from pytrtplugins.plugin.onnx_node import node_attributes  # noqa: E402
-from pytrtplugins.validation import load_external_data, validated  # noqa: E402
-from tests.onnx_parts import (  # noqa: E402
+from pytrtplugins.model.decompose import infer_shapes
+from pytrtplugins.plugin.onnx_node import node_attributes
+from pytrtplugins.validation import load_external_data, validated
+from tests.onnx_parts import (
     DIMS,
     IMAGE,
     RELU,

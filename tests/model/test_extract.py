@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import ModelError
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from onnx import TensorProto, helper  # noqa: E402
-
-from tests.model.networks import network, node, weights  # noqa: E402
-from tests.onnx_parts import parsed  # noqa: E402
+from tests.model.networks import network, node, weights
+from tests.onnx_parts import parsed
 
 
 def run(graph, **given):

@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import ModelError
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from onnx import helper, numpy_helper  # noqa: E402
-
-from tests.model.networks import Line, Shuffle, image, network, node, run, shuffle_net, small, weights  # noqa: E402
+from tests.model.networks import Line, Shuffle, image, network, node, run, shuffle_net, small, weights
 
 
 def test_the_model_given_is_not_changed_and_what_it_says_of_itself_is_kept():

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import ModelError
 from pytrtplugins.layers import Reorg
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from onnx import helper  # noqa: E402
-
-from tests.model.networks import Line, image, network, node, run, shape, weights  # noqa: E402
+from tests.model.networks import Line, image, network, node, run, shape, weights
 
 
 def test_all_readers_of_an_inner_tensor_read_the_plugin():

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import pytest
-
-pytest.importorskip("onnxruntime")
-
 import onnxruntime
+import pytest
 
 from pytrtplugins.validation import infer
 

@@ -25,7 +25,6 @@ from pytrtplugins.model.opaque import (
 from pytrtplugins.passes import prepare
 from tests.passes import nets
 
-pytest.importorskip("onnxruntime")
 FORMS = {
     "in a domain": ("TRT", {}),
     "in ONNX's domain": ("", {}),

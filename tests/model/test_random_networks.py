@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import pytrtplugins as ptp
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-
-from tests.model.networks import Join, Line, network, node, run  # noqa: E402
+from tests.model.networks import Join, Line, network, node, run
 
 
 @st.composite

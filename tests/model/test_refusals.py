@@ -8,12 +8,7 @@ import pytrtplugins as ptp
 from pytrtplugins.errors import DimsError, ModelError, UsageError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.model.decompose import add_functions
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-
-from tests.model.networks import Codes, Join, Line, Shuffle, conv_net, network, node, shape, small, weights  # noqa: E402
+from tests.model.networks import Codes, Join, Line, Shuffle, conv_net, network, node, shape, small, weights
 
 
 def test_an_unknown_node_is_answered_with_near_ones_and_the_count():

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import DimsError
 from pytrtplugins.model import NodeInfo
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from onnx import helper  # noqa: E402
-
-from tests.model.networks import (  # noqa: E402
+from tests.model.networks import (
     Blocks,
     Join,
     Line,

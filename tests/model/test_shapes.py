@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import DimsError, ModelError
 from pytrtplugins.layers import Reorg
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from onnx import helper  # noqa: E402
-
-from tests.model.networks import Codes, Corner, Line, Shuffle, network, node, shape, weights  # noqa: E402
+from tests.model.networks import Codes, Corner, Line, Shuffle, network, node, shape, weights
 
 
 @pytest.mark.parametrize(

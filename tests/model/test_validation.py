@@ -6,21 +6,17 @@ import subprocess
 import sys
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
+from benchmarks.node_tests import load_cases
 from pytrtplugins.errors import ModelError
-
-onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
-
-from onnx import TensorProto, helper  # noqa: E402
-
-from benchmarks.node_tests import load_cases  # noqa: E402
-from pytrtplugins.model.decompose import check_claims  # noqa: E402
-from pytrtplugins.validation import validated  # noqa: E402
-from pytrtplugins.validation.limits import MAX_DEPTH  # noqa: E402
-from tests.onnx_parts import (  # noqa: E402
+from pytrtplugins.model.decompose import check_claims
+from pytrtplugins.validation import validated
+from pytrtplugins.validation.limits import MAX_DEPTH
+from tests.onnx_parts import (
     DIMS,
     IMAGE,
     RELU,

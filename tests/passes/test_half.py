@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -29,9 +30,6 @@ class Holding(ptp.Plugin):
 
     def compute(self, x):
         return x + self.table[0]
-
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 
 @ptp.plugin(namespace="test.tensorrt")

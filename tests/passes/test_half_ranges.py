@@ -16,8 +16,6 @@ from pytrtplugins.tensor import DType
 from tests.engines.networks import conv_net
 from tests.passes import nets
 
-pytest.importorskip("onnxruntime")
-
 
 def names(model, ranges, dtype=DType.FLOAT16):
     return float_nodes(to_ir(model), dtype, ranges)

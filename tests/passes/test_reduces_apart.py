@@ -5,7 +5,6 @@ import onnx
 import pytest
 
 pytest.importorskip("openvino")
-pytest.importorskip("onnxruntime")
 
 import pytrtplugins as ptp
 from pytrtplugins.passes import ReducesApart, to_ir, to_proto

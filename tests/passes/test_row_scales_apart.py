@@ -7,7 +7,6 @@ import pytest
 from onnx import numpy_helper
 
 pytest.importorskip("openvino")
-pytest.importorskip("onnxruntime")
 
 import pytrtplugins as ptp
 from pytrtplugins.passes import RowScalesApart, to_ir, to_proto

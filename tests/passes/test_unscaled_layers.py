@@ -10,7 +10,6 @@ from pytrtplugins.passes import Placement, prepare, quantize, quantized_tensors
 from pytrtplugins.passes.unscaled_layers import unscaled_layers
 from tests.passes import nets
 
-pytest.importorskip("onnxruntime")
 PLACEMENTS = [Placement(), PLACEMENT]
 
 

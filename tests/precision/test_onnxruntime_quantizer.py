@@ -13,7 +13,6 @@ from tests.measures import sqnr
 from tests.passes.nets import run, tiny_yolo
 from tests.precision.planted import samples
 
-pytest.importorskip("onnxruntime")
 quantization = pytest.importorskip("onnxruntime.quantization")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 

@@ -7,8 +7,6 @@ import itertools
 import onnx
 import pytest
 
-pytest.importorskip("onnxruntime")
-
 from benchmarks.forms.contrib import qualified_name
 from benchmarks.forms.families import BUILDERS
 from benchmarks.forms.form import draw_forms, schemas

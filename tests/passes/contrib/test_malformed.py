@@ -9,8 +9,6 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-pytest.importorskip("onnxruntime")
-
 from benchmarks.forms.families import BUILDERS
 from benchmarks.forms.form import draw_forms
 from pytrtplugins.errors import ModelError, PytrtpluginsError

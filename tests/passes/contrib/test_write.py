@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
-
-pytest.importorskip("onnxruntime")
-
 import onnx
 import onnxruntime as ort
+import pytest
 
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.contrib.table import BODIES
