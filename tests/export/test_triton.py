@@ -20,6 +20,23 @@ from pytrtplugins.layers import Reorg
 from tests.engines.networks import Affine, Complete, conv_net
 from tests.export.triton_server import model_config_proto, parse, serve
 from tests.model.networks import Line, Shuffle, image, network, node, shuffle_net, weights
+from tests.onnx_parts import parsed
+
+
+def exit_code(*words):
+    """How the command ends."""
+    with pytest.raises(SystemExit) as end:
+        main(["export-triton", *map(str, words)])
+    return end.value.code
+
+
+@pytest.fixture
+def library(tmp_path):
+    """A library of onnxruntime operators, by its look."""
+    path = tmp_path / "ops.so"
+    path.write_bytes(b"\x7fELF RegisterCustomOps")
+    return path
+
 
 TYPES = ["FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "STRING", "BOOL"]
 TYPES += [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -69,12 +86,10 @@ def test_a_batch_of_one_waits_for_nobody(tmp_path):
 
 @pytest.mark.parametrize("name", TYPES)
 def test_every_type_is_the_one_that_triton_knows(tmp_path, name):
-    kind = getattr(onnx.TensorProto, name)
-    infos = [helper.make_tensor_value_info(item, kind, ["N", 3]) for item in "xy"]
-    graph = helper.make_graph([node("Identity", "x", "y")], "net", infos[:1], infos[1:])
-    export_triton(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), tmp_path, name="net"
-    )
+    model = parsed("(float[N,3] x) => (float[N,3] y) { y = Identity (x) }")
+    for item in (*model.graph.input, *model.graph.output):
+        item.type.tensor_type.elem_type = getattr(TensorProto, name)
+    export_triton(model, tmp_path, name="net")
     serve(tmp_path / "net")
 
 
@@ -141,12 +156,10 @@ def test_the_forms_of_an_engine_of_a_cpu_are_those_that_triton_runs_or_refused(t
     assert not (tmp_path / "models").exists()
 
 
-def test_a_form_that_is_asked_for_is_written_into_the_model(tmp_path):
+def test_a_form_that_is_asked_for_is_written_into_the_model(tmp_path, library):
     model, name = conv_net(Complete(), batch="N"), "test.engines::Complete"
     export_triton(model, tmp_path / "models", name="net", plugins={name: "decomposition"})
     assert serve(tmp_path / "models" / "net")
-    library = tmp_path / "ops.so"
-    library.write_bytes(b"\x7fELF RegisterCustomOps")
     export_triton(model, tmp_path / "models", name="kept", libraries=[library], plugins={name: "enqueue"})
     kept = onnx.load(tmp_path / "models" / "kept" / "1" / "model.onnx")
     assert [node.op_type for node in kept.graph.node if node.domain == "test.engines"] == ["Complete"]
@@ -196,16 +209,13 @@ def test_operators_that_nobody_knows_are_refused(tmp_path):
         export_triton(network([stranger]), tmp_path, name="net")
 
 
-def test_outputs_without_dims_are_refused(tmp_path):
-    library = tmp_path / "ops.so"
+def test_outputs_without_dims_are_refused(tmp_path, library):
     library.write_bytes(b"RegisterCustomOps")
     with pytest.raises(ModelError, match="output 'y' has no known dims"):
         export_triton(network([node("Odd", "x", "y", domain="vendor")]), tmp_path, name="net", libraries=[library])
 
 
-def test_operators_of_a_library_are_left_to_it(tmp_path):
-    library = tmp_path / "ops.so"
-    library.write_bytes(b"\x7fELF RegisterCustomOps")
+def test_operators_of_a_library_are_left_to_it(tmp_path, library):
     model = network([node("Odd", "x", "y", domain="vendor")])
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["N", 7]))
     written = export_triton(model, tmp_path / "models", name="net", libraries=[library], served_at="/models")
@@ -281,9 +291,7 @@ def test_the_command_writes_a_darknet_network_with_a_free_batch(tmp_path, capsys
     from pathlib import Path
 
     cfg = Path(__file__).parents[2] / "samples" / "models" / "yolov2-animals.cfg"
-    with pytest.raises(SystemExit) as end:
-        main(["export-triton", str(cfg), "-o", str(tmp_path), "--name", "yolov2", "--served-at", "/models"])
-    assert end.value.code == 0
+    assert exit_code(cfg, "-o", tmp_path, "--name", "yolov2", "--served-at", "/models") == 0
     printed = capsys.readouterr().out
     assert re.search(r"yolov2/1/model.onnx: [\d,]+ bytes\nDo: tritonserver --model-repository=/models\n$", printed)
     config, _ = serve(tmp_path / "yolov2")
@@ -292,23 +300,15 @@ def test_the_command_writes_a_darknet_network_with_a_free_batch(tmp_path, capsys
 
 def test_the_command_takes_forms(tmp_path, capsys):
     onnx.save(conv_net(Complete()), tmp_path / "net.onnx")
-    command = ["export-triton", str(tmp_path / "net.onnx"), "-o", str(tmp_path / "models"), "--plugin"]
-    with pytest.raises(SystemExit) as end:
-        main([*command, "test.engines::Complete=compute"])
-    assert end.value.code == 2
+    words = [tmp_path / "net.onnx", "-o", tmp_path / "models", "--plugin"]
+    assert exit_code(*words, "test.engines::Complete=compute") == 2
     assert "is to run as 'compute'" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as end:
-        main([*command, "test.engines::Complete=decomposition"])
-    assert end.value.code == 0
+    assert exit_code(*words, "test.engines::Complete=decomposition") == 0
 
 
 def test_the_command_registers_plugins_first(tmp_path, capsys):
     onnx.save(plugin_net(plugin=Line(2.0)), tmp_path / "net.onnx")
-    with pytest.raises(SystemExit) as end:
-        main(
-            ["export-triton", str(tmp_path / "net.onnx"), "-o", str(tmp_path / "models"), "--plugins", "tests.nothing"]
-        )
-    assert end.value.code == 2
+    assert exit_code(tmp_path / "net.onnx", "-o", tmp_path / "models", "--plugins", "tests.nothing") == 2
     assert "module 'tests.nothing': cannot be imported" in capsys.readouterr().err
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import onnx
 import pytest
-from onnx import helper
 
 import pytrtplugins as ptp
 from pytrtplugins.cli import main
@@ -17,6 +16,7 @@ from pytrtplugins.model.decompose import add_functions
 from tests.engines.networks import Affine, conv_net
 from tests.export.triton_server import model_config_proto, parse
 from tests.model.networks import Shuffle, network, node
+from tests.onnx_parts import parsed
 
 REQUIREMENTS = {
     "tensorrt": "10.16.1.11",
@@ -29,15 +29,10 @@ REQUIREMENTS = {
 
 def engine_file(path, model=None, settings=None, plan=b"a plan", forms=None, **requirements):
     """What `TensorrtEngine.save` writes; tests/engines/tensorrt holds the two together."""
+    ways = {"settings": settings or {}, "plugins": forms or {}}
     metadata = {
         "engine": "tensorrt",
-        "options": {
-            "precision": "fp16",
-            "threads": None,
-            "device": None,
-            "settings": settings or {},
-            "plugins": forms or {},
-        },
+        "options": {"precision": "fp16", "threads": None, "device": None} | ways,
         "requirements": {**REQUIREMENTS, **requirements},
     }
     model = conv_net(Affine(), batch="N") if model is None else model
@@ -116,13 +111,7 @@ def test_batches_are_as_large_as_the_engine_was_built_for(tmp_path, library, set
 
 
 def test_the_batch_is_that_of_the_input_that_takes_the_fewest():
-    graph = helper.make_graph(
-        [helper.make_node("Relu", [name], [f"{name}_y"]) for name in "ab"],
-        "g",
-        [helper.make_tensor_value_info(name, 1, ["N", 3]) for name in "ab"],
-        [helper.make_tensor_value_info(f"{name}_y", 1, ["N", 3]) for name in "ab"],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    model = parsed("(float[N,3] a, float[N,3] b) => (float[N,3] a_y, float[N,3] b_y) { a_y = Relu (a) b_y = Relu (b) }")
     ranges = {"a": [[1, 3], [2, 3], [9, 3]], "b": [[1, 3], [2, 3], [4, 3]]}
     assert _triton_sources._max_batch(model, {"shapes": ranges}) == 4
     assert _triton_sources._max_batch(model, {"batch": [1, 2, 6]}) == 6
@@ -162,10 +151,16 @@ def test_an_engine_file_with_damaged_metadata_is_refused(tmp_path, damage):
 # -- plans of other tools --------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_of_trtexec_takes_names_and_dims_from_its_model(tmp_path):
+@pytest.fixture
+def plan(tmp_path):
+    path = tmp_path / "made.plan"
+    path.write_bytes(b"by trtexec")
+    return path
+
+
+def test_a_plan_of_trtexec_takes_names_and_dims_from_its_model(tmp_path, plan):
     onnx.save(conv_net(batch="N"), tmp_path / "net.onnx")
-    (tmp_path / "made.plan").write_bytes(b"by trtexec")
-    options = {"plan": tmp_path / "made.plan", "name": "served"}
+    options = {"plan": plan, "name": "served"}
     with pytest.raises(UsageError, match=r"does not say for how many it was built.\nDo: --max-batch N"):
         export_triton(tmp_path / "net.onnx", tmp_path / "models", **options)
     written = export_triton(tmp_path / "net.onnx", tmp_path / "models", max_batch=64, **options)
@@ -175,22 +170,20 @@ def test_a_plan_of_trtexec_takes_names_and_dims_from_its_model(tmp_path):
     assert written.needs == ("the TensorRT version and the GPU that the plan was made with",)
 
 
-def test_its_plugins_need_a_library_though_nobody_registered_them(tmp_path, library):
+def test_its_plugins_need_a_library_though_nobody_registered_them(tmp_path, library, plan):
     stranger = node("Stranger", "x", "y", domain="unheard", plugin_namespace="unheard", plugin_version="1")
     model = network([stranger])
     model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", 1, ["N", 9]))
-    (tmp_path / "made.plan").write_bytes(b"by trtexec")
-    options = {"plan": tmp_path / "made.plan", "name": "net", "max_batch": 4}
+    options = {"plan": plan, "name": "net", "max_batch": 4}
     with pytest.raises(UsageError, match="unheard::Stranger"):
         export_triton(model, tmp_path / "models", **options)
     written = export_triton(model, tmp_path / "models", libraries=[library], **options)
     assert list(parse(written.config).output[0].dims) == [9]
 
 
-def test_plugins_with_a_local_function_may_do_without_one(tmp_path):
+def test_plugins_with_a_local_function_may_do_without_one(tmp_path, plan):
     model = network([Reorg(2).as_node(["x"], ["y"], "reorg")])
-    (tmp_path / "made.plan").write_bytes(b"by trtexec")
-    options = {"plan": tmp_path / "made.plan", "name": "net", "max_batch": 4}
+    options = {"plan": plan, "name": "net", "max_batch": 4}
     with pytest.raises(UsageError, match=r"export-plugin pytrtplugins.layers.reorg:Reorg -o libreorg.so"):
         export_triton(model, tmp_path / "models", **options)
     config = parse(export_triton(add_functions(model), tmp_path / "models", **options).config)
