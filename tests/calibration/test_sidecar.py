@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,9 @@ import pytest
 
 from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator
 from pytrtplugins.calibration.sidecar import Sidecar
+from pytrtplugins.engines.calibrate import fitting_table
 from pytrtplugins.errors import CalibrationTableError
+from tests.onnx_parts import parsed
 
 ROOT = Path(__file__).parents[2]
 OLD, NEW = CalibrationTable({"data": 0.5}), CalibrationTable({"data": 0.25})
@@ -104,28 +107,28 @@ def test_a_writer_that_is_killed_at_any_step_leaves_the_old_pair_or_the_new(tmp_
     assert seen == {old, (0.25, "new")}
 
 
-def test_whoever_reads_while_the_pair_is_replaced_has_one_of_the_two(tmp_path):
-    cache = tmp_path / "net.cache"
+@pytest.fixture
+def cache(tmp_path):
+    """A cache that is not there yet."""
+    return tmp_path / "net.cache"
+
+
+@pytest.fixture
+def pair(cache):
+    """A cache with its sidecar."""
     EntropyCalibrator(cache=cache).store_table(OLD, network="old")
-    read = iter([cache.read_bytes()])  # of the old cache, before both are replaced
-    EntropyCalibrator(cache=cache).store_table(NEW, network="new")
-    data, sidecar = Sidecar.read(cache, lambda: next(read, None) or cache.read_bytes())
+    return cache
+
+
+def test_whoever_reads_while_the_pair_is_replaced_has_one_of_the_two(pair):
+    read = iter([pair.read_bytes()])  # of the old cache, before both are replaced
+    EntropyCalibrator(cache=pair).store_table(NEW, network="new")
+    data, sidecar = Sidecar.read(pair, lambda: next(read, None) or pair.read_bytes())
     assert (CalibrationTable.from_bytes(data), sidecar.network) == (NEW, "new")
 
 
-def test_a_pair_that_does_not_belong_together_is_refused_by_engines_too(tmp_path):
-    onnx = pytest.importorskip("onnx")
-    from pytrtplugins.engines.calibrate import fitting_table
-
-    model = onnx.helper.make_model(
-        onnx.helper.make_graph(
-            [onnx.helper.make_node("Relu", ["data"], ["y"])],
-            "net",
-            [onnx.helper.make_tensor_value_info("data", 1, [1])],
-            [onnx.helper.make_tensor_value_info("y", 1, [1])],
-        )
-    )
-    cache = tmp_path / "net.cache"
+def test_a_pair_that_does_not_belong_together_is_refused_by_engines_too(cache):
+    model = parsed("(float[1] data) => (float[1] y) { y = Relu (data) }")
     EntropyCalibrator(cache=cache).store_table(OLD)
     assert fitting_table(cache, model, ["data"]) == OLD
     NEW.write(cache)
@@ -133,8 +136,7 @@ def test_a_pair_that_does_not_belong_together_is_refused_by_engines_too(tmp_path
         fitting_table(cache, model, ["data"])
 
 
-def test_a_damaged_file_beside_the_cache_does_not_keep_a_new_pair_from_being_written(tmp_path):
-    cache = tmp_path / "net.cache"
+def test_a_damaged_file_beside_the_cache_does_not_keep_a_new_pair_from_being_written(cache):
     OLD.write(cache)
     for text in ("no JSON", "{}", "[]"):
         Sidecar.path_of(cache).write_text(text)
@@ -143,55 +145,46 @@ def test_a_damaged_file_beside_the_cache_does_not_keep_a_new_pair_from_being_wri
         assert (data, sidecar.network) == (NEW.to_bytes(), "new")
 
 
-def test_the_file_beside_the_cache_is_json_of_these_values(tmp_path):
-    cache = tmp_path / "net.cache"
-    EntropyCalibrator(cache=cache).store_table(OLD, network="n")
-    facts = json.loads(Sidecar.path_of(cache).read_text())
+def test_the_file_beside_the_cache_is_json_of_these_values(pair):
+    facts = json.loads(Sidecar.path_of(pair).read_text())
     assert facts["format"] == "pytrtplugins calibration 1"
     assert facts["table"] == hashlib.sha256(OLD.to_bytes()).hexdigest()
-    assert (facts["tensors"], facts["data"], facts["network"]) == (1, "", "n")
+    assert (facts["tensors"], facts["data"], facts["network"]) == (1, "", "old")
 
 
 @pytest.mark.parametrize("name", ["network", "data", "algorithm", "tensors", "table", "created_by"])
-def test_a_value_of_another_type_in_the_file_is_named(tmp_path, name):
-    cache = tmp_path / "net.cache"
-    EntropyCalibrator(cache=cache).store_table(OLD)
-    path = Sidecar.path_of(cache)
+def test_a_value_of_another_type_in_the_file_is_named(pair, name):
+    path = Sidecar.path_of(pair)
     path.write_text(json.dumps({**json.loads(path.read_text()), name: 1.5}))
     with pytest.raises(CalibrationTableError, match=rf"expected '{name}': (str|int), found 1\.5\.\nDo: rm ") as caught:
-        Sidecar.read(cache, cache.read_bytes)
+        Sidecar.read(pair, pair.read_bytes)
     assert caught.value.path == path
 
 
-def test_a_file_of_more_than_a_mebibyte_beside_the_cache_is_refused(tmp_path):
-    cache = tmp_path / "net.cache"
-    EntropyCalibrator(cache=cache).store_table(OLD)
-    path = Sidecar.path_of(cache)
+def test_a_file_of_more_than_a_mebibyte_beside_the_cache_is_refused(pair):
+    path = Sidecar.path_of(pair)
     text = path.read_bytes()
     path.write_bytes(text + b" " * (1024**2 - len(text)))
-    assert Sidecar.read(cache, cache.read_bytes)[1] is not None
+    assert Sidecar.read(pair, pair.read_bytes)[1] is not None
     path.write_bytes(path.read_bytes() + b" ")
     with pytest.raises(CalibrationTableError, match="1,048,576"):
-        Sidecar.read(cache, cache.read_bytes)
+        Sidecar.read(pair, pair.read_bytes)
 
 
-def test_a_pair_that_keeps_changing_is_read_three_times(tmp_path):
-    cache = tmp_path / "net.cache"
-    EntropyCalibrator(cache=cache).store_table(OLD)
+def test_a_pair_that_keeps_changing_is_read_three_times(pair):
     for others, found in ((2, True), (3, False)):
         given = iter([b"another cache"] * others + [OLD.to_bytes()])
         if found:
-            assert Sidecar.read(cache, lambda given=given: next(given))[0] == OLD.to_bytes()
+            assert Sidecar.read(pair, lambda given=given: next(given))[0] == OLD.to_bytes()
         else:
             with pytest.raises(CalibrationTableError, match="belongs to another cache"):
-                Sidecar.read(cache, lambda given=given: next(given))
+                Sidecar.read(pair, lambda given=given: next(given))
 
 
-def test_a_cache_that_is_no_file_is_refused(tmp_path):
-    import os
-
-    os.mkfifo(tmp_path / "net.cache")
+@pytest.mark.parametrize(
+    "read", [lambda cache: EntropyCalibrator(cache=cache).cached_table(["data"]), CalibrationTable.read]
+)
+def test_a_cache_that_is_no_file_is_refused(cache, read):
+    os.mkfifo(cache)
     with pytest.raises(CalibrationTableError, match="found a FIFO"):
-        EntropyCalibrator(cache=tmp_path / "net.cache").cached_table(["data"])
-    with pytest.raises(CalibrationTableError, match="found a FIFO"):
-        CalibrationTable.read(tmp_path / "net.cache")
+        read(cache)
