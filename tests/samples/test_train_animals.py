@@ -39,6 +39,22 @@ def test_a_schedule_has_the_steps_that_fit_into_its_time() -> None:
     assert train_animals.steps_in(0.0, 640.0, 64) == 1
 
 
+def use(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Machine:
+    """Put a machine in the place of what takes time; nothing is checked."""
+    monkeypatch.setattr(train_animals, "time", machine)
+    monkeypatch.setattr(train_animals, "run", machine.run)
+    monkeypatch.setattr(train_animals, "check", lambda *_: None)
+    monkeypatch.setattr(train_animals.subprocess, "run", machine.evaluate)
+    return machine
+
+
+def shipped(folder: Path) -> str:
+    """The .cfg of a network of the widths that these runs have, with its weights and names."""
+    net = Yolov2(declare_layers(SMALL["stages"], SMALL["head"], SMALL["passthrough"], 2))
+    write_darknet(folder / "net", net, ANCHORS, ("red", "green"), size=64)
+    return str(folder / "net.cfg")
+
+
 class Machine:
     """In the place of the clock and of the programs: each start takes some time, the first one more, and each step."""
 
@@ -80,11 +96,7 @@ class Machine:
 @pytest.mark.parametrize(("first", "later"), [(60.0, 20.0), (25.0, 25.0), (40.0, 3.0)])
 def test_all_of_it_ends_in_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first, later) -> None:
     """The last run gets half of the time in which photos are trained on; little is left over."""
-    machine = Machine(first, later, speed=4000.0)
-    monkeypatch.setattr(train_animals, "time", machine)
-    monkeypatch.setattr(train_animals, "run", machine.run)
-    monkeypatch.setattr(train_animals, "check", lambda *_: None)
-    monkeypatch.setattr(train_animals.subprocess, "run", machine.evaluate)
+    machine = use(monkeypatch, Machine(first, later, speed=4000.0))
     assert train_animals.main(["--data", "x", "--out", str(tmp_path), "--seconds", "480"]) == 0
     assert 0.85 * 480 < machine.now - 1000 <= 480
     recipes = [machine.trained[f"recipe-{number}"] for number in range(len(train_animals.RECIPES))]
@@ -98,12 +110,9 @@ def test_weights_are_trained_further_by_the_recipe_that_is_best_without_the_held
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first, later
 ) -> None:
     """What is chosen on never saw these photos; the given weights, which did, are trained last; and all of it ends in its time."""
-    machine, lines = Machine(first, later, speed=2500.0), []
-    monkeypatch.setattr(train_animals, "time", machine)
+    machine, lines = use(monkeypatch, Machine(first, later, speed=2500.0)), []
     monkeypatch.setattr(train_animals, "run", lambda *given: lines.append(given) or machine.run(*given))
-    monkeypatch.setattr(train_animals, "check", lambda *_: None)
     monkeypatch.setattr(train_animals, "read_log", lambda path: [{"step": 9, "mAP50": float(path.parent.name[-1])}])
-    monkeypatch.setattr(train_animals.subprocess, "run", machine.evaluate)
     started = []
     monkeypatch.setattr(train_animals.subprocess, "Popen", lambda line: started.append(line) or machine.together(line))
     given = ["--data", "x", "--out", str(tmp_path), "--seconds", "540", "--start", "shipped.cfg"]
@@ -141,10 +150,7 @@ def test_a_recipe_that_fails_ends_the_others(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_time_that_is_too_short_for_the_starts_is_refused(tmp_path, monkeypatch, capsys) -> None:
-    machine = Machine(60.0, 60.0, speed=4000.0)
-    monkeypatch.setattr(train_animals, "time", machine)
-    monkeypatch.setattr(train_animals, "run", machine.run)
-    monkeypatch.setattr(train_animals, "check", lambda *_: None)
+    use(monkeypatch, Machine(60.0, 60.0, speed=4000.0))
     assert train_animals.main(["--data", "x", "--out", str(tmp_path), "--seconds", "100"]) == 1
     assert "4 more starts, of 60 s each, leave no time to train.\nDo: give" in capsys.readouterr().err
 
@@ -169,8 +175,7 @@ def test_what_would_end_a_later_run_is_said_before_the_first(tmp_path: Path, cap
     given, cause = [part.replace("{tmp}", str(tmp_path)) for part in REFUSED[case][0]], REFUSED[case][1]
     (tmp_path / "file").touch()
     draw_set(tmp_path / "few", 4)
-    net = Yolov2(declare_layers(SMALL["stages"], SMALL["head"], SMALL["passthrough"], 2))
-    write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"), size=64)
+    shipped(tmp_path)
     line = ["--data", str(draw_set(tmp_path / "set")), "--out", str(tmp_path / "out"), *given]
     assert train_animals.main(line) == 1
     assert cause.replace("{tmp}", str(tmp_path)) in capsys.readouterr().err
@@ -180,26 +185,12 @@ def test_what_would_end_a_later_run_is_said_before_the_first(tmp_path: Path, cap
 def test_what_can_be_trained_is_not_refused(tmp_path: Path) -> None:
     folder = draw_set(tmp_path / "set")
     (folder / "val.txt").write_text("images/0.png\n")
-    net = Yolov2(declare_layers(SMALL["stages"], SMALL["head"], SMALL["passthrough"], 2))
-    write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"), size=64)
-    line = [
-        "--data",
-        str(folder),
-        "--out",
-        str(tmp_path / "out"),
-        "--start",
-        str(tmp_path / "net.cfg"),
-        "--",
-        *TINY[2:],
-    ]
+    line = ["--data", str(folder), "--out", str(tmp_path / "out"), "--start", shipped(tmp_path), "--", *TINY[2:]]
     train_animals.check(train_animals.parse([*line, "--device", "cpu"]))
 
 
 def test_the_validation_split_can_be_left_to_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = Machine(60.0, 20.0, speed=4000.0)
-    monkeypatch.setattr(train_animals, "time", machine)
-    monkeypatch.setattr(train_animals, "run", machine.run)
-    monkeypatch.setattr(train_animals, "check", lambda *_: None)
+    machine = use(monkeypatch, Machine(60.0, 20.0, speed=4000.0))
     monkeypatch.setattr(train_animals.subprocess, "run", lambda *_, **__: pytest.fail("it was measured"))
     line = ["--data", str(tmp_path / "absent"), "--out", str(tmp_path), "--seconds", "480", "--skip-validation"]
     assert train_animals.main(line) == 0
@@ -218,9 +209,7 @@ def test_it_measures_chooses_trains_and_reports(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(train_animals, "training_time", lambda *_: 1.0)
     line = ["--data", str(folder), "--out", str(tmp_path / "out"), *TINY[:2]]
     if start:
-        net = Yolov2(declare_layers(SMALL["stages"], SMALL["head"], SMALL["passthrough"], 2))
-        write_darknet(tmp_path / "net", net, ANCHORS, ("red", "green"), size=64)
-        line += ["--start", str(tmp_path / "net.cfg"), "--seconds", "20"]
+        line += ["--start", shipped(tmp_path), "--seconds", "20"]
     assert train_animals.main([*line, "--", *TINY[2:], "--device", "cpu"]) == 0
     text = (tmp_path / "out/choice.md").read_text()
     assert all(name in text for name in train_animals.RECIPES)

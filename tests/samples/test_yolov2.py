@@ -131,42 +131,29 @@ def test_int8_calibrates_once_and_reads_its_cache_afterwards(sample, tmp_path, c
     assert re.search(r"^engine \w+, int8[^\n]*, input 224x224$", second, re.MULTILINE)
 
 
-def test_int8_starts_from_the_shipped_cache(sample):
+@pytest.mark.parametrize("words", [["--int8"], ["--fp8", "--engine", "reference"]])
+def test_int8_and_fp8_start_from_the_shipped_cache(sample, words):
     if not MODEL.with_suffix(".cache").exists():
         pytest.skip(f"{MODEL}.cache has not been made: python samples/yolov2.py --int8 --calibration IMAGES chelsea")
-    code, out, err = sample("--int8", "chelsea")
+    code, out, err = sample(*words, "chelsea")
     assert (code, err) == (0, "")
     assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)
 
 
-def test_fp8_takes_the_same_cache(sample):
-    code, out, err = sample(
-        *small(), "--fp8", "--engine", "reference", "--cache", MODEL.with_suffix(".cache"), "chelsea"
-    )
-    assert (code, err) == (0, "")
-    assert re.search(r"^cat: \d\d%$", out, re.MULTILINE)
-
-
-def test_int8_without_cache_and_images_says_what_to_give(sample):
-    code, _, err = sample("--int8", "--cache", "none.cache", "chelsea")
-    assert code == 2
-    assert "there is no calibration cache none.cache" in err
-    assert "--calibration DIR" in err
-
-
-def test_a_cache_of_another_network_is_refused(sample, tmp_path):
+@pytest.mark.parametrize(
+    ("words", "texts"),
+    [
+        (["--int8", "--cache", "none.cache"], ["there is no calibration cache none.cache", "--calibration DIR"]),
+        (["--int8", "--cache", "other.cache"], ["^CalibrationTableError", "some_other_tensor"]),
+        (["--fp16", "--engine", "cpu"], ["^PrecisionError", "fp32"]),
+    ],
+    ids=["neither cache nor images", "a cache of another network", "no such precision on a CPU"],
+)
+def test_a_precision_that_cannot_be_is_refused_with_the_alternatives(sample, tmp_path, words, texts):
     (tmp_path / "other.cache").write_text("TRT-8601-EntropyCalibration2\nsome_other_tensor: 3c010a14\n")
-    code, _, err = sample("--int8", "--cache", "other.cache", "chelsea")
+    code, _, err = sample(*words, "chelsea")
     assert code == 2
-    assert err.startswith("CalibrationTableError")
-    assert "some_other_tensor" in err
-
-
-def test_fp16_on_a_cpu_is_refused_with_the_alternatives(sample):
-    code, _, err = sample("--fp16", "--engine", "cpu", "chelsea")
-    assert code == 2
-    assert err.startswith("PrecisionError")
-    assert "fp32" in err
+    assert all(re.search(text, err) for text in texts)
 
 
 @pytest.mark.parametrize(
