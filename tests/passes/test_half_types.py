@@ -136,11 +136,11 @@ def test_constants_of_nodes_become_initializers_where_they_are_float32(attribute
 
 
 def test_the_largest_float16_is_taken_and_infinity_too():
-    largest = np.float32([65504, -65504, np.inf, np.nan])
-    (found,) = to_half(product(*largest), DType.FLOAT16).graph.initializer
-    assert found.name == "w_float16"
-    np.testing.assert_array_equal(numpy_helper.to_array(found), largest.astype(np.float16))
-    for value in (65536, -1e6, np.nextafter(np.float32(65504), np.float32(1e6))):
+    for values in ([65504, -65504, np.inf, np.nan], [65504], [np.inf], [-np.inf], [np.nan]):
+        (found,) = to_half(product(*values), DType.FLOAT16).graph.initializer
+        assert found.name == "w_float16"
+        np.testing.assert_array_equal(numpy_helper.to_array(found), np.float16(values))
+    for value in (-65505, 65536, -1e6, np.nextafter(np.float32(65504), np.float32(1e6))):
         model = product(value, 0, np.inf, 1)
         with pytest.raises(PrecisionError, match=r"'w' holds (6|1e)") as caught:
             to_half(model, DType.FLOAT16)

@@ -127,6 +127,10 @@ def test_a_missing_scale_and_a_second_calibration_are_refused():
         ptp.build(model, engine="reference", precision=int8_precisions(model), calibration=calibrated(prepare(model)))
 
 
+FP16 = "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\n"
+INT8 = FP16.replace("fp16", "int8")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -135,56 +139,41 @@ def test_a_missing_scale_and_a_second_calibration_are_refused():
         ("format: 1\nnames: [x]", "the key 'precision' is missing"),
         ("[1]", "found 'list'"),
         ("format: 2", "expected format 1, found 2"),
-        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nmore: 1", "unknown key 'more'"),
+        (FP16 + "more: 1", "unknown key 'more'"),
         ("format: 1\nprecision: fp4\nnetwork: a\nnames: [x]", "found 'fp4'"),
-        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {y: {precision: fp32}}", "no layer 'y'"),
-        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: int8}}", "found 'int8'"),
-        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: {t: -1}", "scale of 't'"),
+        (FP16 + "layers: {y: {precision: fp32}}", "no layer 'y'"),
+        (FP16 + "layers: {x: {precision: int8}}", "found 'int8'"),
+        (INT8 + "scales: {t: -1}", "scale of 't'"),
         ("!!python/object/apply:os.system ['true']", "tags such as .* are not allowed in line 1"),
         ("a: &a [*a]", "aliases and anchors are not allowed in line 1"),
         ("format: 1\nformat: 1", "the key 'format' appears twice in line 2"),
         ("format: 1\nprecision: fp16\nnetwork: a", "the key 'names' is missing"),
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [[x]]", "names: expected a text"),
-        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: 1}", "layer 'x': expected its precision"),
-        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: [fp32]}}", "expected a text"),
-        ("format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, y: 1}}", "unknown key 'y'"),
-        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: {t: a}", "expected a number, found 'a'"),
+        (FP16 + "layers: {x: 1}", "layer 'x': expected its precision"),
+        (FP16 + "layers: {x: {precision: [fp32]}}", "expected a text"),
+        (FP16 + "layers: {x: {precision: fp32, y: 1}}", "unknown key 'y'"),
+        (INT8 + "scales: {t: a}", "expected a number, found 'a'"),
         ("format: 1\nprecision: int8\nnetwork: a\nnames: x", "names: expected list, found 'x'"),
         ("format: 1\nprecision: int8\nnetwork: 3\nnames: [x]", "network: expected str, found 3"),
         ("format: 1\nprecision: 8\nnetwork: a\nnames: [x]", "precision: expected str, found 8"),
-        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nlayers: []", "layers: expected dict"),
-        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: 1", "scales: expected dict, found 1"),
-        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nfacts: 1", "facts: expected dict, found 1"),
-        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nper_tensor: 1", "per_tensor: expected bool, found 1"),
-        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nalgorithm: 1", "algorithm: expected str, found 1"),
+        (INT8 + "layers: []", "layers: expected dict"),
+        (INT8 + "scales: 1", "scales: expected dict, found 1"),
+        (INT8 + "facts: 1", "facts: expected dict, found 1"),
+        (INT8 + "per_tensor: 1", "per_tensor: expected bool, found 1"),
+        (INT8 + "algorithm: 1", "algorithm: expected str, found 1"),
         ("format: 1\nnetwork: a\nnames: [x]", "the key 'precision' is missing"),
         ("format: 1\nprecision: fp16\nnames: [x]", "the key 'network' is missing"),
         ("format: 1\nprecision: fp16\nnetwork: a\nnames: [{x: y}]", "names: expected a text"),
+        (FP16 + "layers: {x: {strategy: pin}}", "layer 'x': expected its precision"),
+        (FP16 + "layers: {x: {precision: fp32, strategy: 1}}", "strategy: expected a text, found 1"),
         (
-            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {strategy: pin}}",
-            "layer 'x': expected its precision",
-        ),
-        (
-            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, strategy: 1}}",
-            "strategy: expected a text, found 1",
-        ),
-        (
-            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, strategy: up}}",
+            FP16 + "layers: {x: {precision: fp32, strategy: up}}",
             "fp32 or fp16, and a strategy of pin, half-weights, per-channel, calibrator; found 'fp32' and 'up'",
         ),
-        (
-            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, reason: 1}}",
-            "reason: expected a text, found 1",
-        ),
-        (
-            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, error_before: a}}",
-            "error_before: expected a number, found 'a'",
-        ),
-        (
-            "format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\nlayers: {x: {precision: fp32, latency_us: [1]}}",
-            "latency_us: expected a number",
-        ),
-        ("format: 1\nprecision: int8\nnetwork: a\nnames: [x]\nscales: {t: .nan}", "scale of 't'"),
+        (FP16 + "layers: {x: {precision: fp32, reason: 1}}", "reason: expected a text, found 1"),
+        (FP16 + "layers: {x: {precision: fp32, error_before: a}}", "error_before: expected a number, found 'a'"),
+        (FP16 + "layers: {x: {precision: fp32, latency_us: [1]}}", "latency_us: expected a number"),
+        (INT8 + "scales: {t: .nan}", "scale of 't'"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, text, message):
@@ -199,7 +188,7 @@ def test_a_damaged_file_is_refused(tmp_path, text, message):
 @given(data=st.binary(max_size=200))
 def test_whatever_the_bytes_only_our_errors_come_out(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("hostile") / "precision.yaml"
-    path.write_bytes(b"format: 1\nprecision: fp16\nnetwork: a\nnames: [x]\n" + data)
+    path.write_bytes(FP16.encode() + data)
     with contextlib.suppress(FormatError):
         Precisions.read(path)
 
