@@ -128,7 +128,7 @@ RELU, UNUSED = "y = Relu (x)", "a = Neg (x) b = Abs (a)"
         (model(f"{UNUSED} {RELU}"), model(RELU), True),
         (branching(), branching(), False),
         (branching(UNUSED), branching(), True),
-        (model("y = Clip (x, , )"), model("y = Clip (x)"), False),
+        (model('y = Clip (x, "", "")'), model("y = Clip (x)"), False),
         (model("y, mask = Dropout (x)"), model("y = Dropout (x)"), False),
     ],
     ids=["nothing", "nodes", "nothing-in-branches", "nodes-in-branches", "inputs", "outputs"],

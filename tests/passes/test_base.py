@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from pytrtplugins.errors import ModelError
 from pytrtplugins.model import Graph
@@ -30,13 +29,12 @@ from pytrtplugins.passes._quantize_plan import make_plan
 from pytrtplugins.passes.codes import quantize_weights
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.tensor import DType
+from tests.onnx_parts import parsed
 from tests.passes.nets import Net, ones
 
 
 def model():
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return parsed("(float[1] x) => (float[1] y) { y = Relu (x) }")
 
 
 class Nothing(Pass):

@@ -137,20 +137,10 @@ def test_results_may_be_as_large_as_the_limit_and_as_what_they_are_made_of(size,
 
 def branching(condition):
     then, other = (
-        helper.make_graph(
-            [helper.make_node("Mul", ["x", weight], ["inner"]), helper.make_node(op, ["inner"], [out])],
-            op, [], [helper.make_tensor_value_info(out, TensorProto.FLOAT, ["N", 8, 6, 4])],
-            [numpy_helper.from_array(np.float32([factor]), weight)],
-        )
-        for op, out, weight, factor in (("Neg", "a", "w", 2), ("Abs", "b", "w", 3))
-    )  # fmt: skip
-    nodes = [helper.make_node("If", ["c"], ["y"], "choice", then_branch=then, else_branch=other)]
-    graph = helper.make_graph(
-        nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 8, 6, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 8, 6, 4])],
-        [numpy_helper.from_array(np.array(condition), "c")],
-    )  # fmt: skip
-    return prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+        f"{key}_branch = {op} () => (float[N,8,6,4] {out}) <float[1] w = {{{factor}}}> {{ inner = Mul (x, w) {out} = {op} (inner) }}"
+        for key, op, out, factor in (("then", "Neg", "a", 2), ("else", "Abs", "b", 3))
+    )
+    return network(f"[choice] y = If (c) <{then}, {other}>", "float[N, 8, 6, 4] y", c=np.array(condition))
 
 
 @pytest.mark.parametrize("condition", [True, False])
@@ -316,18 +306,8 @@ def test_a_constant_that_is_no_tensor_is_left_to_the_engine():
 
 
 def test_an_output_that_is_left_out_is_passed_over():
-    nodes = [
-        helper.make_node("Dropout", ["w"], ["a", ""]),
-        helper.make_node("LayerNormalization", ["x", "scale"], ["n", "", "deviation"]),
-        helper.make_node("Mul", ["n", "deviation"], ["k"]),
-        helper.make_node("Add", ["k", "a"], ["y"]),
-    ]
-    graph = helper.make_graph(
-        nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 8, 6, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 8, 6, 4])],
-        [numpy_helper.from_array(np.float32([[[1, 3, 2, 4]]]), "w"), numpy_helper.from_array(np.ones(4, np.float32), "scale")],
-    )  # fmt: skip
-    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    text = "a, , = Dropout (w) n, , deviation = LayerNormalization (x, scale) k = Mul (n, deviation) y = Add (k, a)"
+    model = network(text, "float[N, 8, 6, 4] y", w=np.float32([[[1, 3, 2, 4]]]), scale=np.ones(4, np.float32))
     found = propagated(model)
     assert operators(found) == ["LayerNormalization", "Mul", "Add"]
     np.testing.assert_array_equal(run(to_proto(found))[0], run(model)[0])
@@ -344,23 +324,11 @@ def test_what_comes_behind_an_if_is_worked_out_too():
 
 def test_a_branch_that_is_a_constant_is_an_output_by_its_name():
     then, other = (
-        helper.make_graph(
-            [], name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])],
-            [numpy_helper.from_array(np.float32([number, 2]), name)],
-        )
-        for number, name in enumerate("ab")
-    )  # fmt: skip
-    nodes = [
-        helper.make_node("If", ["c"], ["z"], "choice", then_branch=then, else_branch=other),
-        helper.make_node("Relu", ["x"], ["y"]),
-    ]
-    graph = helper.make_graph(
-        nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 8, 6, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 8, 6, 4]), helper.make_tensor_value_info("z", TensorProto.FLOAT, [2])],
-        [numpy_helper.from_array(np.array(True), "c")],
-    )  # fmt: skip
-    graph.output.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
-    model = prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+        f"{key}_branch = {name} () => (float[2] {name}) <float[2] {name} = {{{number}, 2}}> {{ }}"
+        for key, name, number in (("then", "a", 0), ("else", "b", 1))
+    )
+    text = f"[choice] z = If (c) <{then}, {other}> y = Relu (x)"
+    model = network(text, "float[N, 8, 6, 4] y, float[2] z, bool c", c=np.array(True))
     found = to_ir(model)
     assert PropagateConstants()(found).modified
     assert sorted(operators(found)) == ["Identity", "Relu"]

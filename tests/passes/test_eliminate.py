@@ -93,7 +93,7 @@ def test_other_nodes_stay_as_they_are(text, outputs):
     assert found.graph == to_proto(to_ir(network)).graph
 
 
-@pytest.mark.parametrize("training", ["", ",", ", off", ", also_off"])
+@pytest.mark.parametrize("training", ["", ', ""', ", off", ", also_off"])
 @pytest.mark.parametrize("attributes", ["", "<seed = 3>"])
 def test_an_idle_dropout_of_an_input_becomes_an_identity_without_attributes(training, attributes):
     constants = {"ratio": np.float32(0.5), "off": np.array(False), "also_off": np.zeros(1, bool)}

@@ -43,22 +43,24 @@ def layer(op, weights, *, dims=("N", 4, 8, 8), x="data", **attributes):
     return net.model(net.add(op, [x, "w"], "y", **attributes))
 
 
+ONES = np.ones((4, 4, 1, 1), np.float32)
 GROUPS = "a ConvTranspose with groups has no single axis of output channels"
 
 
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (layer("Conv", np.ones((4, 4, 1, 1), np.float32)), None),
+        (layer("Conv", ONES), None),
         (layer("Conv", np.ones((4, 2, 1, 1), np.float32), group=2), None),
         (layer("Conv", np.ones((4, 4, 1, 1), np.float16)), "its weights are FLOAT16, not FLOAT"),
-        (layer("Conv", np.ones((4, 4, 1, 1), np.float32), x="constant"), "its input is constant"),
+        (layer("Conv", ONES, x="constant"), "its input is constant"),
         (layer("Conv", np.float32([[[[np.nan]]] * 4] * 4)), "its weights are not finite"),
         (layer("ConvTranspose", np.ones((4, 5, 2, 2), np.float32)), None),
         (layer("ConvTranspose", np.ones((4, 5, 2, 2), np.float32), group=1), None),
         (layer("ConvTranspose", np.ones((4, 5, 2, 2), np.float32), group=2), GROUPS),
         (layer("MatMul", np.ones((8, 5), np.float32)), None),
         (layer("MatMul", np.ones((1, 8, 5), np.float32)), "its weights are not a matrix"),
+        (layer("MatMul", np.ones((1, 1, 8, 5), np.float32)), "its weights are not a matrix"),
         (layer("MatMul", np.ones(8, np.float32)), "its weights are not a matrix"),
         (layer("Gemm", np.ones((8, 5), np.float32), dims=(3, 8)), None),
         (layer("Gemm", np.ones((8, 5), np.float32), dims=(8, 3), transA=1), "its input is transposed"),
@@ -71,10 +73,10 @@ def test_layers_say_why_they_cannot_be_quantized(model, why):
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_layer_without_input_or_weights_stays_in_float(index):
-    model = to_ir(layer("Conv", np.ones((4, 4, 1, 1), np.float32)))
+    model = to_ir(layer("Conv", ONES))
     model.graph[0].replace_input_with(index, None)
     assert float_layers(model, float_last=False) == {"y": "it lacks an input"}
-    model = to_ir(layer("Conv", np.ones((4, 4, 1, 1), np.float32)))
+    model = to_ir(layer("Conv", ONES))
     model.graph[0].resize_inputs(1)
     assert float_layers(model, float_last=False) == {"y": "it lacks an input"}
 
@@ -123,12 +125,8 @@ def test_the_last_layers_stay_in_float_if_nothing_is_said_and_the_first_do_not(c
     assert f"quantize: head1 stays in float: {LAST}" in caplog.messages
     assert quantized_tensors(to_ir(model)) == ("data", "a_leaky", "abs2")
     assert quantized_tensors(to_ir(model), float_first=True) == ("a_leaky", "abs2")
-    assert sorted(quantized_tensors(to_ir(model), float_last=False)) == [
-        "a_leaky",
-        "abs2",
-        "c_leaky",
-        "data",
-    ]  # no gate
+    without_gate = ["a_leaky", "abs2", "c_leaky", "data"]
+    assert sorted(quantized_tensors(to_ir(model), float_last=False)) == without_gate
 
 
 def starts(channels):
@@ -177,7 +175,7 @@ def test_a_quantized_model_is_refused_with_the_first_node(op):
     net.add(op, [given, "s"], "first")
     net.add(op, [given, "s"], "second")
     model = net.model("first", "second")
-    message = r"holds 2 QuantizeLinear and DequantizeLinear nodes, the first is 'first'.\nDo: give the float model"
+    message = r"is quantized already: it holds 2 QuantizeLinear and DequantizeLinear nodes, the first is 'first'.\nDo: give the float model"
     with pytest.raises(ModelError, match=message) as caught:
         quantize(model, CalibrationTable({}))
     assert caught.value.node == "first"
@@ -353,14 +351,10 @@ def test_a_plan_leaves_the_last_layers_in_float_unless_it_is_told_otherwise():
 
 def test_written_tensors_have_types_and_shapes_and_unused_constants_go():
     net = Net(channels=4)
-    net.nodes.append(
-        helper.make_node(
-            "Constant", [], ["held"], "held", value=numpy_helper.from_array(np.ones((4, 4, 1, 1), np.float32))
-        )
-    )
+    net.nodes.append(helper.make_node("Constant", [], ["held"], "held", value=numpy_helper.from_array(ONES)))
     net.channels["held"] = 4
     net.add("Conv", [net.conv("data", "a"), "held"], "b")
-    net.constant("kept_w", np.ones((4, 4, 1, 1), np.float32))
+    net.constant("kept_w", ONES)
     net.channels["kept_w"] = 4
     net.add("Conv", ["b", "kept_w"], "c")
     net.add("Neg", ["kept_w"], "negative")
