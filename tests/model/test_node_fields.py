@@ -10,6 +10,7 @@ from onnx import helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import FieldError, UsageError
+from tests.onnx_parts import parsed
 
 SLOPE = np.array([0.5, 0.25, 2], np.float32).reshape(3, 1, 1)
 
@@ -48,29 +49,23 @@ class Counted(Base):
     alpha: int
 
 
-def graph(made, **constants):
-    """A graph of one node that reads x and constants."""
-    x, y = (helper.make_tensor_value_info(name, 1, ["N", 3, 4, 4]) for name in "xy")
-    weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("odd", 1)]
-    nodes = [*made] if isinstance(made, list) else [made]
-    return ptp.load_onnx(
-        helper.make_model(helper.make_graph(nodes, "g", [x], [y], weights), opset_imports=opsets, ir_version=10)
-    )
+def graph(text, **constants):
+    """A graph of nodes that read x and constants."""
+    return ptp.load_onnx(parsed(f"(float[N,3,4,4] x) => (float[N,3,4,4] y) {{ {text} }}", **constants))
 
 
 def plugin_of(network):
     return network.model.graph.node[-1]
 
 
-def odd(**attributes):
-    attributes = {"sizes": [1, 2], "kind": "fine", **attributes}
-    return helper.make_node("Odd", ["x", "model.3.weight", "scale"], ["y"], "/odd", domain="odd", **attributes)
+def odd(more="", **constants):
+    attributes = f'sizes = [1, 2], kind = "fine"{more}'
+    return graph(f'["/odd"] y = odd.Odd <{attributes}> (x, "model.3.weight", scale)', **constants)
 
 
 @pytest.mark.parametrize("name", ["slope", "model.act.slope", "onnx::PRelu_31"])
 def test_a_constant_input_is_found_by_the_operators_name_the_tensors_or_its_last_part(name):
-    network = graph(helper.make_node("PRelu", ["x", name], ["y"], "/prelu"), **{name: SLOPE})
+    network = graph(f'["/prelu"] y = PRelu (x, "{name}")', **{name: SLOPE})
     network.replace("/prelu", PRelu, fields="from node")
     (made,) = network.nodes
     assert made.type == "tests.nodefields::PRelu"
@@ -82,23 +77,23 @@ def test_a_constant_input_is_found_by_the_operators_name_the_tensors_or_its_last
 
 
 def test_the_value_of_a_constant_node_counts_too():
-    constant = helper.make_node("Constant", [], ["slope"], value=numpy_helper.from_array(SLOPE))
-    network = graph([constant, helper.make_node("PRelu", ["x", "slope"], ["y"], "/prelu")])
+    constant = "slope = Constant <value = float[3,1,1] {0.5, 0.25, 2}> ()"
+    network = graph(f'{constant} ["/prelu"] y = PRelu (x, slope)')
     network.replace("/prelu", PRelu, fields="from node")
     (attribute,) = [item for item in plugin_of(network).attribute if item.name == "slope"]
     np.testing.assert_array_equal(numpy_helper.to_array(attribute.t), SLOPE)
     assert len(network.nodes) == 1
 
 
-@pytest.mark.parametrize(("given", "alpha"), [({"alpha": 0.5}, 0.5), ({}, np.float32(0.01))])
+@pytest.mark.parametrize(("given", "alpha"), [("<alpha = 0.5>", 0.5), ("", np.float32(0.01))])
 def test_an_attribute_that_is_left_out_has_the_operators_default(given, alpha):
-    network = graph(helper.make_node("LeakyRelu", ["x"], ["y"], "act", **given))
+    network = graph(f"[act] y = LeakyRelu {given} (x)")
     network.replace("act", Leaky, fields="from node")
     assert {item.name: item.f for item in plugin_of(network).attribute}["alpha"] == alpha
 
 
 def test_arrays_of_one_number_and_lists_become_numbers_texts_and_tuples():
-    network = graph(odd(), **{"model.3.weight": SLOPE.astype(np.float64), "scale": np.array([3], np.int64)})
+    network = odd(**{"model.3.weight": SLOPE.astype(np.float64), "scale": np.array([3], np.int64)})
     network.replace("/odd", Odd, fields="from node")
     found = {item.name: helper.get_attribute_value(item) for item in plugin_of(network).attribute}
     assert (found["sizes"], found["scale"], found["kind"]) == ([1, 2], 3.0, b"fine")
@@ -106,7 +101,7 @@ def test_arrays_of_one_number_and_lists_become_numbers_texts_and_tuples():
 
 
 def test_what_could_not_be_mapped_is_said_and_a_mapping_names_it():
-    network = graph(odd(axis=1), **{"model.3.weight": SLOPE, "scale": np.array(3, np.float32), "slope": SLOPE})
+    network = odd(", axis = 1", **{"model.3.weight": SLOPE, "scale": np.array(3, np.float32), "slope": SLOPE})
     with pytest.raises(FieldError) as caught:
         network.replace("/odd", PRelu, fields="from node")
     for part in (
@@ -136,7 +131,7 @@ def test_what_could_not_be_mapped_is_said_and_a_mapping_names_it():
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(plugin, fields, error, message):
-    network = graph(helper.make_node("LeakyRelu", ["x"], ["y"], "act", alpha=0.5))
+    network = graph("[act] y = LeakyRelu <alpha = 0.5> (x)")
     with pytest.raises(error, match=message):
         network.replace("act", plugin, fields=fields)
     assert network.nodes[0].type == "LeakyRelu"
@@ -151,6 +146,6 @@ def test_a_constant_that_stays_an_input_needs_no_field():
         def compute(self, x, slope):
             return x * slope
 
-    network = graph(helper.make_node("PRelu", ["x", "slope"], ["y"], "/prelu"), slope=SLOPE)
+    network = graph('["/prelu"] y = PRelu (x, slope)', slope=SLOPE)
     network.replace("/prelu", Two, fields="from node", inputs=["x", "slope"])
     assert network.nodes[0].inputs == ("x", "slope")

@@ -7,15 +7,20 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 NAME = "mxnet_converted_model"
 
 
 def exported(nodes, weights, dims, output, *, opset=9, name=NAME, weight_inputs=False, inputs=()):
-    """A model with one input, ``data``: nodes are (operator, inputs, output, attributes), called by their outputs."""
+    """A model with one input, ``data``: nodes are a text, or (operator, inputs, output, attributes); outputs give the names."""
     info = helper.make_tensor_value_info
-    made = [helper.make_node(op, read, [write], name=write, **attributes) for op, read, write, attributes in nodes]
+    if isinstance(nodes, str):
+        made = list(parser.parse_graph(f"g () => () {{ {nodes} }}").node)
+        for node in made:
+            node.name = node.output[0]
+    else:
+        made = [helper.make_node(op, read, [write], name=write, **attributes) for op, read, write, attributes in nodes]
     held = [numpy_helper.from_array(np.asarray(array), key) for key, array in weights.items()]
     listed = [info("data", TensorProto.FLOAT, dims), *inputs]
     if weight_inputs:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,11 +12,7 @@ X = np.random.default_rng(13).normal(size=(3, 2, 4, 5)).astype(np.float32)
 
 
 def network(*wanted, dims=("N", 2, 4, 5)):
-    nodes: list[Any] = [
-        ("Relu", ["data"], "r", {}),
-        ("Reshape", ["r", "shape"], "flat", {}),
-        ("Neg", ["flat"], "y", {}),
-    ]
+    nodes = "r = Relu (data) flat = Reshape (r, shape) y = Neg (flat)"
     model = exported(nodes, {"shape": np.array(wanted, np.int64)}, dims, "y", opset=13)
     model.graph.output[0].type.tensor_type.shape.Clear()
     for size in wanted:

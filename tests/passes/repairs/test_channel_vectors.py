@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def data(*dims):
 
 
 def prelu(*dims, slope=SLOPE, **options):
-    return exported([("PRelu", ["data", "relu_gamma"], "relu", {})], {"relu_gamma": slope}, [*dims], "relu", **options)
+    return exported("relu = PRelu (data, relu_gamma)", {"relu_gamma": slope}, [*dims], "relu", **options)
 
 
 @pytest.mark.parametrize("dims", [(1, 4, 6), (1, 4, 6, 7), (1, 4, 2, 6, 7)])
@@ -58,10 +58,7 @@ def test_a_slope_may_meet_a_free_width():
 
 def test_a_slope_of_four_axes_behind_a_dense_layer_loses_them():
     """insightface's form of mx2onnx: each slope goes through a Reshape to (1, C, 1, 1)."""
-    nodes: list[Any] = [
-        ("Reshape", ["relu_gamma", "reshape7"], "slope7", {}),
-        ("PRelu", ["data", "slope7"], "relu", {}),
-    ]
+    nodes = "slope7 = Reshape (relu_gamma, reshape7) relu = PRelu (data, slope7)"
     weights = {"relu_gamma": SLOPE, "reshape7": np.array([1, -1, 1, 1], np.int64)}
     dense, image = (exported(nodes, weights, dims, "relu") for dims in ([2, 4], [2, 4, 6, 6]))
     x = data(2, 4)
@@ -76,10 +73,9 @@ def test_a_slope_of_four_axes_behind_a_dense_layer_loses_them():
 @pytest.mark.parametrize("first", [True, False])
 def test_sums_and_products_along_the_channels(op, first):
     """Three in a row: behind each the dims are known only once it is mended."""
-    nodes: list[Any] = [("Conv", ["data", "w"], "conv", {})]
-    for number in range(3):
-        before = "conv" if not number else f"y{number - 1}"
-        nodes.append((op, ["v", before] if first else [before, "v"], f"y{number}", {}))
+    read = "v, {}" if first else "{}, v"
+    chain = pairwise(["conv", "y0", "y1", "y2"])
+    nodes = "conv = Conv (data, w) " + " ".join(f"{y} = {op} ({read.format(x)})" for x, y in chain)
     vector = np.float32([1, -2, 3, 4])
     model = exported(nodes, {"w": np.eye(4, dtype=np.float32)[:, :, None, None], "v": vector}, [1, 4, 6, 6], "y2")
     x = data(1, 4, 6, 6)
@@ -96,20 +92,16 @@ def test_sums_and_products_along_the_channels(op, first):
 
 def test_a_product_that_fits_by_accident_is_mended_behind_a_convolution_of_mxnet():
     weights = {"w": np.eye(4, dtype=np.float32)[:, :, None, None], "v": SLOPE}
-    behind: list[Any] = [("Conv", ["data", "w"], "c", {}), ("Relu", ["c"], "r", {}), ("Mul", ["r", "v"], "y", {})]
+    behind = "c = Conv (data, w) r = Relu (c) y = Mul (r, v)"
     x = data(1, 4, 4, 4)
     found = repair(exported(behind, weights, [1, 4, 4, 4], "y"))
     np.testing.assert_allclose(run(found.model, data=x), np.maximum(x, 0) * loops.along(SLOPE, x), rtol=1e-6)
-    assert repair(exported([("Mul", ["data", "v"], "y", {})], weights, [1, 4, 4, 4], "y")).findings == ()
+    assert repair(exported("y = Mul (data, v)", weights, [1, 4, 4, 4], "y")).findings == ()
     assert repair(exported(behind, weights, [1, 4, 4, 4], "y", name="g")).findings == ()
 
 
 def test_one_slope_may_be_read_in_two_ranks():
-    nodes: list[Any] = [
-        ("PRelu", ["data", "s"], "a", {}),
-        ("ReduceSum", ["a"], "sum", {"axes": [3], "keepdims": 0}),
-        ("PRelu", ["sum", "s"], "y", {}),
-    ]
+    nodes = "a = PRelu (data, s) sum = ReduceSum <axes = [3], keepdims = 0> (a) y = PRelu (sum, s)"
     model, x = exported(nodes, {"s": SLOPE}, [1, 4, 6, 7], "y"), data(1, 4, 6, 7)
     found = repair(model)
     assert repairs_of(found) == {"channel-vectors": 2}
@@ -119,12 +111,7 @@ def test_one_slope_may_be_read_in_two_ranks():
 
 def test_what_is_not_certain_stays():
     long = prelu(1, 5, 6, 7)
-    unknown = exported(
-        [("NonZero", ["data"], "n", {}), ("Cast", ["n"], "d", {"to": 1}), ("Mul", ["d", "s"], "y", {})],
-        {"s": SLOPE},
-        [1, 4],
-        "y",
-    )
+    unknown = exported("n = NonZero (data) d = Cast <to = 1> (n) y = Mul (d, s)", {"s": SLOPE}, [1, 4], "y")
     one = prelu(1, 4, 6, 7, slope=np.float32([0.5]))
     shaped = prelu(1, 4, 6, 4, slope=SLOPE.reshape(4, 1, 1))
     given = prelu(1, 4, 6, 7)

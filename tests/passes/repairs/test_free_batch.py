@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -18,11 +16,10 @@ X = np.random.default_rng(15).normal(size=(3, 2, 4, 5)).astype(np.float32)
 
 def network(*shapes, batch=1):
     """Reshapes one behind the other."""
-    nodes: list[Any] = [("Relu", ["data"], "r0", {})]
-    for number, _ in enumerate(shapes, 1):
-        nodes.append(("Reshape", [f"r{number - 1}", f"s{number}"], f"r{number}", {}))
+    reshapes = " ".join(f"r{number} = Reshape (r{number - 1}, s{number})" for number, _ in enumerate(shapes, 1))
     weights = {f"s{number}": np.array(shape, np.int64) for number, shape in enumerate(shapes, 1)}
-    return exported([*nodes, ("Neg", [nodes[-1][2]], "y", {})], weights, [batch, 2, 4, 5], "y", opset=13)
+    text = f"r0 = Relu (data) {reshapes} y = Neg (r{len(shapes)})"
+    return exported(text, weights, [batch, 2, 4, 5], "y", opset=13)
 
 
 @pytest.mark.parametrize("shapes", [[(1, 40)], [(1, -1)], [(1, 8, 5), (1, -1, 4), (1, 40)], [(0, -1)], [(-1, 40)]])
@@ -55,10 +52,7 @@ def test_it_runs_on_request_alone():
         (network((8, 5)), "node 'r1' (Reshape) gives dims [8, 5], and the batch is not certainly the first"),
         (network((2, 20), batch=4), "node 'r1' (Reshape) gives dims [2, 20]"),
         (network((-1,)), "the first dim of the output 'y' does not follow"),
-        (
-            exported([("ReduceSum", ["data"], "y", {"keepdims": 0})], {}, [1, 2], "y", opset=11),
-            "the first dim of the output 'y'",
-        ),
+        (exported("y = ReduceSum <keepdims = 0> (data)", {}, [1, 2], "y", opset=11), "the first dim of the output 'y'"),
     ],
 )
 def test_what_is_not_certain_is_refused_as_a_whole(model, text):
@@ -70,7 +64,7 @@ def test_what_is_not_certain_is_refused_as_a_whole(model, text):
 
 
 def test_inputs_of_several_batches_are_refused():
-    model = exported([("Add", ["data", "more"], "y", {})], {}, [1, 2], "y", opset=13)
+    model = exported("y = Add (data, more)", {}, [1, 2], "y", opset=13)
     model.graph.input.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, [2, 2]))
     with pytest.raises(ModelError, match="the first dims of the inputs are data 1, more 2; expected one number"):
         repair(model, also=["free-batch"])

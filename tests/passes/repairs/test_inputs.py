@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -15,7 +13,7 @@ X = np.float32([[1, 2], [3, 5]])
 
 def network(label="softmax_label", **options):
     """SoftmaxOutput as MXNet's exporter writes it: Softmax, with the label among the inputs."""
-    nodes: list[Any] = [("Gemm", ["data", "w", "b"], "fc", {"transB": 1}), ("Softmax", ["fc"], "softmax", {"axis": 1})]
+    nodes = "fc = Gemm <transB = 1> (data, w, b) softmax = Softmax <axis = 1> (fc)"
     weights = {"w": np.eye(2, dtype=np.float32), "b": np.zeros(2, np.float32)}
     labels = [helper.make_tensor_value_info(label, TensorProto.FLOAT, [2])]
     return exported(nodes, weights, [2, 2], "softmax", inputs=labels, **options)

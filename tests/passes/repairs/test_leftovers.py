@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from pytrtplugins.passes import repair
@@ -13,13 +11,8 @@ X = np.float32([[1, -2]])
 
 
 def test_copies_dropout_and_dead_nodes_go():
-    nodes: list[Any] = [
-        ("Identity", ["data"], "_copy0", {}),
-        ("Relu", ["_copy0"], "r", {}),
-        ("Dropout", ["r"], "dropout0", {"ratio": 0.4}),
-        ("Neg", ["dropout0"], "y", {}),
-        ("Sigmoid", ["r"], "aside", {}),
-    ]
+    nodes = """_copy0 = Identity (data) r = Relu (_copy0) dropout0 = Dropout <ratio = 0.4> (r)
+        y = Neg (dropout0) aside = Sigmoid (r)"""
     found = repair(exported(nodes, {}, X.shape, "y", opset=10))
     assert [(each.node, each.found) for each in found.findings] == [
         ("_copy0", "Identity, which changes nothing"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from pytrtplugins.passes import repair
@@ -15,10 +13,7 @@ SCALE = np.array([2, -1, 0.5], np.float32)
 
 def network(opset):
     """The form of broadcasting before opset 7: the axis is an attribute."""
-    nodes: list[Any] = [
-        ("Mul", ["data", "scale"], "scaled", {"broadcast": 1, "axis": 1}),
-        ("Relu", ["scaled"], "y", {}),
-    ]
+    nodes = "scaled = Mul <broadcast = 1, axis = 1> (data, scale) y = Relu (scaled)"
     return exported(nodes, {"scale": SCALE}, X.shape, "y", opset=opset)
 
 
@@ -30,10 +25,10 @@ def test_opset_6_is_converted_with_its_broadcasting():
 
 
 def test_operators_that_did_not_change_stay():
-    model = exported([("Not", ["data"], "y", {})], {}, [2], "y", opset=1)
+    model = exported("y = Not (data)", {}, [2], "y", opset=1)
     model.graph.input[0].type.tensor_type.elem_type = model.graph.output[0].type.tensor_type.elem_type = 9
     assert repair(model).findings == ()
 
 
 def test_opset_7_stays():
-    assert repair(exported([("Relu", ["data"], "y", {})], {}, [2, 3], "y", opset=7)).findings == ()
+    assert repair(exported("y = Relu (data)", {}, [2, 3], "y", opset=7)).findings == ()

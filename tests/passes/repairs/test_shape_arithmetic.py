@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from pytrtplugins.passes import repair
@@ -14,16 +12,10 @@ X = np.random.default_rng(11).normal(size=(2, 3, 4)).astype(np.float32)
 
 def dense(batch):
     """FullyConnected with flatten=False as MXNet 1.8 exports it: the last axis is multiplied, and the others are put back."""
-    nodes: list[Any] = [
-        ("Shape", ["data"], "fc_orig_shape", {}),
-        ("Shape", ["fc_orig_shape"], "fc_dim", {}),
-        ("Flatten", ["data"], "fc_data_flattened", {"axis": -1}),
-        ("Gemm", ["fc_data_flattened", "w", "b"], "fc_gemm", {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 1}),
-        ("Sub", ["fc_dim", "fc_1"], "fcdim_minus_1", {}),
-        ("Slice", ["fc_orig_shape", "fc_0", "fcdim_minus_1"], "fc_shape_sliced", {}),
-        ("Concat", ["fc_shape_sliced", "fc_num_hidden"], "fc_shape_new", {"axis": 0}),
-        ("Reshape", ["fc_gemm", "fc_shape_new"], "fc", {}),
-    ]
+    nodes = """fc_orig_shape = Shape (data) fc_dim = Shape (fc_orig_shape) fc_data_flattened = Flatten <axis = -1> (data)
+        fc_gemm = Gemm <alpha = 1.0, beta = 1.0, transA = 0, transB = 1> (fc_data_flattened, w, b)
+        fcdim_minus_1 = Sub (fc_dim, fc_1) fc_shape_sliced = Slice (fc_orig_shape, fc_0, fcdim_minus_1)
+        fc_shape_new = Concat <axis = 0> (fc_shape_sliced, fc_num_hidden) fc = Reshape (fc_gemm, fc_shape_new)"""
     random = np.random.default_rng(12)
     weights = {"w": random.normal(size=(5, 4)).astype(np.float32), "b": random.normal(size=5).astype(np.float32)}
     weights |= {f"fc_{name}": np.array([value], np.int64) for name, value in (("0", 0), ("1", 1), ("num_hidden", 5))}
@@ -46,5 +38,9 @@ def test_what_depends_on_a_free_batch_stays_free():
 
 
 def test_arithmetic_with_numbers_of_the_network_stays():
-    nodes: list[Any] = [("Mul", ["w", "w"], "square", {}), ("Add", ["data", "square"], "y", {})]
-    assert repair(exported(nodes, {"w": np.float32([3])}, [2, 3], "y", opset=13)).findings == ()
+    assert (
+        repair(
+            exported("square = Mul (w, w) y = Add (data, square)", {"w": np.float32([3])}, [2, 3], "y", opset=13)
+        ).findings
+        == ()
+    )

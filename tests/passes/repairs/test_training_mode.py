@@ -15,7 +15,7 @@ NAMES = ["gamma", "beta", "mean", "var"]
 
 def dropout(**options):
     weights = {"ratio": np.float32(0.5), "training": np.bool_(True)}
-    return exported([("Dropout", ["data", "ratio", "training"], "y", {})], weights, X.shape, "y", opset=13, **options)
+    return exported("y = Dropout (data, ratio, training)", weights, X.shape, "y", opset=13, **options)
 
 
 def test_dropout_in_training_mode_drops_nothing():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -12,14 +10,12 @@ from pytrtplugins.passes import repair
 from tests.passes.repairs.exports import exported, repairs_of, run
 
 X = np.random.default_rng(10).normal(size=(2, 3, 4, 5)).astype(np.float32)
-TO_LAST, TO_FIRST = {"perm": [0, 2, 3, 1]}, {"perm": [0, 3, 1, 2]}
+TO_LAST, TO_FIRST = "Transpose <perm = [0, 2, 3, 1]>", "Transpose <perm = [0, 3, 1, 2]>"
 
 
 def network(*perms):
-    nodes: list[Any] = [("Relu", ["data"], "t", {})]
-    for number, perm in enumerate(perms):
-        nodes.append(("Transpose", [nodes[-1][2]], f"t{number}", perm))
-    return exported([*nodes, ("Neg", [nodes[-1][2]], "y", {})], {}, X.shape, "y", opset=13)
+    transposes = " ".join(f"t{number + 1} = {perm} (t{number})" for number, perm in enumerate(perms))
+    return exported(f"t0 = Relu (data) {transposes} y = Neg (t{len(perms)})", {}, X.shape, "y", opset=13)
 
 
 @pytest.mark.parametrize(
@@ -42,14 +38,13 @@ def test_transposes_in_a_row_become_one_or_none(perms, left):
 
 def test_a_tensor_between_them_that_is_an_output_stays():
     model = network(TO_LAST, TO_FIRST)
-    model.graph.output.append(helper.make_tensor_value_info("t0", TensorProto.FLOAT, None))
+    model.graph.output.append(helper.make_tensor_value_info("t1", TensorProto.FLOAT, None))
     found = repair(model)
     assert [node.op_type for node in found.model.graph.node] == ["Relu", "Transpose", "Neg"]
     np.testing.assert_array_equal(run(found.model, data=X), run(model, data=X))
 
 
 def test_between_the_model_s_input_and_output_a_copy_stays():
-    nodes: list[Any] = [("Transpose", ["data"], "t", TO_LAST), ("Transpose", ["t"], "y", TO_FIRST)]
-    found = repair(exported(nodes, {}, X.shape, "y", opset=13))
+    found = repair(exported(f"t = {TO_LAST} (data) y = {TO_FIRST} (t)", {}, X.shape, "y", opset=13))
     assert [node.op_type for node in found.model.graph.node] == ["Identity"]
     np.testing.assert_array_equal(run(found.model, data=X), X)
