@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import onnx
 import pytest
@@ -43,9 +45,7 @@ EXTERNAL = {
     "a function": model(
         call("F", "x", "y"), functions=[function("F", node("Constant", "", "w", value=SECRET), node("Add", "a w", "b"))]
     ),
-    "an attribute with a list": model(
-        helper.make_node("Ours", ["x"], ["y"], domain="acme", values=[SECRET]),
-    ),
+    "an attribute with a list": model(helper.make_node("Ours", ["x"], ["y"], domain="acme", values=[SECRET])),
 }
 EXTERNAL["a sparse initializer"] = model(node("Add", "x w", "y"))
 EXTERNAL["a sparse initializer"].graph.sparse_initializer.add(
@@ -128,8 +128,6 @@ def test_a_file_brings_the_data_beside_it(secret, name):
     ],
 )
 def test_only_regular_files_within_the_folder_are_read(tmp_path, location, problem):
-    import os
-
     folder = tmp_path / "model"
     (folder / "folder").mkdir(parents=True)
     for path in (tmp_path / "above", folder / "data", folder / "folder" / "data"):
@@ -175,19 +173,15 @@ def test_a_place_that_is_claimed_a_thousand_times_is_refused(tmp_path):
 
 def test_data_that_are_exchanged_while_they_are_read_are_not_followed(tmp_path, monkeypatch):
     """Between the check and the reading a link takes the place of the file: what was opened is read."""
-    import os
-
     (tmp_path / "data").write_bytes(np.full(DIMS, 1, np.float32).tobytes())
     (tmp_path / "other").write_bytes(np.full(DIMS, 9, np.float32).tobytes())
     found = add(external(location="data", length=768))
-    fstat = os.fstat
+    original = os.fstat
 
     def exchange(handle):
         (tmp_path / "data").unlink(missing_ok=True)
         (tmp_path / "data").symlink_to("other")
-        return fstat(handle)
-
-    original = fstat
+        return original(handle)
 
     class Facts:
         def __init__(self, facts):

@@ -46,13 +46,8 @@ def test_weights_beside_the_model_stay_beside_it(tmp_path):
     path, edited = tmp_path / "in" / "model.onnx", tmp_path / "out" / "edited.onnx"
     path.parent.mkdir()
     edited.parent.mkdir()
-    onnx.save(
-        onnx.ModelProto.FromString(model.SerializeToString()),
-        path,
-        save_as_external_data=True,
-        location="w.bin",
-        size_threshold=0,
-    )
+    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    onnx.save(copy, path, save_as_external_data=True, location="w.bin", size_threshold=0)
     graph = ptp.load_onnx(path)
     graph.insert_after("a", Shuffle(4))
     written = graph.save(edited)

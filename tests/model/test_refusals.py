@@ -11,20 +11,18 @@ from pytrtplugins.model.decompose import add_functions
 from tests.model.networks import Codes, Join, Line, Shuffle, conv_net, network, node, shape, small, weights
 
 
-def test_an_unknown_node_is_answered_with_near_ones_and_the_count():
-    with pytest.raises(ModelError, match=r"2 nodes has the name 'negatve'.\nNear: 'negative'.\nDo: print") as caught:
-        small().replace("negatve", Line())
-    assert caught.value.near == ["negative"]
-
-
-def test_the_name_of_an_operator_is_answered_with_its_nodes():
-    with pytest.raises(ModelError, match="Near: 'negative'"):
-        small().replace("Neg", Line())
-
-
-def test_a_name_like_no_other_is_answered_with_the_first_ones():
-    with pytest.raises(ModelError, match="The first are 'relu', 'negative'"):
-        small().replace("", Line())
+@pytest.mark.parametrize(
+    ("name", "message", "near"),
+    [
+        ("negatve", r"2 nodes has the name 'negatve'.\nNear: 'negative'.\nDo: print", ["negative"]),
+        ("Neg", "Near: 'negative'", ["negative"]),  # of an operator
+        ("", "The first are 'relu', 'negative'", []),
+    ],
+)
+def test_an_unknown_node_is_answered_with_near_ones_or_the_first(name, message, near):
+    with pytest.raises(ModelError, match=message) as caught:
+        small().replace(name, Line())
+    assert caught.value.near == near
 
 
 @pytest.mark.parametrize(

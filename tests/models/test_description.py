@@ -7,11 +7,11 @@ import json
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import ModelError, UsageError
 from pytrtplugins.models import Description, Yolov2, describe, read_description
+from tests.onnx_parts import parsed
 
 from .darknet_engine import FunctionEngine
 
@@ -20,9 +20,7 @@ ALL = {"names": ["cat", "dog"], "mode": "stretch", "score_threshold": 0.25, "iou
 
 
 def relu():
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 2)) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", values[:1], values[1:])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return parsed("(float[1,2] x) => (float[1,2] y) { y = Relu (x) }")
 
 
 def detector(said=None, models_batch=1, **options):

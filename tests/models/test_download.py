@@ -9,22 +9,13 @@ import pytest
 from pytrtplugins.errors import CfgError, FormatError, UsageError, WeightsError
 from pytrtplugins.models import DownloadError, download
 from pytrtplugins.models.download import _check
+from tests.darknet2caffe.networks import sections
 from tests.loopback import serving
 
-CFG = b"""[net]
-width=32
-height=32
-channels=3
-[convolutional]
-filters=7
-size=1
-stride=1
-activation=linear
-[region]
-anchors=1,1
-classes=2
-num=1
-"""
+CFG = sections("""[net] width=32 height=32 channels=3
+[convolutional] filters=7 size=1 stride=1 activation=linear
+[region] anchors=1,1 classes=2 num=1
+""").encode()
 PARAMETERS = 7 + 7 * 3
 WEIGHTS = (0).to_bytes(4, "little") + (2).to_bytes(4, "little") + bytes(4) + bytes(8) + bytes(4 * PARAMETERS)
 FILES = {"/cfg/yolov2-voc.cfg": CFG, "/data/voc.names": b"cat\ndog\n", "/files/yolov2-voc.weights": WEIGHTS}
@@ -73,15 +64,16 @@ def test_weights_of_another_size_are_refused_and_not_kept(server, tmp_path, weig
     assert sorted(path.name for path in tmp_path.iterdir()) == ["voc.names", "yolov2-voc.cfg"]
 
 
-def test_a_login_page_is_refused(server, tmp_path):
-    server.files["/files/yolov2-voc.weights"] = b"<!DOCTYPE html><html>please log in</html>"
-    with pytest.raises(FormatError, match="web page"):
-        fetch(server, tmp_path)
-
-
-def test_a_cfg_that_is_none_is_refused(server, tmp_path):
-    server.files["/cfg/yolov2-voc.cfg"] = b"[nonsense]\n"
-    with pytest.raises(CfgError, match=r"yolov2-voc\.cfg"):
+@pytest.mark.parametrize(
+    ("file", "content", "error", "message"),
+    [
+        ("/files/yolov2-voc.weights", b"<!DOCTYPE html><html>please log in</html>", FormatError, "web page"),
+        ("/cfg/yolov2-voc.cfg", b"[nonsense]\n", CfgError, r"yolov2-voc\.cfg"),
+    ],
+)
+def test_what_is_another_file_is_refused(server, tmp_path, file, content, error, message):
+    server.files[file] = content
+    with pytest.raises(error, match=message):
         fetch(server, tmp_path)
 
 

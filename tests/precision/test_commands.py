@@ -16,6 +16,9 @@ from pytrtplugins.vision import save_image
 from tests.engines.networks import Complete, Witness, conv_net, image
 from tests.precision.planted import cancelling, chain, outlier_weights, samples
 
+SEARCH = ("precision", "search", "net.onnx", "--engine", "reference", "--data", "data")
+COSINE = ("--tolerance", "cosine=0.9995")
+
 
 def write(folder, model, count=2):
     onnx.save(model, folder / "net.onnx")
@@ -26,10 +29,7 @@ def write(folder, model, count=2):
 
 def test_a_search_writes_a_file_that_build_follows_and_a_page(pytrt, tmp_path):
     write(tmp_path, cancelling())
-    code, out, _ = pytrt(
-        "precision", "search", "net.onnx", "--engine", "reference", "--data", "data", "--tolerance", "cosine=0.9995",
-        "-o", "precision.yaml",
-    )  # fmt: skip
+    code, out, _ = pytrt(*SEARCH, *COSINE, "-o", "precision.yaml")
     assert code == 0
     assert "add: fp32, pin: own error" in out
     assert "outputs within tolerance: error 25.6 ->" in out
@@ -48,7 +48,7 @@ def test_a_search_writes_a_file_that_build_follows_and_a_page(pytrt, tmp_path):
     assert ptp.load_engine("net.engine").precision == "fp16"
     code, _, err = pytrt("run", "net.onnx", "--precision", "precision.yaml", "--engine", "reference")
     assert (code, "engine reference, fp16" in err) == (0, True)
-    compared = ("compare", "net.onnx", "net.onnx", "--engine-b", "reference", "--tolerance", "cosine=0.9995")
+    compared = ("compare", "net.onnx", "net.onnx", "--engine-b", "reference", *COSINE)
     code, out, _ = pytrt(*compared, "--precision-b", "fp16")
     assert (code, out.splitlines()[0][:25]) == (1, "first difference: 'add', ")
     code, out, _ = pytrt(*compared, "--precision-b", "precision.yaml")
@@ -65,10 +65,8 @@ def test_int8_is_searched_on_images(pytrt, tmp_path, batch):
     rng = np.random.default_rng(0)
     for number in range(3):
         save_image(rng.integers(0, 256, (12, 14, 3)).astype(np.uint8), tmp_path / "photos" / f"{number}.png")
-    code, out, _ = pytrt(
-        "precision", "search", "net.onnx", "--engine", "reference", "--precision", "int8", "--data", "photos",
-        "--tolerance", "cosine=0.99", "--per-tensor", "--limit", "2", "-o", "p.yaml",
-    )  # fmt: skip
+    options = ("--precision", "int8", "--tolerance", "cosine=0.99", "--per-tensor", "--limit", "2", "-o", "p.yaml")
+    code, out, _ = pytrt(*SEARCH[:-1], "photos", *options)
     assert code == 0
     assert "conv3: int8, per-channel: own error" in out
     engine = ptp.build("net.onnx", engine="cpu", precision="p.yaml")
@@ -77,8 +75,7 @@ def test_int8_is_searched_on_images(pytrt, tmp_path, batch):
 
 def test_the_seed_chooses_the_samples_and_a_journal_of_another_seed_is_not_used(pytrt, tmp_path):
     write(tmp_path, cancelling(), 6)
-    common = ("precision", "search", "net.onnx", "--engine", "reference", "--data", "data", "--tolerance", "cosine=0.9995",
-              "--limit", "2")  # fmt: skip
+    common = (*SEARCH, *COSINE, "--limit", "2")
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
         assert pytrt(*common, "--seed", seed, "-o", f"{name}.yaml")[0] == 0
     one, again, other = (Path(f"{name}.json").read_text(encoding="utf-8") for name in ("one", "again", "other"))
@@ -94,10 +91,8 @@ def test_the_form_of_a_plugin_is_that_of_the_search(pytrt, tmp_path):
     (tmp_path / "data").mkdir()
     np.savez(tmp_path / "data" / "x.npz", data=image())
     Witness.calls.clear()
-    code, _, err = pytrt(
-        "precision", "search", "net.onnx", "--engine", "reference", "--precision", "int8", "--data", "data",
-        "--tolerance", "cosine=0.9", "--plugin", "test.engines::Complete=compute", "-o", "p.yaml",
-    )  # fmt: skip
+    options = ("--precision", "int8", "--tolerance", "cosine=0.9", "--plugin", "test.engines::Complete=compute")
+    code, _, err = pytrt(*SEARCH, *options, "-o", "p.yaml")
     assert code == 0, err
     assert set(Witness.calls) == {"compute"}
     assert json.loads(Path("p.json").read_text(encoding="utf-8"))["facts"]["plugins"] == {
@@ -107,10 +102,7 @@ def test_the_form_of_a_plugin_is_that_of_the_search(pytrt, tmp_path):
 
 def test_exit_code_1_where_the_budget_is_too_small(pytrt, tmp_path):
     write(tmp_path, cancelling(), 1)
-    code, out, _ = pytrt(
-        "precision", "search", "net.onnx", "--engine", "reference", "--data", "data", "--tolerance", "cosine=0.9995",
-        "--max-runs", "2", "-o", "p.yaml",
-    )  # fmt: skip
+    code, out, _ = pytrt(*SEARCH, *COSINE, "--max-runs", "2", "-o", "p.yaml")
     assert code == 1
     assert "outputs NOT within tolerance: 2 evaluations are spent" in out
 
@@ -170,8 +162,7 @@ def test_what_is_wrong_is_said(pytrt, tmp_path, words, message):
 
 def test_settings_reach_the_engine_and_words_become_a_list(pytrt, tmp_path):
     write(tmp_path, chain(), 1)
-    given = ("precision", "search", "net.onnx", "--engine", "reference", "--data", "data", "-o", "p.yaml")
-    code, _, err = pytrt(*given, "--setting", "disable=tactics,graph")
+    code, _, err = pytrt(*SEARCH, "-o", "p.yaml", "--setting", "disable=tactics,graph")
     assert code == 2
     assert "disable" in err
     assert read_settings(["disable=tactics,graph", "batch=1,8", "float=float32"]) == {

@@ -23,6 +23,11 @@ def engine():
     return ptp.build(conv_net(batch="N"), engine="onnxruntime")
 
 
+def engine_like(inputs, outputs, **context):
+    """An engine with these tensors, whose context has these functions."""
+    return SimpleNamespace(inputs=inputs, outputs=outputs, create_context=lambda: SimpleNamespace(**context))
+
+
 def wanted(engine, x):
     with engine.create_context() as context:
         return context.run({"data": x})["y"]
@@ -47,11 +52,7 @@ def test_a_module_is_a_part_of_a_network(engine):
 def test_outputs_come_in_the_engines_order_as_tensors_of_their_own():
     outputs = (TensorDesc("b", (2,)), TensorDesc("a", (2,), DType.INT64))
     given = {"a": np.array([1, 2]), "b": np.array([3, 4], np.float32)}
-    engine = SimpleNamespace(
-        inputs=(TensorDesc("x", (2,)),),
-        outputs=outputs,
-        create_context=lambda: SimpleNamespace(run=lambda arrays: given),
-    )
+    engine = engine_like((TensorDesc("x", (2,)),), outputs, run=lambda arrays: given)
     b, a = ptp.torch.as_module(engine)(torch.zeros(2))
     assert (a.tolist(), b.tolist(), a.dtype) == ([1, 2], [3, 4], torch.int64)
 
@@ -63,13 +64,8 @@ def test_inputs_in_any_layout_and_of_the_hosts_memory_are_read(engine):
 
 def test_a_contiguous_input_is_not_copied(engine):
     x, seen = torch.from_numpy(image()), []
-    module = ptp.torch.as_module(
-        SimpleNamespace(
-            inputs=engine.inputs,
-            outputs=engine.outputs,
-            create_context=lambda: SimpleNamespace(run=lambda arrays: seen.append(arrays) or {"y": np.zeros(1)}),
-        )
-    )
+    like = engine_like(engine.inputs, engine.outputs, run=lambda arrays: seen.append(arrays) or {"y": np.zeros(1)})
+    module = ptp.torch.as_module(like)
     module(x)
     assert np.shares_memory(seen[0]["data"], x.numpy())
 
@@ -143,11 +139,8 @@ def test_on_a_gpu_runs_are_queued_on_the_current_stream_from_tensor_to_tensor(mo
         runs.append(1)
         return {"y": 2 * inputs["x"].numpy()}
 
-    engine = SimpleNamespace(
-        inputs=(TensorDesc("x", (SymbolicDim("N"), 4)),),
-        outputs=(TensorDesc("y", dims),),
-        create_context=lambda: SimpleNamespace(enqueue=enqueue, run=run),
-    )
+    inputs, outputs = (TensorDesc("x", (SymbolicDim("N"), 4)),), (TensorDesc("y", dims),)
+    engine = engine_like(inputs, outputs, enqueue=enqueue, run=run)
     monkeypatch.setattr(file, "_stays_on_gpu", lambda context, inputs: True)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "current")
     module = ptp.torch.as_module(engine)
