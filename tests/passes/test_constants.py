@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from pytrtplugins.model.ir import array_of, to_ir, to_proto
 from pytrtplugins.passes import PropagateConstants, prepare
 from pytrtplugins.passes import constants as constants_module
+from tests.engines.operators import literal
 
 X = np.random.default_rng(0).random((3, 8, 6, 4), dtype=np.float32)
 
@@ -29,8 +29,7 @@ def propagated(model, sizes=None, expands=lambda op_type: False):
 
 
 def run(model, x=X):
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": x})
+    return literal(model, {"x": x})
 
 
 def operators(ir_model):

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
 from pytrtplugins.passes import Eliminate, prepare, to_ir, to_proto
+from tests.engines.operators import literal
 from tests.onnx_parts import parsed
 
 
@@ -18,7 +18,7 @@ def model(text, outputs=("y",), **constants):
 
 def run(network):
     x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
-    return ort.InferenceSession(network.SerializeToString()).run(None, {"x": x})
+    return literal(network, {"x": x})
 
 
 @pytest.mark.parametrize(

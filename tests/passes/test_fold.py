@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from pytrtplugins.passes import FoldBatchNorm, prepare, to_ir, to_proto
+from tests.engines.operators import literal
 
 NORM = ("scale", "shift", "mean", "variance")
 
@@ -44,9 +44,7 @@ def model(nodes, constants, outputs=("y",), channels=3, dtype=TensorProto.FLOAT)
 
 
 def run(network, x):
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return ort.InferenceSession(network.SerializeToString(), options).run(None, {"x": x})
+    return literal(network, {"x": x})
 
 
 def kinds(network):

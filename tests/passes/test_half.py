@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -16,6 +15,7 @@ from pytrtplugins.passes.half import halve, to_half
 from pytrtplugins.plugin.onnx_node import as_node
 from pytrtplugins.tensor import DType
 from tests.engines.networks import Affine, conv_net, image
+from tests.engines.operators import literal as run
 from tests.onnx_parts import parsed
 
 
@@ -45,11 +45,6 @@ class FloatOnly(ptp.Plugin):
 
     def supports_format(self, position, descs):
         return descs[position].dtype == DType.FLOAT32
-
-
-def run(model, inputs):
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)
 
 
 def net(text, dims="1,4,6,6", outputs="float[] y", **constants):

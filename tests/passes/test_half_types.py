@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytrtplugins.errors import BuildError, PrecisionError
 from pytrtplugins.passes.half import to_half
 from pytrtplugins.tensor import DType
+from tests.engines.operators import literal
 from tests.onnx_parts import parsed
 
 FLOAT, HALF, INT64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
@@ -25,11 +25,6 @@ def plain(text, *, dims="1,4,6,6", outputs="float[] y", opset=18, **constants):
 
 def product(*values):
     return plain("y = Mul (x, w)", dims=f"1,{len(values)}", w=np.float32(values))
-
-
-def run(model, x):
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": x})
 
 
 def all_types(model):
@@ -191,7 +186,7 @@ def test_casts_stand_once_for_each_tensor_around_layers_that_are_kept():
         assert described[name].elem_type == types[name]
     assert node_of(half, "z").input[0] == "y_float16"
     x = np.random.default_rng(0).random((1, 4, 6, 6), dtype=np.float32)
-    for expected, found in zip(run(layered(), x), run(half, x), strict=True):
+    for expected, found in zip(literal(layered(), {"x": x}), literal(half, {"x": x}), strict=True):
         np.testing.assert_allclose(found, expected, rtol=5e-3, atol=1e-3)
 
 
@@ -219,7 +214,7 @@ def test_names_that_are_taken_are_avoided_in_half():
     onnx.checker.check_model(half, full_check=True)
     assert half.graph.node[0].output[0] == "x_float16_3"
     x = np.full((1, 4, 6, 6), -2, np.float32)
-    np.testing.assert_array_equal(run(half, x)[0], -2)
+    np.testing.assert_array_equal(literal(half, {"x": x})[0], -2)
 
 
 @pytest.mark.parametrize("op", ["If", "Loop", "Scan"])

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper, parser
+
+from tests.engines.operators import literal
 
 NAME = "mxnet_converted_model"
 
@@ -33,11 +34,7 @@ def exported(nodes, weights, dims, output, *, opset=9, name=NAME, weight_inputs=
 
 def run(model, **inputs):
     """What onnxruntime computes, without its own optimizations of the graph."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)[0]
+    return literal(model, inputs)[0]
 
 
 def refused(model, **inputs):
