@@ -50,17 +50,8 @@ def test_the_layers_of_darknet_become_nodes_functions_or_standard_operators(file
 
 
 def test_options_may_come_first_and_reach_the_conversion(files, tmp_path):
-    options = [
-        "--no-fold",
-        "--activation",
-        "relu",
-        "--bn-eps",
-        "darknet-gpu",
-        "--input-size",
-        "64x32",
-        "--batch",
-        "dynamic",
-    ]
+    options = ["--no-fold", "--activation", "relu", "--bn-eps", "darknet-gpu", "--input-size", "64x32"]
+    options += ["--batch", "dynamic"]
     assert run("-o", tmp_path / "a.onnx", *options, *files) == 0
     model = onnx.load(tmp_path / "a.onnx")
     operators = {node.op_type for node in model.graph.node}

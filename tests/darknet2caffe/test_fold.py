@@ -15,13 +15,8 @@ def test_weights_are_scaled_filter_by_filter_whatever_the_size_of_a_block_is(mon
     monkeypatch.setattr(fold, "_BLOCK", block)
     weights = random.standard_normal(shape).astype(np.float32)
     scales, variances = random.uniform(1, 2, (2, 5)).astype(np.float32)
-    parameters = {
-        "weights": weights,
-        "scales": scales,
-        "rolling_mean": scales,
-        "rolling_variance": variances,
-        "biases": scales,
-    }
+    parameters = dict.fromkeys(("scales", "rolling_mean", "biases"), scales)
+    parameters |= {"weights": weights, "rolling_variance": variances}
     found = fold.folded_weights(parameters, "darknet-gpu", axis=axis)
     factor = scales.astype(np.float64) / np.sqrt(variances.astype(np.float64) + 1e-5)
     expected = weights * factor.reshape([5 if place == axis else 1 for place in range(len(shape))])

@@ -17,15 +17,8 @@ from pytrtplugins.tensor import PLUGIN_DTYPES, DType, TensorDesc
 from .arithmetic import FLOATS, WHOLE, Formula, Numbers
 from .layers import BlockSums, Join, MeanAndRest, Rectified, Repeat, Scale
 
-REGION = {
-    "classes": 3,
-    "num": 2,
-    "softmax": True,
-    "anchors": (1.0, 2.0, 3.0, 4.0),
-    "coords": 4,
-    "background": False,
-    "tree": (),
-}
+REGION = {"classes": 3, "num": 2, "softmax": True, "anchors": (1.0, 2.0, 3.0, 4.0), "coords": 4}
+REGION |= {"background": False, "tree": ()}
 N = SymbolicDim("N")
 
 

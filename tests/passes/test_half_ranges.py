@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.model.ir import to_ir, to_proto
@@ -14,6 +14,7 @@ from pytrtplugins.passes.half import to_half
 from pytrtplugins.passes.half_ranges import fit_scales, float_nodes
 from pytrtplugins.tensor import DType
 from tests.engines.networks import conv_net
+from tests.onnx_parts import parsed
 from tests.passes import nets
 
 
@@ -46,23 +47,8 @@ def test_the_tensor_behind_a_pair_has_the_range_of_the_one_before_it():
 
 
 def test_nodes_with_subgraphs_stay():
-    branch = helper.make_graph(
-        [helper.make_node("Identity", ["x"], ["z"])],
-        "b",
-        [],
-        [helper.make_tensor_value_info("z", TensorProto.FLOAT, [2])],
-    )
-    nodes = [
-        helper.make_node("If", ["c"], ["y"], "if", then_branch=branch, else_branch=branch),
-    ]
-    infos = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
-        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-        helper.make_tensor_value_info("y", TensorProto.FLOAT, [2]),
-    ]
-    model = helper.make_model(
-        helper.make_graph(nodes, "g", infos[:2], infos[2:]), opset_imports=[helper.make_opsetid("", 18)], ir_version=10
-    )
+    branches = (f"{key}_branch = {key} () => (float[2] z) {{ z = Identity (x) }}" for key in ("then", "else"))
+    model = parsed(f"(float[2] x, bool c) => (float[2] y) {{ [if] y = If (c) <{', '.join(branches)}> }}")
     assert names(model, {}, DType.BFLOAT16) == {"if": "it holds a subgraph"}
 
 

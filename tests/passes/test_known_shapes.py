@@ -44,25 +44,17 @@ def changed(nodes):
     return model, result
 
 
-@pytest.mark.parametrize(
-    ("nodes", "left"),
-    [
-        (PADS, ["Pad"]),
-        (TENSORFLOW_PADS, ["Pad"]),
-        (SCALAR, ["Mul"]),
-        (QUANTIZED, ["Pad"]),
-        (LENGTHS, ["Shape", "Where", "Expand"]),
-        ("y = Relu (x)", ["Relu"]),
-    ],
-    ids=[
-        "pads of a window",
-        "pads as TensorFlow's",
-        "a scalar",
-        "a quantized size",
-        "dims, some of them free",
-        "no shapes",
-    ],
-)
+KNOWN = {
+    "pads of a window": (PADS, ["Pad"]),
+    "pads as TensorFlow's": (TENSORFLOW_PADS, ["Pad"]),
+    "a scalar": (SCALAR, ["Mul"]),
+    "a quantized size": (QUANTIZED, ["Pad"]),
+    "dims, some of them free": (LENGTHS, ["Shape", "Where", "Expand"]),
+    "no shapes": ("y = Relu (x)", ["Relu"]),
+}
+
+
+@pytest.mark.parametrize(("nodes", "left"), KNOWN.values(), ids=KNOWN)
 def test_known_arithmetic_becomes_constants(nodes, left):
     model, result = changed(nodes)
     operators = [node.op_type for node in result.graph.node if node.op_type != "Constant"]

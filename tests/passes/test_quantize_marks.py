@@ -27,6 +27,13 @@ def closed(net, x):
     return net.model("last")
 
 
+def split(net, name=None):
+    """data → a_leaky → left and right."""
+    ends = [net.conv("data", "a")], ["left", "right"]
+    net.nodes.append(helper.make_node("Split", *ends, name, axis=1, num_outputs=2))
+    net.channels |= {"left": 2, "right": 2}
+
+
 def reads(model, name, **options):
     """For each input of a node of the quantized model, whether a DequantizeLinear gives it."""
     table = CalibrationTable({**nets.ones(model), **dict.fromkeys([o.name for o in model.graph.output], 0.01)})
@@ -52,12 +59,8 @@ def kinds_net():
         net.add(op, ["data"], f"other_{op}", domain="elsewhere")
     for x in ("Relu", "Sigmoid", "Neg", "data", "other_Relu"):
         net.add("GlobalAveragePool", [x], f"mean_{x}")
-        net.add(
-            "MaxPool",
-            [net.add("AveragePool", [x], f"average_{x}", kernel_shape=[1, 1])],
-            f"most_{x}",
-            kernel_shape=[1, 1],
-        )
+        average = net.add("AveragePool", [x], f"average_{x}", kernel_shape=[1, 1])
+        net.add("MaxPool", [average], f"most_{x}", kernel_shape=[1, 1])
     net.add("MaxPool", ["Relu"], "other_pool", domain="elsewhere")
     net.add("LpPool", ["Relu"], "lp", kernel_shape=[1, 1])
     names = [node.name for node in net.nodes]
@@ -167,10 +170,7 @@ def test_a_constant_is_not_copied_as_int8_and_one_wanted_output_is_enough():
     model = closed(net, net.add("Concat", [a, "c"], "cat", 8, axis=1))
     assert reads(model, "cat") == [False, False]
     net = Net()
-    net.nodes.append(
-        helper.make_node("Split", [net.conv("data", "a")], ["left", "right"], "split", axis=1, num_outputs=2)
-    )
-    net.channels |= {"left": 2, "right": 2}
+    split(net, "split")
     net.add("Neg", ["left"], "unread")
     model = closed(net, "right")
     assert reads(model, "right") == [True]
@@ -179,10 +179,7 @@ def test_a_constant_is_not_copied_as_int8_and_one_wanted_output_is_enough():
 
 def test_a_node_that_gives_an_output_of_the_model_copies_no_rounded_values():
     net = Net()
-    net.nodes.append(
-        helper.make_node("Split", [net.conv("data", "a")], ["left", "right"], "split", axis=1, num_outputs=2)
-    )
-    net.channels |= {"left": 2, "right": 2}
+    split(net, "split")
     closed(net, "right")
     model = net.model("left", "last")
     assert reads(model, "right") == [False]
@@ -190,8 +187,7 @@ def test_a_node_that_gives_an_output_of_the_model_copies_no_rounded_values():
 
 def test_a_node_without_a_name_is_excluded_by_its_first_output():
     net = Net()
-    net.nodes.append(helper.make_node("Split", [net.conv("data", "a")], ["left", "right"], axis=1, num_outputs=2))
-    net.channels |= {"left": 2, "right": 2}
+    split(net)
     model = closed(net, "right")
     assert reads(model, "right") == [True]
     assert reads(model, "right", exclude=["left"]) == [False]

@@ -105,16 +105,8 @@ def test_photos_are_measured_by_the_names_of_their_classes(
         (tmp_path / "some" / name).mkdir(parents=True)
         for photo in range(3):
             (tmp_path / "some" / name / f"{photo}.png").symlink_to(colours / "photos" / name / f"{photo}.png")
-    query = [
-        "--evaluate",
-        "all",
-        "--start",
-        str(trained / "model.pt"),
-        "--device",
-        "cpu",
-        "--data",
-        str(tmp_path / "some"),
-    ]
+    query = ["--evaluate", "all", "--start", str(trained / "model.pt"), "--device", "cpu"]
+    query += ["--data", str(tmp_path / "some")]
     assert train_classifier.main(query) == 0
     assert capsys.readouterr().out == "6 photos of 2 classes: top-1 1.0000, top-5 1.0000\n"
     (tmp_path / "some/red").rename(tmp_path / "some/rosy")

@@ -293,17 +293,8 @@ def test_the_command_line_trains_resumes_exports_and_evaluates(
     printed = capsys.readouterr().out
     assert "the schedule is done" in printed
     assert re.search(r"\d+ images/s, [\d.]+ ms a step, data_time [\d.]+ ms \([\d.]+%\)", printed)
-    names = (
-        "model.cfg",
-        "model.weights",
-        "model.names",
-        "model.pt",
-        "curve.png",
-        "log.csv",
-        "trace.json",
-        "stages.png",
-    )
-    for name in names:
+    models = [f"model.{suffix}" for suffix in ("cfg", "weights", "names", "pt")]
+    for name in (*models, "curve.png", "log.csv", "trace.json", "stages.png"):
         assert (tmp_path / name).stat().st_size > 0
     assert struct.unpack("<iiiQ", (tmp_path / "model.weights").read_bytes()[:20]) == (0, 2, 0, 16)
     assert (tmp_path / "model.names").read_text() == "red\ngreen\n"

@@ -132,29 +132,10 @@ def test_two_nodes_compute_what_torchrun_computes_though_a_rank_or_a_node_is_kil
 def test_ctrl_c_saves_a_run_on_ray(rectangles, tmp_path):
     pytest.importorskip("ray.train", reason=NO_RAY)
     program = [sys.executable, str(ROOT / "samples/train_yolov2.py"), "--data", str(rectangles), "--device", "cpu"]
-    line = [
-        *program,
-        *TINY,
-        "--steps",
-        "1000000",
-        "--evaluations",
-        "1",
-        "--out",
-        str(tmp_path),
-        "--gpus",
-        "2",
-        "--ray",
-        "local",
-    ]
-    with subprocess.Popen(
-        line,
-        env=SURROUNDINGS,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as run:
+    line = [*program, *TINY, "--steps", "1000000", "--evaluations", "1"]
+    line += ["--out", str(tmp_path), "--gpus", "2", "--ray", "local"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(line, env=SURROUNDINGS, cwd=ROOT, start_new_session=True, **pipes) as run:
         said = ""
         for text in run.stdout:
             said += text
