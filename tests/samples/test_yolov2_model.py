@@ -34,23 +34,18 @@ def test_equal_models_give_equal_bytes_under_any_name(tmp_path: Path) -> None:
 
 def test_numbers_that_float16_cannot_hold_are_kept(tmp_path: Path) -> None:
     network = tiny_network(2)
-    convolution, norm, *_ = network.parts[0]
-    state = {"variance": 1e5, "mean": -2e5, "scale": 1e-9, "bias": 7e4, "weight": 65536.0}
+    values = [1e5, -2e5, 1e-9, 7e4, 65536.0]
+
+    def tensors(network):
+        convolution, norm, *_ = network.parts[0]
+        return norm.running_var, norm.running_mean, norm.weight, norm.bias, convolution.weight.view(-1)
+
     with torch.no_grad():
-        for tensor, value in zip(
-            (norm.running_var, norm.running_mean, norm.weight, norm.bias, convolution.weight.view(-1)),
-            state.values(),
-            strict=True,
-        ):
+        for tensor, value in zip(tensors(network), values, strict=True):
             tensor[0] = value
     again, recipe = load_model(save(tmp_path / "model.pt", network))
-    convolution, norm, *_ = again.network.parts[0]
     assert recipe == RECIPE
-    for tensor, value in zip(
-        (norm.running_var, norm.running_mean, norm.weight, norm.bias, convolution.weight.view(-1)),
-        state.values(),
-        strict=True,
-    ):
+    for tensor, value in zip(tensors(again.network), values, strict=True):
         assert tensor[0] == torch.tensor(value)
     content = torch.load(tmp_path / "model.pt", weights_only=True)["state"]
     kinds = {name: tensor.dtype for name, tensor in content.items() if tensor.ndim == 4}

@@ -39,21 +39,23 @@ def test_region_boxes_are_darknets_formula(place):
     np.testing.assert_allclose(scores[1, at], [objectness * value for value in classes], rtol=1e-5)
 
 
-def test_yolo_boxes_use_the_masked_anchors_in_pixels():
-    values = head(anchors=1)
-    boxes, _ = decode_yolo(values, (10.0, 14.0, 23.0, 27.0, 37.0, 58.0), CLASSES, mask=(1,), size=(160, 128))
-    x, y, w, h, *_ = one_box(values[0], 0, 2, 3)
-    expected = [(3 + x) / W, (2 + y) / H, math.exp(w) * 23 / 160, math.exp(h) * 27 / 128]
-    np.testing.assert_allclose(boxes[0, 2 * W + 3], expected, rtol=1e-5)
+PIXELS = (10.0, 14.0, 23.0, 27.0, 37.0, 58.0)
 
 
-def test_new_coordinates_are_four_times_the_square_of_the_value_times_the_anchor():
-    """AlexeyAB's get_yolo_box: w = v * v * 4 * anchor / width of the input."""
-    values = head(anchors=2)
-    boxes, _ = decode_yolo(values, (10.0, 14.0, 23.0, 27.0), CLASSES, size=(160, 128), new_coords=True)
-    x, y, w, h, *_ = one_box(values[1], 1, 2, 3)
-    expected = [(3 + x) / W, (2 + y) / H, w * w * 4 * 23 / 160, h * h * 4 * 27 / 128]
-    np.testing.assert_allclose(boxes[1, (H + 2) * W + 3], expected, rtol=1e-5)
+@pytest.mark.parametrize(
+    ("anchors", "options", "place", "factor"),
+    [
+        (PIXELS, {"mask": (1,)}, (0, 0), math.exp),
+        (PIXELS[:4], {"new_coords": True}, (1, 1), lambda v: v * v * 4),  # as AlexeyAB's get_yolo_box
+    ],
+)
+def test_yolo_boxes_use_the_masked_anchors_in_pixels(anchors, options, place, factor):
+    values = head(anchors=1 if "mask" in options else 2)
+    boxes, _ = decode_yolo(values, anchors, CLASSES, size=(160, 128), **options)
+    image, anchor = place
+    x, y, w, h, *_ = one_box(values[image], anchor, 2, 3)
+    expected = [(3 + x) / W, (2 + y) / H, factor(w) * 23 / 160, factor(h) * 27 / 128]
+    np.testing.assert_allclose(boxes[image, (anchor * H + 2) * W + 3], expected, rtol=1e-5)
 
 
 def test_without_objectness_the_class_probability_is_the_score():
@@ -68,10 +70,20 @@ def test_every_cell_of_every_anchor_gives_a_box():
     assert scores.shape == (2, 2 * H * W, CLASSES)
 
 
-@pytest.mark.parametrize(("anchors", "classes"), [(ANCHORS, 4), (ANCHORS[:2], 3), (ANCHORS[:3], 3), ((), 3)])
-def test_another_shape_is_refused(anchors, classes):
-    with pytest.raises(UsageError, match="head"):
-        decode_region(head(), anchors, classes)
+@pytest.mark.parametrize(
+    ("values", "anchors", "classes", "message"),
+    [
+        (head(), ANCHORS, 4, r"\(N, 18, H, W\) for 2 anchors and 4 classes, found \(2, 16, 4, 5\)\."),
+        (head(), ANCHORS[:2], 3, r"\(N, 8, H, W\) for 1 anchors and 3 classes, found \(2, 16, 4, 5\)\."),
+        (head(), ANCHORS[:3], 3, r"expected pairs of width and height, found 3 numbers\."),
+        (head(), (), 3, r"^head: anchors: expected pairs of width and height, found 0 numbers\."),
+        (np.zeros((1, 0, 2, 2), np.float32), (), 3, r"^head: anchors: expected pairs .* found 0 numbers\."),
+        (head()[0], ANCHORS, CLASSES, r"found \(16, 4, 5\)\."),
+    ],
+)
+def test_refusals_say_what_was_expected_and_found(values, anchors, classes, message):
+    with pytest.raises(UsageError, match=message):
+        decode_region(values, anchors, classes)
 
 
 def test_a_mask_beyond_the_anchors_is_refused():
@@ -89,15 +101,6 @@ def test_without_a_mask_all_anchors_are_used_in_order():
         strict=True,
     ):
         np.testing.assert_array_equal(found, wanted)
-
-
-def test_refusals_say_what_was_expected_and_found():
-    with pytest.raises(UsageError, match=r"expected pairs of width and height, found 3 numbers\."):
-        decode_region(head(), ANCHORS[:3], CLASSES)
-    with pytest.raises(UsageError, match=r"\(N, 18, H, W\) for 2 anchors and 4 classes, found \(2, 16, 4, 5\)\."):
-        decode_region(head(), ANCHORS, 4)
-    with pytest.raises(UsageError, match=r"found \(16, 4, 5\)\."):
-        decode_region(head()[0], ANCHORS, CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +126,3 @@ def test_a_head_decodes_by_its_type(options, sides):
     np.testing.assert_allclose(scores[0, W + 3], [share * value for value in classes], rtol=1e-5)
     with pytest.raises(dataclasses.FrozenInstanceError):
         layer.classes = 2
-
-
-def test_a_head_has_anchors():
-    with pytest.raises(UsageError, match=r"^head: anchors: expected pairs of width and height, found 0 numbers\."):
-        decode_region(np.zeros((1, 0, 2, 2), np.float32), (), 3)

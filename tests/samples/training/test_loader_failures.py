@@ -155,7 +155,6 @@ _RUN = """
 import sys; sys.path[:0] = [{samples!r}, {root!r}]
 import torch
 from tests.samples.training.photo_set import PhotoSet
-from tests.samples.needs_torch import SAMPLES
 from training.loader import make_loader
 from training.sampler import StepSampler
 loader = make_loader("spdl-cpu", PhotoSet(8), StepSampler(8, 4, seed=1), torch.device("cpu"), size=64, stop=10**6)

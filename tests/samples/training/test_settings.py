@@ -22,19 +22,8 @@ def test_a_command_line_without_options_has_the_defaults_of_the_device() -> None
     assert read(device="cuda") == replace(Settings(), precision="bf16", compile=True)
     assert read("--deterministic", device="cuda") == replace(Settings(), precision="bf16", deterministic=True)
     assert read("--no-compile", "--precision", "fp32", device="cuda") == Settings()
-    assert Settings() == Settings(
-        "fp32",
-        "NHWC",
-        False,
-        False,
-        "replicated",
-        False,
-        False,
-        "auto",
-        sync_bn=False,
-        accumulate=1,
-        deterministic=False,
-    )
+    by_place = ("fp32", "NHWC", False, False, "replicated", False, False, "auto")
+    assert Settings() == Settings(*by_place, sync_bn=False, accumulate=1, deterministic=False)
 
 
 @pytest.mark.parametrize(
