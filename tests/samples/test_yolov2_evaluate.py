@@ -15,7 +15,7 @@ NAMES = ("a", "b", "c")
 ANCHORS = torch.tensor([[2.0, 2.0]] * 5)
 
 
-class Right(torch.nn.Module):  # type: ignore[name-defined]
+class Right(torch.nn.Module):
     """Finds one box of 64 pixels in the middle of each photo, of classes that it is told."""
 
     def __init__(self, *kinds: int) -> None:

@@ -134,8 +134,10 @@ def test_ctrl_c_saves_a_run_on_ray(rectangles, tmp_path):
     program = [sys.executable, str(ROOT / "samples/train_yolov2.py"), "--data", str(rectangles), "--device", "cpu"]
     line = [*program, *TINY, "--steps", "1000000", "--evaluations", "1"]
     line += ["--out", str(tmp_path), "--gpus", "2", "--ray", "local"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(line, env=SURROUNDINGS, cwd=ROOT, start_new_session=True, **pipes) as run:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        line, env=SURROUNDINGS, cwd=ROOT, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as run:
         said = ""
         for text in run.stdout:
             said += text
