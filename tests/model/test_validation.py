@@ -29,6 +29,7 @@ from tests.onnx_parts import (
     model,
     nested,
     node,
+    parsed,
     shape,
 )
 
@@ -42,15 +43,19 @@ TWO_KINDS.attribute.add(name="axis", type=onnx.AttributeProto.FLOAT, f=1.0)
 TWICE = helper.make_node("Softmax", ["x"], ["y"], "soft", axis=1)
 TWICE.attribute.add().CopyFrom(TWICE.attribute[0])
 
+CALL = call("F", "x", "y")
+
+
+def text(nodes, **weights):
+    return parsed(f"(float[1,3,8,8] x) => (float[] y) {{ {nodes} }}", **weights)
+
+
 BROKEN = {
     "a convolution without weights": (model(node("Conv", "x", "y", "c")), r"'c' \(Conv\) has 1 input; .* has 2 to 3"),
-    "an input left out": (
-        model(helper.make_node("Conv", ["", "w"], ["y"], "c"), weights=[shape("w", 1)]),
-        r"'c' \(Conv\) leaves out its input 0, X",
-    ),
+    "an input left out": (text('[c] y = Conv ("", w)', w=[1]), r"'c' \(Conv\) leaves out its input 0, X"),
     "too many outputs": (model(node("Relu", "x", "y z")), r"has 2 outputs; Relu of opset 18 has 1"),
     "a cycle": (
-        model(node("Relu", "x", "y"), node("Add", "x q", "p"), node("Relu", "p", "q"), node("Relu", "q", "r")),
+        text("y = Relu (x) [p] p = Add (x, q) [q] q = Relu (p) [r] r = Relu (q)"),
         r"in a cycle: node 'p' \(Add\), node 'q' \(Relu\)",
     ),
     "a node that reads itself": (model(node("Add", "x y", "y")), r"in a cycle: node 'y' \(Add\)"),
@@ -59,10 +64,7 @@ BROKEN = {
     "a tensor written twice": (model(node("Relu", "x", "y"), node("Abs", "x", "y", "again")), "'again'.*writes 'y'"),
     "a node that writes an input": (model(node("Relu", "x", "x"), RELU), "writes 'x'"),
     "two inputs of one name": (model(RELU, inputs=[info("x"), info("x")]), "two inputs have the name 'x'"),
-    "two weights of one name": (
-        model(RELU, weights=[shape("w", 1), shape("w", 1)]),
-        "two initializers have the name 'w'",
-    ),
+    "two weights of one name": (model(RELU, weights=[shape("w", 1)] * 2), "two initializers have the name 'w'"),
     "an unknown attribute": (model(node("Relu", "x", "y", slope=1.0)), "has the attribute 'slope'; Relu .* has none"),
     "an attribute of another type": (model(TWO_KINDS), "attribute 'axis' is FLOAT; expected INT"),
     "an attribute given twice": (model(TWICE), "two attributes 'axis'"),
@@ -101,10 +103,7 @@ BROKEN = {
         branches(helper.make_graph([node("Identity", "a", "b")], "body", [info("a")], [info("b", None)])),
         r"node 'y' \(If\): a branch has the input 'a'",
     ),
-    "two ellipses": (
-        model(node("Einsum", "x", "y", equation="...i...->i")),
-        r"the term '...i...' of the equation has dots",
-    ),
+    "two ellipses": (text('y = Einsum <equation = "...i...->i"> (x)'), r"the term '...i...' of the equation has dots"),
     "four dots": (model(node("Einsum", "x", "y", equation="i->....i")), r"the term '....i' of the equation has dots"),
     "a constant in a body": (
         branches(body(node("Identity", "w", "b"), weights=[RAW])),
@@ -112,7 +111,7 @@ BROKEN = {
     ),
     "a body that reads what nobody writes": (branches(body(node("Identity", "nowhere", "b"))), "reads 'nowhere'"),
     "a function that calls itself": (
-        model(call("F", "x", "y"), functions=[function("F", call("F", "a", "b"))]),
+        model(CALL, functions=[function("F", call("F", "a", "b"))]),
         "local::F calls itself",
     ),
     "a function without a name": (
@@ -120,7 +119,7 @@ BROKEN = {
         "a local function has no name",
     ),
     "two functions of one name": (
-        model(call("F", "x", "y"), functions=[function("F", node(name, "a", "b")) for name in ("Neg", "Abs")]),
+        model(CALL, functions=[function("F", node(name, "a", "b")) for name in ("Neg", "Abs")]),
         "two local functions are called local::F",
     ),
     "a huge tensor in a branch, of a function": (

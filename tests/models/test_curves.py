@@ -142,14 +142,13 @@ def test_the_legend_lies_outside_the_frame(many, tmp_path):
     assert min(left) > max(frame)
 
 
-def test_another_suffix_is_refused(few, tmp_path):
-    with pytest.raises(UsageError, match=r"unknown suffix '\.gif'\. Known: \.png \.svg \.pdf"):
-        draw_curves(few, tmp_path / "curves.gif")
-
-
-def test_a_missing_folder_is_refused(few, tmp_path):
-    with pytest.raises(UsageError, match="Do: mkdir -p"):
-        draw_curves(few, tmp_path / "none" / "curves.png")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("curves.gif", r"unknown suffix '\.gif'\. Known: \.png \.svg \.pdf"), ("none/curves.png", "Do: mkdir -p")],
+)
+def test_a_name_that_cannot_be_written_is_refused(few, tmp_path, name, message):
+    with pytest.raises(UsageError, match=message):
+        draw_curves(few, tmp_path / name)
 
 
 def test_without_an_object_there_is_nothing_to_draw(tmp_path):

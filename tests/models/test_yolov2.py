@@ -138,30 +138,30 @@ def test_another_number_of_names_is_refused(names):
     assert (caught.value.expected, caught.value.found) == (2, len(names))
 
 
-def test_a_missing_names_file_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="cannot be read"):
-        detector_of(head_with(), names=tmp_path / "none.names")
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"names": "none.names"}, UsageError, "cannot be read"),
+        ({"mode": "crop"}, UsageError, "mode"),
+        ({"dims": (1, 4, 64, 96)}, BindingError, "expected dims"),
+    ],
+)
+def test_what_cannot_be_a_detector_is_refused(given, error, message):
+    with pytest.raises(error, match=message):
+        detector_of(head_with(), **given)
 
 
-@pytest.mark.parametrize("option", [{"score_threshold": 1.5}, {"iou_threshold": -1}])
-def test_thresholds_outside_0_to_1_are_refused(option):
-    with pytest.raises(UsageError, match=next(iter(option))):
-        detector_of(head_with())(IMAGE, **option)
-
-
-def test_an_unknown_mode_is_refused():
-    with pytest.raises(UsageError, match="mode"):
-        detector_of(head_with(), mode="crop")
-
-
-def test_a_bad_image_is_our_error(tmp_path):
-    with pytest.raises(ImageError):
-        detector_of(head_with())(tmp_path / "none.jpg")
-
-
-def test_an_input_that_is_no_image_is_refused():
-    with pytest.raises(BindingError, match="expected dims"):
-        detector_of(head_with(), (1, 4, 64, 96))
+@pytest.mark.parametrize(
+    ("image", "options", "error", "message"),
+    [
+        (IMAGE, {"score_threshold": 1.5}, UsageError, "score_threshold"),
+        (IMAGE, {"iou_threshold": -1}, UsageError, "iou_threshold"),
+        ("none.jpg", {}, ImageError, r"none\.jpg"),
+    ],
+)
+def test_thresholds_outside_0_to_1_and_bad_images_are_refused(image, options, error, message):
+    with pytest.raises(error, match=message):
+        detector_of(head_with())(image, **options)
 
 
 def test_a_model_without_heads_is_refused():
