@@ -8,7 +8,8 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.errors import ModelError
 from pytrtplugins.passes import prepare
-from tests.engines.model_parts import BOOL, F, body, info, model, node
+from tests.engines.model_parts import F, info, model, node
+from tests.onnx_parts import parsed
 
 ENGINES = ["cpu", "onnxruntime", "reference"]
 SLOPES = np.linspace(0.1, 0.9, 4, dtype=np.float32)
@@ -51,15 +52,8 @@ def test_slopes_that_broadcast_or_may_do_so_are_taken(dims, slopes):
 
 
 def test_slopes_in_a_branch_are_looked_at_too():
-    branches = {
-        f"{name}_branch": body([node("PRelu", ["x", "s"], [name])], [info(name, F, None)]) for name in ("then", "else")
-    }
-    made = model(
-        [node("If", ["c"], ["y"], **branches)],
-        [info("x", F, [1, 4, 5, 6]), info("c", BOOL, [])],
-        [info("y", F, None)],
-        {"s": SLOPES},
-    )
+    branches = (f"{key}_branch = {key} () => (float[] z) {{ z = PRelu (x, s) }}" for key in ("then", "else"))
+    made = parsed(f"(float[1,4,5,6] x, bool c) => (float[] y) {{ y = If (c) <{', '.join(branches)}> }}", s=SLOPES)
     with pytest.raises(ModelError, match="do not broadcast"):
         prepare(made)
 

@@ -10,6 +10,7 @@ import pytrtplugins as ptp
 from pytrtplugins.errors import ModelError
 from pytrtplugins.layers import Reorg
 from tests.model.networks import Line, image, network, node, run, shape, weights
+from tests.onnx_parts import parsed
 
 
 def test_all_readers_of_an_inner_tensor_read_the_plugin():
@@ -66,14 +67,10 @@ def test_a_name_that_is_taken_is_not_given_again():
 
 
 def test_readers_inside_a_branch_read_the_plugin_too():
-    def branch(op_type, name):
-        result = helper.make_tensor_value_info(name, 1, None)
-        return helper.make_graph([node(op_type, "a", name, f"inner_{name}")], name, [], [result])
-
-    choose = helper.make_node(
-        "If", ["yes"], ["y"], "choose", then_branch=branch("Neg", "p"), else_branch=branch("Abs", "q")
-    )
-    graph = ptp.load_onnx(network([node("Relu", "x", "a"), choose], yes=np.array(True)))
+    then = "then () => (float[] p) { [inner_p] p = Neg (a) }"
+    other = "else () => (float[] q) { [inner_q] q = Abs (a) }"
+    text = f"a = Relu (x) [choose] y = If (yes) <then_branch = {then}, else_branch = {other}>"
+    graph = ptp.load_onnx(parsed(f"(float[N,4,6,6] x) => (float[] y) {{ {text} }}", yes=np.array(True)))
     graph.insert_after("a", Line(2))
     x = image()
     np.testing.assert_array_equal(run(graph, x)["y"], -2 * np.maximum(x, 0))

@@ -82,11 +82,7 @@ def test_constants_are_passed_where_the_inputs_name_them():
 
 
 def test_what_is_computed_from_constants_alone_is_a_constant():
-    nodes = [
-        helper.make_node("Constant", [], ["two"], value_float=2.0),
-        node("Mul", "c two", "c2"),
-        node("Add", "x c2", "y", "add"),
-    ]
+    nodes = [node("Constant", "", "two", value_float=2.0), node("Mul", "c two", "c2"), node("Add", "x c2", "y", "add")]
     graph = ptp.load_onnx(network(nodes, c=weights(4, 1, 1)))
     graph.replace("add", Shuffle(2))
     assert [info.type for info in graph.nodes] == ["tests.graph::Shuffle"]

@@ -19,6 +19,7 @@ from pytrtplugins.model.decompose import add_functions, infer_shapes, inline_plu
 from pytrtplugins.passes import to_ir
 from pytrtplugins.passes.codes import quantize_weights
 from pytrtplugins.passes.quantize import FLOAT_LAYERS, Quantize, quantize, quantized_tensors
+from tests.engines.operators import by_openvino
 from tests.measures import sqnr
 from tests.passes.nets import (
     Net,
@@ -218,15 +219,11 @@ def test_names_that_are_taken_are_avoided():
 
 
 def test_with_64_weight_levels_openvino_equals_onnxruntime_on_every_cpu():
-    openvino = pytest.importorskip("openvino", reason="compares with OpenVINO's int8 kernels")
+    pytest.importorskip("openvino", reason="compares with OpenVINO's int8 kernels")
     model = tiny_yolo()
     quantized = as_uint8(quantize(model, calibrated(model), weight_levels=64))
     x = image(model)
-    core = openvino.Core()
-    compiled = core.compile_model(
-        core.read_model(quantized.SerializeToString()), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
-    )
-    assert sqnr(run(quantized, x, ["e"])["e"], compiled(x)[0]) > 40
+    assert sqnr(run(quantized, x, ["e"])["e"], by_openvino(quantized, {"data": x})[0]) > 40
 
 
 def test_plugins_may_be_inlined_before_or_after_or_be_functions():
