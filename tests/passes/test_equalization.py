@@ -135,27 +135,16 @@ def test_tensors_without_maxima_are_left_alone():
     assert result.pairs == ()
 
 
-def second_reader(net, x):
-    return net.add("Add", [net.conv(x, "left", 8), net.conv(x, "right", 8)], "sum")
+OTHERS = {
+    "second reader": lambda net, x: net.add("Add", [net.conv(x, "left", 8), net.conv(x, "right", 8)], "sum"),
+    "route": lambda net, x: net.conv(net.add("Concat", [x, x], "route", 16, axis=1), "b", 8),
+    "residual": lambda net, x: net.add("Add", [net.conv(x, "b", 8), x], "sum"),
+    "grouped": lambda net, x: net.conv(x, "b", 8, group=2),
+    "sigmoid": lambda net, x: net.conv(net.add("Sigmoid", [x], "s"), "b", 8),
+}
 
 
-def route(net, x):
-    return net.conv(net.add("Concat", [x, x], "route", 16, axis=1), "b", 8)
-
-
-def residual(net, x):
-    return net.add("Add", [net.conv(x, "b", 8), x], "sum")
-
-
-def grouped(net, x):
-    return net.conv(x, "b", 8, group=2)
-
-
-def sigmoid(net, x):
-    return net.conv(net.add("Sigmoid", [x], "s"), "b", 8)
-
-
-@pytest.mark.parametrize("build", [second_reader, route, residual, grouped, sigmoid])
+@pytest.mark.parametrize("build", OTHERS.values(), ids=OTHERS)
 def test_what_is_not_one_convolution_behind_another_is_left_alone(build):
     net = Net()
     model = net.model(net.conv(build(net, net.conv("data", "a", 8)), "d", 4, leaky=False))
