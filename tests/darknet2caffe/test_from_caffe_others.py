@@ -26,8 +26,14 @@ def w(*shape):
     return R.normal(0, 0.5, shape).astype(np.float32)
 
 
-CONVOLUTION = 'layer { name: "a" type: "Convolution" bottom: "data" top: "a" convolution_param { %s } }'
-POOLING = 'layer { name: "a" type: "Pooling" bottom: "data" top: "a" pooling_param { %s } }'
+def layer(kind, fields="", bottoms="data", tops="a", name=None):
+    """The text of a layer, which has the name of its first top."""
+    blobs = [f'bottom: "{blob}"' for blob in bottoms.split()] + [f'top: "{blob}"' for blob in tops.split()]
+    return f'layer {{ name: "{name or tops.split()[0]}" type: "{kind}" {" ".join(blobs)} {fields} }}'
+
+
+CONVOLUTION = layer("Convolution", "convolution_param { %s }")
+POOLING = layer("Pooling", "pooling_param { %s }")
 OTHERS = {
     "kernel_h, pad_w and dilation": (
         CONVOLUTION
@@ -54,7 +60,7 @@ OTHERS = {
         {"a": [np.full((4, 1, 2, 3), 0.5, np.float32)]},
     ),
     "inner product of a map": (
-        'layer { name: "a" type: "InnerProduct" bottom: "data" top: "a" inner_product_param { num_output: 5 } }',
+        layer("InnerProduct", "inner_product_param { num_output: 5 }"),
         {"a": [w(1, 1, 5, 168), w(5)]},
     ),
     "max pooling rounds up": (POOLING % "kernel_size: 3 stride: 2", {}),
@@ -63,63 +69,47 @@ OTHERS = {
     "mean pooling with padding": (POOLING % "pool: AVE kernel_size: 3 stride: 1 pad: 1", {}),
     "mean pooling with padding below": (POOLING % "pool: 1 kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 2 pad: 1", {}),
     "global pooling": (POOLING % "pool: MAX global_pooling: true", {}),
-    "lrn": (
-        'layer { name: "a" type: "LRN" bottom: "data" top: "a" lrn_param { local_size: 3 alpha: 2 beta: .6 } }',
-        {},
-    ),
-    "prelu": ('layer { name: "a" type: "PReLU" bottom: "data" top: "a" }', {"a": [w(4)]}),
-    "batch norm with a factor": (
-        'layer { name: "a" type: "BatchNorm" bottom: "data" top: "a" param { lr_mult: 0 } }',
-        {"a": [w(4), abs(w(4)), [0.25]]},
-    ),
+    "lrn": (layer("LRN", "lrn_param { local_size: 3 alpha: 2 beta: .6 }"), {}),
+    "prelu": (layer("PReLU"), {"a": [w(4)]}),
+    "batch norm with a factor": (layer("BatchNorm", "param { lr_mult: 0 }"), {"a": [w(4), abs(w(4)), [0.25]]}),
     "batch norm and scale apart": (
-        'layer { name: "n" type: "BatchNorm" bottom: "data" top: "n" batch_norm_param { eps: 0.1 } }'
-        'layer { name: "s" type: "Scale" bottom: "n" top: "a" scale_param { bias_term: true } }',
+        layer("BatchNorm", "batch_norm_param { eps: 0.1 }", tops="n")
+        + layer("Scale", "scale_param { bias_term: true }", bottoms="n", name="s"),
         {"n": [w(4), abs(w(4)), [1]], "s": [w(4), w(4)]},
     ),
-    "scale without bias": ('layer { name: "s" type: "Scale" bottom: "data" top: "a" }', {"s": [w(4)]}),
+    "scale without bias": (layer("Scale", name="s"), {"s": [w(4)]}),
     "eltwise of three": (
-        'layer { name: "r" type: "ReLU" bottom: "data" top: "r" }'
-        'layer { name: "t" type: "TanH" bottom: "data" top: "t" }'
-        'layer { name: "a" type: "Eltwise" bottom: "data" bottom: "r" bottom: "t" top: "a"'
-        " eltwise_param { operation: SUM coeff: 1 coeff: -.5 coeff: 2 } }",
+        layer("ReLU", tops="r")
+        + layer("TanH", tops="t")
+        + layer("Eltwise", "eltwise_param { operation: SUM coeff: 1 coeff: -.5 coeff: 2 }", bottoms="data r t"),
         {},
     ),
     "eltwise max": (
-        'layer { name: "r" type: "Sigmoid" bottom: "data" top: "r" }'
-        'layer { name: "a" type: "Eltwise" bottom: "data" bottom: "r" top: "a" eltwise_param { operation: MAX } }',
+        layer("Sigmoid", tops="r") + layer("Eltwise", "eltwise_param { operation: MAX }", bottoms="data r"),
         {},
     ),
-    "slice without points": (
-        'layer { name: "s" type: "Slice" bottom: "data" top: "x" top: "y" }'
-        'layer { name: "a" type: "Concat" bottom: "y" bottom: "x" top: "a" }',
-        {},
-    ),
+    "slice without points": (layer("Slice", tops="x y", name="s") + layer("Concat", bottoms="y x"), {}),
     "split, in place and dropout": (
-        'layer { name: "s" type: "Split" bottom: "data" top: "x" top: "y" }'
-        'layer { name: "p" type: "Power" bottom: "y" top: "z" power_param { scale: 2 shift: .5 power: 2 } }'
-        'layer { name: "r" type: "ReLU" bottom: "z" top: "z" relu_param { negative_slope: 0.2 } }'
-        'layer { name: "d" type: "Dropout" bottom: "z" top: "z" dropout_param { dropout_ratio: .5 } }'
-        'layer { name: "b" type: "BNLL" bottom: "z" top: "z" }'
-        'layer { name: "a" type: "Eltwise" bottom: "x" bottom: "z" top: "a" }',
+        layer("Split", tops="x y", name="s")
+        + layer("Power", "power_param { scale: 2 shift: .5 power: 2 }", bottoms="y", tops="z", name="p")
+        + layer("ReLU", "relu_param { negative_slope: 0.2 }", bottoms="z", tops="z", name="r")
+        + layer("Dropout", "dropout_param { dropout_ratio: .5 }", bottoms="z", tops="z", name="d")
+        + layer("BNLL", bottoms="z", tops="z", name="b")
+        + layer("Eltwise", bottoms="x z"),
         {},
     ),
     "layers of training": (
-        'layer { name: "r" type: "ELU" bottom: "data" top: "a" elu_param { alpha: .3 } include { phase: TEST } }'
-        'layer { name: "l" type: "SoftmaxWithLoss" bottom: "a" top: "loss" include { phase: TRAIN } }'
-        'layer { name: "m" type: "Accuracy" bottom: "a" top: "accuracy" exclude { phase: TEST } }',
+        layer("ELU", "elu_param { alpha: .3 } include { phase: TEST }", name="r")
+        + layer("SoftmaxWithLoss", "include { phase: TRAIN }", bottoms="a", tops="loss", name="l")
+        + layer("Accuracy", "exclude { phase: TEST }", bottoms="a", tops="accuracy", name="m"),
         {},
     ),
     "flatten and softmax": (
-        'layer { name: "f" type: "Flatten" bottom: "data" top: "f" flatten_param { axis: 2 } }'
-        'layer { name: "a" type: "Softmax" bottom: "f" top: "a" softmax_param { axis: -1 } }',
+        layer("Flatten", "flatten_param { axis: 2 }", tops="f")
+        + layer("Softmax", "softmax_param { axis: -1 }", bottoms="f"),
         {},
     ),
-    "reshape of some axes": (
-        'layer { name: "a" type: "Reshape" bottom: "data" top: "a"'
-        " reshape_param { shape { dim: 3 dim: -1 } axis: 2 num_axes: 2 } }",
-        {},
-    ),
+    "reshape of some axes": (layer("Reshape", "reshape_param { shape { dim: 3 dim: -1 } axis: 2 num_axes: 2 }"), {}),
 }
 
 
@@ -139,11 +129,10 @@ def test_networks_of_others_give_the_numbers_of_opencv(tmp_path, name):
 
 def test_lrn_has_the_defaults_of_caffes_schema(tmp_path):
     """Not OpenCV's, whose alpha is another."""
-    layer = 'layer { name: "a" type: "LRN" bottom: "data" top: "a" %s }'
     x = R.normal(0, 1, (2, 4, 7, 6)).astype(np.float32)
     full = "lrn_param { local_size: 5 alpha: 1 beta: 0.75 k: 1 norm_region: ACROSS_CHANNELS }"
     found, expected = (
-        run(from_caffe(*write_caffe(tmp_path, HEADER + layer % parameters)), x)["a"] for parameters in ("", full)
+        run(from_caffe(*write_caffe(tmp_path, HEADER + layer("LRN", parameters))), x)["a"] for parameters in ("", full)
     )
     np.testing.assert_array_equal(found, expected)
 
@@ -160,10 +149,8 @@ def _opencv(files, x):
 
 
 def test_inner_products_may_be_transposed_and_scales_come_from_blobs(tmp_path):
-    text = (
-        'layer { name: "g" type: "InnerProduct" bottom: "data" top: "g"'
-        " inner_product_param { num_output: 4 transpose: true } }"
-        'layer { name: "a" type: "Scale" bottom: "data" bottom: "g" top: "a" scale_param { axis: 0 bias_term: true } }'
+    text = layer("InnerProduct", "inner_product_param { num_output: 4 transpose: true }", tops="g") + layer(
+        "Scale", "scale_param { axis: 0 bias_term: true }", bottoms="data g"
     )
     matrix, bias, shift = w(168, 4), w(4), w(2, 4)
     x = R.normal(0, 1, (2, 4, 7, 6)).astype(np.float32)
@@ -182,11 +169,11 @@ def test_the_old_header_gives_the_input(tmp_path):
 
 def test_a_blob_that_is_changed_in_place_is_read_as_it_was_at_that_point(tmp_path):
     text = HEADER + (
-        'layer { name: "p" type: "Power" bottom: "data" top: "x" power_param { shift: 1 } }'
-        'layer { name: "s" type: "Power" bottom: "x" top: "early" power_param { scale: 3 } }'
-        'layer { name: "q" type: "Power" bottom: "x" top: "x" power_param { scale: 2 } }'
-        'layer { name: "r" type: "Power" bottom: "x" top: "x" power_param { shift: 5 } }'
-        'layer { name: "d" type: "ReLU" bottom: "data" top: "data" }'
+        layer("Power", "power_param { shift: 1 }", tops="x", name="p")
+        + layer("Power", "power_param { scale: 3 }", bottoms="x", tops="early", name="s")
+        + layer("Power", "power_param { scale: 2 }", bottoms="x", tops="x", name="q")
+        + layer("Power", "power_param { shift: 5 }", bottoms="x", tops="x", name="r")
+        + layer("ReLU", tops="data", name="d")
     )
     x = R.normal(0, 1, (2, 4, 7, 6)).astype(np.float32)
     model = from_caffe(*write_caffe(tmp_path, text))
@@ -225,17 +212,17 @@ def test_weights_that_no_layer_has_are_told_of(tmp_path, caplog):
     assert "weights of layers that the network has not: loss" in caplog.text
 
 
-RELU = 'layer { name: "a" type: "ReLU" bottom: "data" top: "a" %s }'
+RELU = layer("ReLU", "%s")
 WRONG = {
     "expected a number that float32": RELU % "relu_param { negative_slope: MAX }",
     "the field clip is not supported": RELU % "relu_param { clip: 6 }",
     "the field slope is not supported": RELU % "slope: 6",
-    "neither caffe nor a registered plugin": 'layer { name: "a" type: "Permute" bottom: "data" top: "a" }',
-    "which no layer before it writes": 'layer { name: "a" type: "ReLU" bottom: "b" top: "a" }',
+    "neither caffe nor a registered plugin": layer("Permute"),
+    "which no layer before it writes": layer("ReLU", bottoms="b"),
     "a layer before it has written": f"{RELU % ''} {RELU % ''}",
-    "it writes a blob twice": 'layer { name: "a" type: "Slice" bottom: "data" top: "a" top: "a" }',
-    "it reads 2 blobs, expected 1": 'layer { name: "a" type: "ReLU" bottom: "data" bottom: "data" top: "a" }',
-    "it reads 0 blobs, expected one or more": 'layer { name: "a" type: "Concat" top: "a" }',
+    "it writes a blob twice": layer("Slice", tops="a a"),
+    "it reads 2 blobs, expected 1": layer("ReLU", bottoms="data data"),
+    "it reads 0 blobs, expected one or more": layer("Concat", bottoms=""),
     "num_output=0 group=1": CONVOLUTION % "kernel_size: 1",
     "the .caffemodel has no blobs for it": CONVOLUTION % "num_output: 2 kernel_size: 1",
     "is as large as the window": POOLING % "kernel_size: 2 pad: 2",
@@ -251,26 +238,21 @@ WRONG = {
     "a whole number from 0": CONVOLUTION % "num_output: -2",
     "one of MAX, AVE": POOLING % "pool: MIN kernel_size: 2",
     "true or false": POOLING % 'global_pooling: "true"',
-    "use_global_stats": 'layer { name: "a" type: "BatchNorm" bottom: "data" top: "a" batch_norm_param'
-    " { use_global_stats: false } }",
-    "does not cut 4 values": 'layer { name: "a" type: "Slice" bottom: "data" top: "a" top: "b" slice_param'
-    " { slice_point: 9 } }",
-    "which do not fit": 'layer { name: "a" type: "Reshape" bottom: "data" top: "a" reshape_param { shape { dim: 5 } } }',
-    "axis 4 of 4 axes": 'layer { name: "a" type: "Softmax" bottom: "data" top: "a" softmax_param { axis: 4 } }',
-    "only axis: 1": 'layer { name: "a" type: "InnerProduct" bottom: "data" top: "a" inner_product_param'
-    " { num_output: 1 axis: 2 } }",
-    "of one shape": 'layer { name: "b" type: "Flatten" bottom: "data" top: "b" }'
-    'layer { name: "a" type: "Eltwise" bottom: "data" bottom: "b" top: "a" }',
-    "different numbers of axes": 'layer { name: "b" type: "Flatten" bottom: "data" top: "b" }'
-    'layer { name: "a" type: "Concat" bottom: "data" bottom: "b" top: "a" }',
-    "unknown parameters": 'layer { name: "a" type: "Reorg" bottom: "data" top: "a" reorg_param { steps: 2 } }',
-    "expected at least 1": 'layer { name: "a" type: "Reorg" bottom: "data" top: "a" reorg_param { stride: 0 } }',
-    "expected int": 'layer { name: "a" type: "Reorg" bottom: "data" top: "a" reorg_param { stride: { a: 1 } } }',
-    "height": 'layer { name: "a" type: "Reorg" bottom: "data" top: "a" reorg_param { stride: 2 } }',
-    "it writes 2 blobs": 'layer { name: "a" type: "ShuffleChannel" bottom: "data" top: "a" top: "b" }',
+    "use_global_stats": layer("BatchNorm", "batch_norm_param { use_global_stats: false }"),
+    "does not cut 4 values": layer("Slice", "slice_param { slice_point: 9 }", tops="a b"),
+    "which do not fit": layer("Reshape", "reshape_param { shape { dim: 5 } }"),
+    "axis 4 of 4 axes": layer("Softmax", "softmax_param { axis: 4 }"),
+    "only axis: 1": layer("InnerProduct", "inner_product_param { num_output: 1 axis: 2 }"),
+    "of one shape": layer("Flatten", tops="b") + layer("Eltwise", bottoms="data b"),
+    "different numbers of axes": layer("Flatten", tops="b") + layer("Concat", bottoms="data b"),
+    "unknown parameters": layer("Reorg", "reorg_param { steps: 2 }"),
+    "expected at least 1": layer("Reorg", "reorg_param { stride: 0 }"),
+    "expected int": layer("Reorg", "reorg_param { stride: { a: 1 } }"),
+    "height": layer("Reorg", "reorg_param { stride: 2 }"),
+    "it writes 2 blobs": layer("ShuffleChannel", tops="a b"),
     "of caffe's old form": 'layers { name: "a" type: RELU bottom: "data" top: "a" }',
-    "each of another name": 'layer { name: "a" type: "Input" top: "data" input_param { shape { dim: 1 } } }',
-    "1 tops of 1 shapes": 'layer { name: "b" type: "Input" bottom: "data" top: "b" input_param { shape { dim: 1 } } }',
+    "each of another name": layer("Input", "input_param { shape { dim: 1 } }", bottoms="", tops="data", name="a"),
+    "1 tops of 1 shapes": layer("Input", "input_param { shape { dim: 1 } }", tops="b"),
     "it has no layers": "",
     "a text in quotes": "layer { name: a }",
     "fields in braces": "layer: 4",
@@ -305,9 +287,9 @@ MESSAGES = {
 
 @pytest.mark.parametrize("kind", MESSAGES)
 def test_no_parameter_of_a_layer_is_passed_over(tmp_path, kind):
-    bottoms = 'bottom: "data" bottom: "data"' if kind == "Eltwise" else 'bottom: "data"'
+    bottoms = "data data" if kind == "Eltwise" else "data"
     odd = f"{MESSAGES[kind]} {{ {NEEDED.get(kind, '')} odd: 1 }}"
-    files = write_caffe(tmp_path, HEADER + f'layer {{ name: "a" type: "{kind}" {bottoms} top: "a" {odd} }}')
+    files = write_caffe(tmp_path, HEADER + layer(kind, odd, bottoms))
     with pytest.raises(ModelError, match="the field odd is not supported"):
         from_caffe(*files)
 
@@ -329,10 +311,9 @@ def test_weights_of_another_shape_are_refused(tmp_path):
 
 
 def test_a_negative_variance_is_refused(tmp_path):
-    text = 'layer { name: "a" type: "BatchNorm" bottom: "data" top: "a" }'
     for factor, variance in ((1, -1), (1e-40, 1e30), (-1, 1)):
         with pytest.raises(ModelError, match="variance"):
-            from_caffe(*write_caffe(tmp_path, HEADER + text, a=[w(4), [variance] * 4, [factor]]))
+            from_caffe(*write_caffe(tmp_path, HEADER + layer("BatchNorm"), a=[w(4), [variance] * 4, [factor]]))
 
 
 def test_a_factory_that_makes_no_plugin_is_refused(tmp_path):
