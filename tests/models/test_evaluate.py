@@ -107,37 +107,26 @@ def test_the_figure_of_all_overlaps_is_the_mean_of_ten(data, share, ap50, ap):
     assert [(row.ap50, row.ap) for row in result.classes] == [pytest.approx((ap50, ap))] * 2
 
 
-def test_one_of_two_cats_is_half_the_recall(data):
-    reports = perfect()
-    reports["a"] = []
-    result = evaluate(Scripted(reports), data)
-    assert result.classes[0].ap50 == pytest.approx(51 / 101)  # COCO samples 101 recalls, 0.00 to 0.50 are met
-    assert result.map50 == pytest.approx((51 / 101 + 1) / 2)
-
-
-def test_a_false_alarm_above_all_halves_the_precision(data):
-    reports = perfect()
-    reports["c"] = [(1, 0.99, (0.0, 0.0, 50.0, 50.0))]
-    assert evaluate(Scripted(reports), data).classes[1].ap50 == pytest.approx(0.5)
-
-
 def test_curves_hold_precision_at_101_recalls_and_their_means_are_the_figures(data):
-    reports = perfect()
-    reports["a"] = []  # one cat of two
-    reports["c"] = [(1, 0.99, (0.0, 0.0, 50.0, 50.0))]  # a false dog above all
-    result = evaluate(Scripted(reports), data)
+    """One cat of two is half the recall, of which COCO samples 0.00 to 0.50; a false dog above all halves the precision."""
+    result = evaluate(Scripted({**perfect(), "a": [], "c": [(1, 0.99, (0.0, 0.0, 50.0, 50.0))]}), data)
     cat, dog = result.precision_at_50.T
     np.testing.assert_allclose(cat, np.where(np.arange(101) <= 50, 1, 0))
     np.testing.assert_allclose(dog, np.full(101, 0.5))
-    assert result.precision_at_50.mean(0).tolist() == pytest.approx([row.ap50 for row in result.classes])
-    assert result.precision_at_50.mean() == pytest.approx(result.map50)
+    assert [row.ap50 for row in result.classes] == pytest.approx([51 / 101, 0.5])
+    assert result.map50 == pytest.approx((51 / 101 + 0.5) / 2)
 
 
-def test_a_class_without_objects_has_no_curve(data):
+def test_of_the_first_image_alone_a_class_has_no_object_and_no_curve_and_the_figures_are_json(data):
     result = evaluate(Scripted(perfect()), data, limit=1)
+    assert result.images == 1
     assert result.classes[1].precision_at_50 == ()
     assert result.precision_at_50.shape == (101, 2)
     assert np.isnan(result.precision_at_50).all(0).tolist() == [False, True]
+    values = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert [row["ap50"] for row in values["classes"]] == [pytest.approx(1), None]
+    assert [len(row["precision_at_50"]) for row in values["classes"]] == [101, 0]
+    assert values["map50"] == pytest.approx(1)
 
 
 def test_two_evaluations_with_the_same_figures_are_equal(data):
@@ -146,16 +135,14 @@ def test_two_evaluations_with_the_same_figures_are_equal(data):
     assert len(repr(first)) < 1000
 
 
-def test_a_shifted_box_counts_at_iou_50_only(data):
+@pytest.mark.parametrize(("shift", "ap"), [(5, 0.3), (6.3, 0.1)])
+def test_a_shifted_box_counts_at_the_overlaps_that_it_has(data, shift, ap):
+    """IoU 15 / 25 = 0.6, so at 0.5, 0.55 and 0.6 of ten; 13.7 / 26.3 = 0.52, so at 0.5 only."""
     reports = perfect()
     x1, y1, x2, y2 = corners(TRUTH["b"][0])
-    reports["b"][0] = (1, 0.9, (x1 + 5, y1, x2 + 5, y2))  # IoU 15 / 25 = 0.6
+    reports["b"][0] = (1, 0.9, (x1 + shift, y1, x2 + shift, y2))
     dog = evaluate(Scripted(reports), data).classes[1]
-    assert dog.ap50 == pytest.approx(1)
-    assert dog.ap == pytest.approx(0.3)  # at 0.5, 0.55 and 0.6 of ten
-    reports["b"][0] = (1, 0.9, (x1 + 6.3, y1, x2 + 6.3, y2))  # IoU 13.7 / 26.3 = 0.52
-    dog = evaluate(Scripted(reports), data).classes[1]
-    assert (dog.ap50, dog.ap) == (pytest.approx(1), pytest.approx(0.1))
+    assert (dog.ap50, dog.ap) == (pytest.approx(1), pytest.approx(ap))
 
 
 def test_classes_are_matched_by_name(data):
@@ -233,16 +220,20 @@ def test_parts_with_other_images_of_one_name_are_refused(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "what"),
-    [("images/d.png", "val.txt line 1 names 'images/d.png', which is missing"), ("a", "'a' in val.txt may be")],
+    ("line", "error", "what"),
+    [
+        ("images/d.png", NoDataError, "val.txt line 1 names 'images/d.png', which is missing"),
+        ("a", FormatError, "'a' in val.txt may be"),
+        ("\n", NoDataError, "empty"),
+    ],
 )
-def test_a_list_names_one_image_that_is_there(data, line, what):
+def test_a_list_names_one_image_that_is_there(data, line, error, what):
     (data / "other").mkdir()
     (data / "images/a.png").rename(data / "other/a.png")
     (data / "more").mkdir()
     save_image(np.zeros((2, 2, 3), np.uint8), data / "more/a.png")
     (data / "val.txt").write_text(line)
-    with pytest.raises((NoDataError, FormatError), match=what):
+    with pytest.raises(error, match=what):
         YoloData(data).images()
 
 
@@ -254,18 +245,6 @@ def test_images_without_a_single_label_are_refused(data):
         NoDataError, match=r"none of 3 photos has labels: looked for NAME\.txt in labels/, images/, and"
     ):
         evaluate(Scripted(perfect()), data)
-
-
-def test_a_limit_takes_the_first_images(data):
-    assert evaluate(Scripted(perfect()), data, limit=1).images == 1
-
-
-def test_figures_are_json_even_where_a_class_has_no_object(data):
-    result = evaluate(Scripted(perfect()), data, limit=1)
-    values = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert [row["ap50"] for row in values["classes"]] == [pytest.approx(1), None]
-    assert [len(row["precision_at_50"]) for row in values["classes"]] == [101, 0]
-    assert values["map50"] == pytest.approx(1)
 
 
 def test_the_table_has_a_row_per_class_and_one_for_all():
@@ -314,12 +293,6 @@ def test_missing_data_say_where_they_were_looked_for(tmp_path):
 def test_a_missing_list_is_named(data):
     with pytest.raises(NoDataError, match=r"test\.txt is missing"):
         YoloData(data).images("test.txt")
-
-
-def test_an_empty_list_is_refused(data):
-    (data / "val.txt").write_text("\n")
-    with pytest.raises(NoDataError, match="empty"):
-        YoloData(data).images()
 
 
 @pytest.mark.parametrize(
