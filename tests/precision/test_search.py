@@ -142,18 +142,19 @@ def test_scales_that_are_not_needed_are_given_back_too():
     assert result.precisions.scales == {**coarse, "conv3_leaky": good["conv3_leaky"]}
 
 
-def test_an_outlier_among_weights_that_share_a_scale():
-    result = run_int8(outlier_weights(), "cosine=0.99", per_tensor=True)
+@pytest.mark.parametrize(
+    ("planted", "options", "strategy"),
+    [
+        pytest.param(outlier_weights, {"per_tensor": True}, "per-channel", id="weights that share a scale"),
+        pytest.param(outlier_activations, {}, "pin", id="a channel of activations"),
+        pytest.param(outlier_activations, {"engine": "cpu"}, "pin", id="on the CPU engine"),
+    ],
+)
+def test_an_outlier_in_int8(planted, options, strategy):
+    result = run_int8(planted(), "cosine=0.99", **options)
     assert result.offenders == ("conv3",)
     assert result.holds
-    assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "per-channel"}
-
-
-def test_an_outlier_channel_among_activations():
-    result = run_int8(outlier_activations(), "cosine=0.99")
-    assert result.offenders == ("conv3",)
-    assert result.holds
-    assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "pin"}
+    assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": strategy}
 
 
 def test_a_sound_network_needs_nothing():
@@ -318,13 +319,6 @@ def test_fp8_is_searched_as_int8_is_and_its_file_is_followed(tmp_path):
     x = samples(model)[0]
     found, wanted = (outputs(each, x) for each in (engine, ptp.build(model, engine="reference")))
     assert parse_tolerance("cosine=0.9999").error(found, wanted) <= 1
-
-
-def test_on_the_cpu_engine_int8_is_searched_too():
-    model = outlier_activations()
-    result = run(model, "int8", parse_tolerance("cosine=0.99"), engine="cpu", tables=scales(model))
-    assert result.offenders == ("conv3",)
-    assert result.holds
 
 
 @pytest.mark.parametrize(
