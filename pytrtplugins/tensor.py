@@ -71,13 +71,7 @@ class DType(str, enum.Enum):
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; bfloat16 and what is below 8 bits or real of 8 needs the package ml_dtypes, which onnx brings."""
-        if self is DType.BFLOAT16 or self in SMALL_DTYPES:
-            from .utils.optional import require
-
-            kind: Any = getattr(require("ml_dtypes", extra="onnx", feature=f"dtype {self}"), self.value)
-            return cast("np.dtype[Any]", np.dtype(kind))
-        dtype: np.dtype[Any] = np.dtype(self.value)
-        return dtype
+        return _numpy_dtype(self)
 
     @property
     def itemsize(self) -> int:
@@ -94,6 +88,17 @@ class DType(str, enum.Enum):
             PluginError: the type is not one that engines exchange, such as complex64.
         """
         return _named(value) if isinstance(value, str) else _of_dtype(np.dtype(getattr(value, "dtype", value)))
+
+
+@functools.cache
+def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    if dtype is DType.BFLOAT16 or dtype in SMALL_DTYPES:
+        from .utils.optional import require
+
+        kind: Any = getattr(require("ml_dtypes", extra="onnx", feature=f"dtype {dtype}"), dtype.value)
+        return cast("np.dtype[Any]", np.dtype(kind))
+    plain: np.dtype[Any] = np.dtype(dtype.value)
+    return plain
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ __all__ = [
 OTHER_FORMAT, NOT_RUN = "other format", "not run"
 """Roles of cases in other types and layouts than those that were found: run, and accepted but too many."""
 Shape = tuple[int, ...]
+_Found = TypeVar("_Found")
 MAX_ELEMENTS = 20_000
 """Of an input that is looked for."""
 _SCALE = 0.03
@@ -64,6 +65,13 @@ class Case:
     given: tuple[Samples | None, ...] = field(default=(), compare=False)
     layouts: tuple[str, ...] = ()
     role: str = ""
+    _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def keep(self, name: Any, find: Callable[[], _Found]) -> _Found:
+        """What ``find`` returned first under a name: facts that follow from the case, and that several rules ask for."""
+        if name not in self._kept:
+            self._kept[name] = find()
+        return self._kept[name]  # type: ignore[no-any-return]
 
     def inputs(self, other: int = 0) -> list[Any]:
         """New arrays, always the same for the same ``other``."""
@@ -80,6 +88,10 @@ class Case:
 
     def descs(self) -> tuple[list[TensorDesc], list[TensorDesc]]:
         """Descriptions of the inputs and of the outputs."""
+        inputs, outputs = self.keep("descs", self._find_descs)
+        return [*inputs], [*outputs]
+
+    def _find_descs(self) -> tuple[list[TensorDesc], list[TensorDesc]]:
         dims = self.plugin.all_output_dims(self.dims)
         dtypes = self.plugin.all_output_dtypes(self.dtypes, len(dims))
         layouts = itertools.chain(self.layouts, itertools.repeat("linear"))

@@ -22,12 +22,7 @@ def accepted(case: Case) -> list[Case]:
 
     Tensors are described one after the other, as `Plugin.supports_format` says: what it refuses for the first ones is not tried further.
     """
-    left = [_ASKED]
-    typed = (replace(case, dtypes=dtypes, layouts=()) for dtypes in _types(case, left))
-    found = [one for each in typed for one in _layouts(each, left)]
-    return sorted(
-        found, key=lambda one: (len(set(one.dtypes)), one.layouts.count("nhwc"), one.dtypes[0] not in _FLOATS)
-    )
+    return case.keep("accepted", lambda: _find_accepted(case))
 
 
 def in_accepted_types(case: Case) -> list[Case]:
@@ -51,6 +46,15 @@ def other_formats(cases: Sequence[Case]) -> list[Case]:
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------------
+
+
+def _find_accepted(case: Case) -> list[Case]:
+    left = [_ASKED]
+    typed = (replace(case, dtypes=dtypes, layouts=()) for dtypes in _types(case, left))
+    found = [one for each in typed for one in _layouts(each, left)]
+    return sorted(
+        found, key=lambda one: (len(set(one.dtypes)), one.layouts.count("nhwc"), one.dtypes[0] not in _FLOATS)
+    )
 
 
 def _types(case: Case, left: list[int]) -> Iterator[tuple[DType, ...]]:

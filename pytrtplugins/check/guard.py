@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import mmap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -57,7 +58,7 @@ class Memory:
     def array(self, name: str, dims: Sequence[int], dtype: Any, *, read_only: bool = False) -> Any:
         """A new array of zeros; a kernel that writes into one that is read-only is stopped."""
         dtype = np.dtype(dtype)
-        used = int(np.prod(dims, dtype=object)) * dtype.itemsize
+        used = math.prod(map(int, dims)) * dtype.itemsize
         size = max(1, -(-used // mmap.PAGESIZE)) * mmap.PAGESIZE
         low = self._libc.mmap(None, size + 2 * self._guard, _NO_ACCESS, _PRIVATE | _NO_RESERVE, -1, 0)
         if low in (None, ctypes.c_void_p(-1).value):
@@ -94,9 +95,9 @@ class Memory:
             before, behind = self._slack(block)
             region = block.region
             for slack, first in ((before, -len(before)), (behind, region.nbytes)):
-                wrong = np.flatnonzero(slack != _CANARY)
-                if not len(wrong):
+                if slack.tobytes().count(_CANARY) == len(slack):
                     continue
+                wrong = np.flatnonzero(slack != _CANARY)
                 offset = first + int(wrong[-1] if first < 0 else wrong[0])
                 element = offset // region.dtype.itemsize
                 size = region.nbytes // region.dtype.itemsize
@@ -142,4 +143,4 @@ def _libc() -> Any:
 
 def _view(address: int, size: int) -> Any:
     memory = (ctypes.c_uint8 * max(1, size)).from_address(address)
-    return np.ctypeslib.as_array(memory)[:size]  # empty ones have the address too
+    return np.frombuffer(memory, np.uint8, size)  # empty ones have the address too

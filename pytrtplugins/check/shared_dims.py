@@ -19,6 +19,10 @@ def sharing(case: Case, axis: int) -> tuple[int, ...]:
 
     Empty where the first input has no such axis, or none of the other sizes works.
     """
+    return case.keep(("sharing", axis), lambda: _find_sharing(case, axis))
+
+
+def _find_sharing(case: Case, axis: int) -> tuple[int, ...]:
     if len(case.dims[0]) <= axis:
         return ()
     size = case.dims[0][axis]

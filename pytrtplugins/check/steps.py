@@ -29,6 +29,7 @@ Search = Callable[[Trial], tuple[list[Case], str]]
 _NOTE_BYTES = 1 << 20
 _SHORT_S = 2.0
 _PATIENCE_S = 3.0  # beyond the time limit, which the process itself keeps
+_QUIET_S = 0.25  # between two messages of a process that tries cases
 _HANGS, _SILENT_HANGS = 10, 1
 
 
@@ -66,7 +67,7 @@ class Steps:
         self.base, self.time_limit, self.given = base, time_limit, given
         self.entries: dict[str, Entry] = {}
         self._apart = not isolate.reason(base)
-        self._now: list[Any] = []  # what a process tries: the numbers of the step and of its case, and the case
+        self._note = _Note()  # in a step: the numbers of the step and of its case, and the dims of the case
 
     def find(self, search: Search, steps: Callable[[list[Case]], Iterable[Step]]) -> tuple[list[Case], str]:
         """Let ``search`` find cases, and take the steps that ``steps`` makes of them.
@@ -79,39 +80,36 @@ class Steps:
             self.take(steps(cases))
             return cases, remark
         found: list[Any] = []
-        # what is tried now, for when the process ends; a message each would take longer
-        with mmap.mmap(-1, _NOTE_BYTES) as note:
 
-            def work(send: isolate.Send) -> None:
-                try:
-                    with isolate.limited(self.time_limit) as extend:
-                        cases, remark = search(_Noting(self, note, send, extend))
-                except isolate.TimeUpError as error:
-                    send(["hang", str(error)])
-                    return
-                encoded = [case.as_json(self.base) for case in cases]
-                send(["found", encoded, remark])
-                self._work(self._together(steps(self._decoded(encoded))), send)
+        def work(send: isolate.Send) -> None:
+            try:
+                with isolate.limited(self.time_limit) as extend:
+                    cases, remark = search(_Noting(self, self._note, send, extend))
+            except isolate.TimeUpError as error:
+                send(["hang", str(error)])
+                return
+            encoded = [case.as_json(self.base) for case in cases]
+            self._note.write(None)
+            send(["found", encoded, remark])
+            self._work(self._together(steps(self._decoded(encoded))), send)
 
-            def receive(message: Any) -> None:
-                if found[:1] == ["found"]:
-                    self._receive(message)
-                else:
-                    found[:] = message
+        def receive(message: Any) -> None:
+            if found[:1] == ["found"]:
+                self._receive(message)
+            else:
+                found[:] = message
 
-            self._now = []
-            end = isolate.run(work, receive, self.time_limit + _PATIENCE_S)
-            tried = bytes(note).partition(b"\0")[0]
+        end = isolate.run(work, receive, self.time_limit + _PATIENCE_S)
         if found[:1] != ["found"]:
-            count = self.base.num_inputs or 1
+            count, tried = self.base.num_inputs or 1, self._note.read()
             first = Case(self.base, ((1,),) * count, (DType.FLOAT32,) * count)
-            case = Case.from_json(json.loads(tried), self.base, self.given) if tried else first
+            case = Case.from_json(tried, self.base, self.given) if tried else first
             step = Step("compute", _survives, [case])
             self.entries["compute"] = self._ended(step, 0, step.cases[0], end or found[1])
             return [], ""
         cases = self._decoded(found[1])
         left = list(steps(cases))
-        if end and self._now:
+        if end and self._note.read():
             self._blame(left, end)
         self.take(step for step in left if step.name not in self.entries)
         return cases, found[2]
@@ -121,7 +119,7 @@ class Steps:
         left = list(steps)
         while left:
             if apart := self._together(left):
-                self._now = []
+                self._note.write(None)
                 silence = self.time_limit * max(step.patience for step in apart) + _PATIENCE_S
                 if end := isolate.run(partial(self._work, apart), self._receive, silence):
                     self._blame(apart, end)
@@ -136,26 +134,30 @@ class Steps:
 
     def _work(self, steps: Sequence[Step], send: isolate.Send) -> None:
         """Take steps in a process of their own, and tell the caller's `_receive`."""
+        next_message = 0.0
         for number, step in enumerate(steps):
 
             def trying(case_number: int, case: Case, number: int = number) -> None:
-                send(["try", number, case_number, case.as_json(self.base)])
+                nonlocal next_message
+                self._note.write([number, case_number, case.dims])
+                if time.monotonic() > next_message:
+                    next_message = time.monotonic() + _QUIET_S
+                    send([])
 
             self.entries[step.name] = self._entry(step, trying)
             send(["entry", asdict(self.entries[step.name])])
 
     def _receive(self, message: Any) -> None:
-        if message[0] == "try":
-            self._now = message[1:]
-        else:
+        if message:
             entry = Entry(**message[1])
             self.entries[entry.name] = entry
 
     def _blame(self, steps: Sequence[Step], end: str) -> None:
         """Give the step that ended its process its entry."""
-        number, case_number, case = self._now
+        number, case_number, dims = self._note.read()
         step = steps[number]
-        self.entries[step.name] = self._ended(step, case_number, Case.from_json(case, self.base, self.given), end)
+        case = replace(step.cases[case_number], dims=tuple(map(tuple, dims)))
+        self.entries[step.name] = self._ended(step, case_number, case, end)
 
     def _entry(self, step: Step, trying: Callable[[int, Case], None]) -> Entry:
         if step.skip:
@@ -250,16 +252,29 @@ class Steps:
         return decoded
 
 
-class _Noting(Trial):
-    """Notes what is tried in memory that the caller shares, and lets it hear of the process from time to time."""
+class _Note:
+    """What a process tries, as JSON in memory that its caller shares, for when it ends: a message for each case would take longer."""
 
-    def __init__(self, steps: Steps, note: mmap.mmap, send: isolate.Send, extend: Callable[[], None]) -> None:
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _NOTE_BYTES)
+
+    def write(self, value: Any) -> None:
+        data = json.dumps(value).encode() + b"\0"
+        self._memory[: len(data)] = data
+
+    def read(self) -> Any:
+        return json.loads(self._memory[: self._memory.find(b"\0")] or "null")
+
+
+class _Noting(Trial):
+    """Notes what is tried, and lets the caller hear of the process from time to time."""
+
+    def __init__(self, steps: Steps, note: _Note, send: isolate.Send, extend: Callable[[], None]) -> None:
         self._steps, self._note, self._send, self._extend = steps, note, send, extend
         self._heard = 0.0
 
     def note(self, case: Case) -> None:
-        data = json.dumps(case.as_json(self._steps.base)).encode()
-        self._note[: len(data) + 1] = data + b"\0"
+        self._note.write(case.as_json(self._steps.base))
         if time.monotonic() > self._heard + self._steps.time_limit / 4:
             self._heard = time.monotonic()
             self._send([])

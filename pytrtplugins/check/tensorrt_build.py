@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import os
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["tensorrt_builds"]
 
-_ENGINE = "tensorrt_rtx"
+_ENGINE, _BINDINGS = "tensorrt_rtx", "tensorrt_rtx_bindings"
 _PRECISIONS = ("fp32", "fp16", "bf16")
 _STDERR = 2
 
@@ -32,6 +33,8 @@ def tensorrt_builds(case: Case) -> str:
     Raises:
         MissingExtraError: it is not installed.
     """
+    if importlib.util.find_spec(_BINDINGS) is None:
+        require(_BINDINGS, extra="rtx", feature=f"engine {_ENGINE!r}")  # raises; to import the engines takes longer
     from ..engines.selection import build
     from ..engines.tensorrt._api import RTX, load
 

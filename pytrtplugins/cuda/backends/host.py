@@ -76,7 +76,7 @@ def load(unit: CompileUnit) -> Launch:
         _FLAGS,
         ".so",
         lambda log, title: compile_error(unit, log, f"{title}, for the CPU"),
-        _quick_flags(),
+        _quick_flags,
     )
     return open_library(path, unit)[1]
 
@@ -87,7 +87,7 @@ def build(
     flags: Sequence[str],
     suffix: str,
     error: Callable[[str, str], PytrtpluginsError],
-    quick: Sequence[str] = (),
+    quick: Callable[[], Sequence[str]] = tuple,
 ) -> Path:
     """Compile a text for the CPU with a kernel's own definitions and folders, or find the result in the cache.
 
@@ -97,7 +97,7 @@ def build(
         flags: For the compiler.
         suffix: Of the result.
         error: Makes the error for a text that does not compile, from the compiler's log and name.
-        quick: More flags, which only save time; left out where the compiler fails with them.
+        quick: Gives more flags, which only save time; left out where the compiler fails with them.
     """
     require_host(unit)
     path, version = compiler()
@@ -108,8 +108,9 @@ def build(
     def compile_to(target: Path) -> None:
         with source_file(code) as source:
             command = [path, *flags, *options, f"-I{KERNELS / 'host'}", str(source), "-o", str(target)]
-            done = _run([*command, *quick])
-            if done.returncode and quick:
+            more = quick()
+            done = _run([*command, *more])
+            if done.returncode and more:
                 done = _run(command)
         if done.returncode:
             raise error(done.stderr, version)
