@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache
+from importlib import import_module
 
+import onnx
 import pytest
 
 pytest.importorskip("onnxruntime")
@@ -15,31 +17,37 @@ from benchmarks.forms.families import BUILDERS
 from benchmarks.forms.form import draw_forms
 from benchmarks.forms.runners import INT8, RUNNERS
 from pytrtplugins.cuda.backends import host as host_backend
+from pytrtplugins.engines import selection
 from tests.benchmarks.drawn_forms import REPEATED, faults, few
 
 QUICK = ("onnxruntime", "cpu", "reference", "cuda", "repair", "passes of cpu", *INT8)
 """Of the rewrites those that contain the others."""
+prepare = import_module("pytrtplugins.passes.prepare")  # a function of the package has this name
 PARTS = 16
 """Each has every sixteenth operator."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def conversions():
-    """ONNX converts each model to each opset once, not once for each runner."""
-    import onnx
-
-    convert = onnx.version_converter.convert_version
+def once_for_each_model(change):
+    """A function of a model that remembers what it returned for the last ones, as bytes."""
 
     @lru_cache(maxsize=64)
-    def convert_bytes(data, opset):
-        return convert(onnx.load_model_from_string(data), opset).SerializeToString()
+    def changed(data, *arguments, **options):
+        return change(onnx.load_model_from_string(data), *arguments, **options).SerializeToString()
 
+    return lambda model, *arguments, **options: onnx.load_model_from_string(
+        changed(model.SerializeToString(), *arguments, **options)
+    )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def work_that_runners_share():
+    """Each model is converted to each opset once, and goes through the passes in front of all engines once, not once for each runner."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            onnx.version_converter,
-            "convert_version",
-            lambda model, opset: onnx.load_model_from_string(convert_bytes(model.SerializeToString(), opset)),
-        )
+        convert = once_for_each_model(onnx.version_converter.convert_version)
+        patch.setattr(onnx.version_converter, "convert_version", convert)
+        prepare_loaded = once_for_each_model(prepare.prepare_loaded)
+        for module in (prepare, selection):
+            patch.setattr(module, "prepare_loaded", prepare_loaded)
         yield
 
 

@@ -26,11 +26,11 @@ class Copy(ptp.Plugin):
 
     Attributes:
         fault: What subclasses do in one type: place in `FAULTS`.
-        of: Which type: place in `PLUGIN_DTYPES`.
+        of: Which type: place in `PLUGIN_DTYPES`. It and float32 are accepted; all types are where it is -1.
     """
 
     fault: int = 0
-    of: int = 0
+    of: int = -1
 
     def output_dims(self, x):
         return x
@@ -39,7 +39,10 @@ class Copy(ptp.Plugin):
         return x.copy()
 
     def supports_format(self, position, descs):
-        return descs[position].layout == "linear" and descs[position].dtype == descs[0].dtype
+        desc = descs[position]
+        place = PLUGIN_DTYPES.index(desc.dtype)
+        accepted = place == 0 or self.of == -1 or self.of == place
+        return desc.layout == "linear" and desc.dtype == descs[0].dtype and accepted
 
 
 @ptp.plugin(namespace="faulty")
@@ -67,7 +70,7 @@ class FaultyCompute(Faulty):
     """Has it in `compute`."""
 
     def compute(self, x):
-        here = DType.of(x) is PLUGIN_DTYPES[self.of]
+        here = PLUGIN_DTYPES.index(DType.of(x)) == self.of
         y = x.copy()
         if here and FAULTS[self.fault] == "an input is written":
             x[...] = 1
@@ -82,7 +85,8 @@ class FaultyDecomposition(Copy):
     """Has it in `decompose`, and takes that type alone: operators of ONNX do the same in every type."""
 
     def supports_format(self, position, descs):
-        return descs[position].layout == "linear" and descs[position].dtype is PLUGIN_DTYPES[self.of]
+        alone = self.of == -1 or descs[position].dtype is PLUGIN_DTYPES[self.of]
+        return super().supports_format(position, descs) and alone
 
     def decompose(self, op, x):
         return op.CastLike(op.Not(op.Cast(x, to=9)), x) if self.fault else op.Identity(x)  # 9: bool

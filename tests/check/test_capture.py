@@ -12,6 +12,7 @@ from pytrtplugins.cuda import Constant, CudaKernel
 from pytrtplugins.cuda.stand_in import StandInArray, StandInStream
 from pytrtplugins.errors import KernelError, PluginError
 from tests.broken_kernels import NEEDED, Twice
+from tests.small_process import in_small_process
 
 pytestmark = NEEDED
 KERNEL = Twice.kernel
@@ -84,6 +85,7 @@ def plugin(name, **members):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@in_small_process
 def test_a_fault_is_found_by_name_and_line(fault):
     defect, change = FAULTS[fault]
 
@@ -119,6 +121,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
+@in_small_process
 def test_what_a_graph_holds_passes(name):
     cls = plugin(f"Right{list(RIGHT).index(name)}", more=with_current(RIGHT[name]))
     report = ptp.check_plugin(cls, engines=[], shapes=[(2, 3, 4)])
@@ -126,6 +129,7 @@ def test_what_a_graph_holds_passes(name):
     assert not report["graph capture"].skipped
 
 
+@in_small_process
 def test_workspace_constants_events_and_several_launches_pass():
     class Several(Twice):
         kernel: ClassVar[CudaKernel] = SHIFTED
@@ -153,6 +157,7 @@ def test_arrays_of_both_places_in_one_launch_are_refused():
         KERNEL.launch(StandInArray(x, stream), np.ones(3, np.float32), 3, threads=3, stream=stream)
 
 
+@in_small_process
 def test_what_only_a_gpus_array_has_cannot_be_tried():
     def more(self, x, y, workspace, stream):
         return None if isinstance(x, np.ndarray) else x.data.ptr

@@ -15,6 +15,7 @@ import pytest
 
 import pytrtplugins as ptp
 from tests.broken_kernels import NEEDED
+from tests.small_process import in_small_process
 
 pytestmark = NEEDED[:1]
 
@@ -83,6 +84,7 @@ def cases():
 
 
 @pytest.mark.parametrize(("death", "where", "shapes"), list(cases()))
+@in_small_process
 def test_a_death_is_a_failed_check_with_its_reason(death, where, shapes):
     given = [(2, 3)] if shapes == "given" else None
     dies, wanted = DEATHS[death]

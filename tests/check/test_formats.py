@@ -15,6 +15,7 @@ from pytrtplugins.cuda import CudaKernel
 from pytrtplugins.errors import UsageError
 from pytrtplugins.tensor import PLUGIN_DTYPES, DType, check_rank
 from tests.broken_kernels import NEEDED
+from tests.small_process import in_small_process
 
 pytestmark = NEEDED
 COPY = "y[i] = x[i];"
@@ -72,6 +73,7 @@ def failed(cls):
     return {entry.name: entry.detail for entry in report.failed}, report
 
 
+@in_small_process
 def test_what_is_right_in_all_types_passes_and_the_report_counts_them():
     found, report = failed(broken())
     assert found == {}, str(report)
@@ -89,6 +91,7 @@ def defects_by_type():
 
 
 @pytest.mark.parametrize(("dtype", "defect"), list(defects_by_type()))
+@in_small_process
 def test_a_defect_in_one_type_is_found_there_and_named(dtype, defect):
     body, name = DEFECTS[defect]
     found, report = failed(broken(wrong=kernel(body), of=dtype))
@@ -99,6 +102,7 @@ def test_a_defect_in_one_type_is_found_there_and_named(dtype, defect):
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in PLUGIN_DTYPES if dtype is not DType.FLOAT32], ids=str)
+@in_small_process
 def test_compute_that_fails_in_one_accepted_type_is_found(dtype):
     def compute(self, x):
         if DType.of(x) is dtype:
@@ -111,6 +115,7 @@ def test_compute_that_fails_in_one_accepted_type_is_found(dtype):
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16], ids=str)
+@in_small_process
 def test_sums_in_half_precision_are_found(dtype):
     def total(self, x):
         sums = np.zeros(x.shape[:-1], x.dtype)
@@ -167,6 +172,7 @@ class Mixed(ptp.Plugin):
 
 
 @pytest.mark.parametrize("of", [(x, i) for x in ("float32", "float16") for i in ("int32", "int64")], ids=str)
+@in_small_process
 def test_a_defect_in_one_combination_of_types_is_found(of):
     kinds = tuple(map(DType, of))
     report = ptp.check_plugin(
@@ -214,6 +220,7 @@ class Channels(Copy):
         self.kernel.launch(x, y, x.size, c, h * w, *(each == "nhwc" for each in layouts), threads=x.size, stream=stream)
 
 
+@in_small_process
 def test_all_mixtures_of_layouts_are_run():
     report = ptp.check_plugin(broken(Channels), engines=[])
     assert report.ok, str(report)
@@ -221,6 +228,7 @@ def test_all_mixtures_of_layouts_are_run():
 
 
 @pytest.mark.parametrize("fooled", [("nhwc", "linear"), ("linear", "nhwc")], ids=str)
+@in_small_process
 def test_a_wrong_stride_in_one_mixture_of_layouts_is_found(fooled):
     report = ptp.check_plugin(broken(Channels, fooled=fooled), engines=[])
     (entry,) = report.failed
@@ -281,6 +289,7 @@ class Rectified(Copy):
         CudaKernel.from_source(text, "codes").launch(x, y, x.size, *self.scales, threads=x.size, stream=stream)
 
 
+@in_small_process
 def test_codes_with_scales_of_their_own_are_what_compute_gives_in_float():
     found, report = failed(broken(Rectified))
     assert found == {}, str(report)
@@ -297,6 +306,7 @@ def test_codes_with_scales_of_their_own_are_what_compute_gives_in_float():
         "static_cast<int>(rintf(fmaxf(x[i] * from, 0.0f) / to))",
     ],
 )
+@in_small_process
 def test_wrong_codes_are_found_with_the_scales(codes):
     found, report = failed(broken(Rectified, codes=codes))
     assert found.keys() == {"enqueue in other types"}, str(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.broken_kernels import NEEDED
 from tests.check import faulty
 from tests.export.conftest import builds_kept
 from tests.native.conftest import built, compile_library  # noqa: F401  fixtures
+from tests.small_process import in_small_process
 
 pytestmark = NEEDED
 HERE = Path(__file__).parent
@@ -41,29 +43,30 @@ FORMS = {
 """Form → what is planted, and what the check may call it; `compute` of a library is its `enqueue`, on memory without guards."""
 FORMS["C++"] = FORMS["exported"]
 OF_NO_INTEREST = ("ONNX node", "graph capture", "two threads")
+CLASSES = {"compute": faulty.FaultyCompute, "enqueue": faulty.Faulty, "decomposition": faulty.FaultyDecomposition}
 CASES = [(form, fault) for form, found in FORMS.items() for fault in found]
 
 
 @pytest.fixture(scope="session")
-def classes(compile_library, tmp_path_factory):  # noqa: F811
-    """Form → the class with the fault."""
+def libraries(compile_library, tmp_path_factory):  # noqa: F811
+    """Form → the library with the class."""
     if shutil.which("g++") is None:
         pytest.skip("no C++ compiler. Do: apt-get install g++")
     exported = tmp_path_factory.mktemp("faulty") / "libfaulty.so"
     with builds_kept("-O0"):
         export_plugin(faulty.Faulty, exported, host=True)
-    return {
-        "compute": faulty.FaultyCompute,
-        "enqueue": faulty.Faulty,
-        "decomposition": faulty.FaultyDecomposition,
-        "exported": ptp.load_library(exported, namespace="exported").Faulty,
-        "C++": ptp.load_library(compile_library("faulty_cpp", HERE / "faulty.cpp")).Faulty,
-    }
+    return {"exported": exported, "C++": compile_library("faulty_cpp", HERE / "faulty.cpp")}
 
 
-def check(classes, form, fault, of):
-    plugin = classes[form](fault=faulty.FAULTS.index(fault), of=of)
-    reference = faulty.Copy if form in ("exported", "C++") else None
+@functools.cache
+def class_in(library):
+    return ptp.load_library(library, namespace=library.stem).Faulty
+
+
+def check(libraries, form, fault, of):
+    library = libraries.get(form)
+    plugin = (class_in(library) if library else CLASSES[form])(fault=faulty.FAULTS.index(fault), of=of)
+    reference = faulty.Copy if library else None
     return ptp.check_plugin(plugin, engines=[], shapes=[(2, 3, 4)], reference=reference, skip=OF_NO_INTEREST)
 
 
@@ -73,15 +76,17 @@ def test_every_form_and_every_fault_is_planted():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_without_a_fault_all_forms_pass(classes, form):
-    report = check(classes, form, "none", 0)
+@in_small_process
+def test_without_a_fault_all_forms_pass_in_all_types(libraries, form):
+    report = check(libraries, form, "none", -1)
     assert report.ok, str(report)
 
 
 @pytest.mark.parametrize(("form", "fault"), CASES)
 @pytest.mark.parametrize("dtype", PLUGIN_DTYPES, ids=str)
-def test_a_fault_in_one_type_is_found_there_and_named(classes, form, fault, dtype):
-    report = check(classes, form, fault, PLUGIN_DTYPES.index(dtype))
+@in_small_process
+def test_a_fault_in_one_type_is_found_there_and_named(libraries, form, fault, dtype):
+    report = check(libraries, form, fault, PLUGIN_DTYPES.index(dtype))
     later = form in ("exported", "C++") and fault == "written behind the end"  # it ends the process some time
     named = (f"on {dtype}[", f"{dtype} -> {dtype}")
     details = [each.detail for each in report.failed if later or any(words in each.detail for words in named)]

@@ -27,6 +27,7 @@ from tests.broken_kernels import (
     OneTooManyInNumPy,
     Twice,
 )
+from tests.small_process import in_small_process
 
 pytestmark = NEEDED
 CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children")
@@ -41,6 +42,7 @@ def checked(plugin, time_limit=30.0):
 
 
 @pytest.mark.parametrize("plugin", RIGHT, ids=lambda cls: cls.__name__)
+@in_small_process
 def test_what_is_right_passes(plugin):
     report = ptp.check_plugin(plugin, engines=[], shapes=[(1, 8), (3, 1, 9), (2, 3, 1, 40)])
     report.raise_if_failed()
@@ -49,6 +51,7 @@ def test_what_is_right_passes(plugin):
 
 
 @pytest.mark.parametrize(("broken", "entry", "name"), ZOO, ids=[cls.__name__ for cls, _, _ in ZOO])
+@in_small_process
 def test_a_defect_is_called_by_its_name(broken, entry, name):
     report, _ = checked(broken)
     assert [found.name for found in report.failed] == [entry], str(report)
@@ -56,6 +59,7 @@ def test_a_defect_is_called_by_its_name(broken, entry, name):
 
 
 @pytest.mark.parametrize(("broken", "entry", "name"), SURVIVED, ids=[cls.__name__ for cls, _, _ in SURVIVED])
+@in_small_process
 def test_a_crash_or_a_hang_is_a_failed_check(broken, entry, name):
     limit = 1 if name.startswith("hang") else 30  # a processor with other work may take a second to load a kernel
     report, process_left = checked(broken, getattr(broken, "limit_s", limit))
@@ -64,6 +68,7 @@ def test_a_crash_or_a_hang_is_a_failed_check(broken, entry, name):
     assert not process_left
 
 
+@in_small_process
 def test_the_report_names_buffer_element_thread_block_and_line():
     detail = checked(NoBoundsTest)[0]["memory"].detail
     assert detail.startswith("NoBoundsTest() on float32[1, 1, 1, 1]: out-of-bounds read, off by one: twice.cu:4: ")
@@ -78,12 +83,14 @@ def test_the_report_names_buffer_element_thread_block_and_line():
     assert "element 1 of output 0 (float32[1, 1, 1, 1], elements 0 to 0) was written" in detail
 
 
+@in_small_process
 def test_a_crash_has_the_smallest_shape_and_the_line_of_python():
     detail = checked(Crashes, 30)[0]["compute"].detail
     assert "6]: crash" in detail, detail
     assert "in string_at)" in detail, detail
 
 
+@in_small_process
 def test_a_kernel_that_hangs_is_named_with_its_line():
     detail = checked(KernelHangs, 1)[0]["memory"].detail
     assert "twice.cu:5" in detail
@@ -97,6 +104,7 @@ class TakesAllMemory(Twice):
         return x + x + len(kept)
 
 
+@in_small_process
 def test_a_plugin_that_takes_all_memory_takes_four_gibibytes():
     report = ptp.check_plugin(TakesAllMemory, shapes=[(1, 2)], engines=[])
     assert "MemoryError" in report.failed[0].detail, str(report)
@@ -122,6 +130,7 @@ def test_classes_without_a_module_are_checked_too():
     assert done.stdout.startswith("Main(): ok"), done.stdout + done.stderr
 
 
+@in_small_process
 def test_a_check_may_be_made_from_any_thread():
     reports = []
     thread = threading.Thread(target=lambda: reports.append(ptp.check_plugin(Crashes, shapes=[(2, 3)], engines=[])))
@@ -162,6 +171,7 @@ def test_an_interrupted_check_leaves_no_process():
     assert CHILDREN.read_text() == before
 
 
+@in_small_process
 def test_a_failure_that_shows_a_line_of_source_stands_by_itself():
     lines = str(checked(NoBoundsTest)[0]).splitlines()
     (number,) = (i for i, line in enumerate(lines) if line.startswith("  memory"))
@@ -169,6 +179,7 @@ def test_a_failure_that_shows_a_line_of_source_stands_by_itself():
 
 
 @pytest.mark.parametrize(("most", "ok"), [(2**31 - 1, True), (2**32, False)])
+@in_small_process
 def test_large_tensors_are_tried_up_to_the_bound_that_a_plugin_declares(most, ok):
     plugin = ptp.plugin(namespace="bounds")(type(f"Bounded{ok}", (IndexInInt,), {"max_elements": most}))
     entry = ptp.check_plugin(plugin, engines=[], shapes=[(2, 3, 4)])["large tensors"]

@@ -19,6 +19,7 @@ from tests.check.plugins.batched_nms import BatchedNms
 from tests.check.plugins.bilinear_sampler import BilinearSampler
 from tests.check.plugins.deformable_conv import DeformableConv
 from tests.check.plugins.hard_swish import HardSwish
+from tests.small_process import in_small_process
 
 pytestmark = NEEDED
 PLUGINS = Path(__file__).with_name("plugins")
@@ -66,6 +67,7 @@ RIGHT: dict[str, tuple[ptp.Plugin, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
+@in_small_process
 def test_a_right_plugin_passes_and_no_important_check_is_skipped(name):
     plugin, options = RIGHT[name]
     report = ptp.check_plugin(plugin, engines=[], **options)
@@ -372,6 +374,7 @@ def plugin_with_edits(plugin, edits, folder):
 
 
 @pytest.mark.parametrize(("name", "defect"), [(name, defect) for name in DEFECTS for defect in DEFECTS[name]])
+@in_small_process
 def test_a_planted_defect_is_found_by_name(name, defect, tmp_path):
     plugin, options = RIGHT[name]
     edits, entry, text = DEFECTS[name][defect]

@@ -54,28 +54,29 @@ class DeformableConv(ptp.Plugin):
 
     def compute(self, x, offset, mask, weight, bias):
         n, c, _, _ = x.shape
-        o, _, kh, kw = weight.shape
+        kh, kw = weight.shape[2:]
         groups, (oh, ow) = self.offset_groups, offset.shape[2:]
         x, weight = x.astype(np.float32), weight.astype(np.float32)
         offset = offset.astype(np.float32).reshape(n, groups, kh, kw, 2, oh, ow)
         mask = mask.astype(np.float32).reshape(n, groups, kh, kw, oh, ow)
-        rows = (np.arange(oh) * self.stride - self.padding).astype(np.float32)[:, None]
-        columns = (np.arange(ow) * self.stride - self.padding).astype(np.float32)
-        total = np.broadcast_to(bias.astype(np.float32)[:, None, None], (n, o, oh, ow)).copy()
-        for ky in range(kh):
-            for kx in range(kw):
-                py = rows + ky * self.dilation + offset[:, :, ky, kx, 0]  # [N, groups, OH, OW]
-                px = columns + kx * self.dilation + offset[:, :, ky, kx, 1]
-                values = self._between(x.reshape(n, groups, c // groups, *x.shape[2:]), py, px)
-                values = (values * mask[:, :, None, ky, kx]).reshape(n, c, oh, ow)
-                total += np.einsum("oc,nchw->nohw", weight[:, :, ky, kx], values)
-        return total.astype(bias.dtype)
+        rows, columns = (self._taps(*sizes) for sizes in ((kh, oh), (kw, ow)))
+        py = rows[:, None, :, None] + offset[:, :, :, :, 0]  # [N, groups, KH, KW, OH, OW]
+        px = columns[:, None] + offset[:, :, :, :, 1]
+        values = self._between(x.reshape(n, groups, c // groups, *x.shape[2:]), py, px) * mask[:, :, None]
+        total = np.einsum("ocyx,ncyxhw->nohw", weight, values.reshape(n, c, kh, kw, oh, ow))
+        return (total + bias.astype(np.float32)[:, None, None]).astype(bias.dtype)
+
+    def _taps(self, taps, places):
+        """Where each tap reads along an axis without an offset: [taps, places]."""
+        first = (np.arange(places) * self.stride - self.padding).astype(np.float32)
+        return first + np.float32(self.dilation) * np.arange(taps, dtype=np.float32)[:, None]
 
     @staticmethod
     def _between(x, py, px):
-        """Values of x [N, groups, C, H, W] between pixels, at places [N, groups, OH, OW]; 0 outside."""
+        """Values of x [N, groups, C, H, W] between pixels, at places [N, groups, ...]; 0 outside."""
         n, groups, c, h, w = x.shape
-        image, group = np.arange(n)[:, None, None, None], np.arange(groups)[None, :, None, None]
+        more = (1,) * (py.ndim - 2)
+        image, group = np.arange(n).reshape(n, 1, *more), np.arange(groups).reshape(1, groups, *more)
         top, left = np.floor(py).astype(np.int64), np.floor(px).astype(np.int64)
         total = np.zeros((*py.shape, c), np.float32)
         for row in (top, top + 1):
