@@ -13,6 +13,7 @@ import pytest
 
 from pytrtplugins.utils import heap
 from pytrtplugins.utils.heap import settle, settle_again
+from tests.small_process import in_small_process
 
 
 class Circle:
@@ -20,14 +21,6 @@ class Circle:
 
     def __init__(self):
         self.own = self
-
-
-@pytest.fixture(autouse=True)
-def unfrozen():
-    """As in a process that never settled; afterwards as before, or the collector goes through all of pytest's objects from here on."""
-    gc.unfreeze()
-    yield
-    gc.freeze()
 
 
 @pytest.mark.parametrize(
@@ -43,14 +36,18 @@ def test_the_c_library_keeps_memory_unless_the_user_has_set_it(monkeypatch, vari
     assert calls == [(-3, 4 << 20), (-1, 16 << 20)][:options]
 
 
+@in_small_process  # for the collector, which goes through all objects here
 def test_what_is_there_is_left_alone_and_garbage_is_gone():
+    gc.unfreeze()
     circle = weakref.ref(Circle())
     settle()
     assert gc.get_freeze_count() > 1000
     assert circle() is None
 
 
+@in_small_process
 def test_what_has_become_garbage_since_is_found_by_the_next_call_alone():
+    gc.unfreeze()
     settled = Circle()
     found = weakref.ref(settled)
     settle()
@@ -62,7 +59,9 @@ def test_what_has_become_garbage_since_is_found_by_the_next_call_alone():
     assert gc.get_freeze_count() > 1000
 
 
+@in_small_process
 def test_nothing_is_settled_again_that_never_was():
+    gc.unfreeze()
     settle_again()
     assert gc.get_freeze_count() == 0
 
