@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests import randomness
+from tests.nested_pytest import nested_environment
 
 ROOT = Path(__file__).parents[1]
 SHARED = randomness.generator(7)
@@ -39,17 +39,11 @@ def run(tmp_path):
         command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)]
         plugins = ["tests.conftest", "_hypothesis_pytestplugin", "pytest_timeout", "no:cacheprovider"]
         command += [*(word for name in plugins for word in ("-p", name)), *options, str(tmp_path / "test_it.py")]
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "HYPOTHESIS_"))}
+        kept = {"PYTHONPATH": str(ROOT), "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis")}
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env={
-                **kept,
-                "PYTHONPATH": str(ROOT),
-                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # most plugins take long to import, and do nothing here
-                "HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis"),
-                **environment,
-            },
+            env=nested_environment(**kept, **environment),
             capture_output=True,
             encoding="utf-8",
             timeout=100,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+
+from tests.nested_pytest import nested_environment
 
 ROWS = """
 import os, pathlib, pytest
@@ -35,11 +36,9 @@ pytest.main(["-p", "no:cacheprovider", "-q", sys.argv[1]], [Record(pathlib.Path(
 def test_finished_rows_are_there_whatever_ends_the_run(tmp_path):
     rows, path = tmp_path / "test_rows.py", tmp_path / "record.json"
     rows.write_text(ROWS)
-    alone = {
-        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
-    }  # no xdist, no options
+    environment = nested_environment("pytest_benchmark.plugin")
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(rows), str(path)], capture_output=True, text=True, env=alone
+        [sys.executable, "-c", PROGRAM, str(rows), str(path)], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 9, done.stdout
     record = json.loads(path.read_text())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 from tests.mutation.__main__ import EQUIVALENT, Trial, compared, known_equivalent, table
 from tests.mutation.operators import mutants
 from tests.mutation.trees import ROOT
+from tests.nested_pytest import nested_environment
 
 SOURCE = """\
 def clip(x):
@@ -72,7 +72,7 @@ def mutation(tmp_path):
     def run(tests, *words):
         (tmp_path / "tests/test_little.py").write_text(tests)
         command = [sys.executable, "-m", "tests.mutation", "--sample", "9", *words]
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        environment = nested_environment("pytest_timeout", PYTHONPATH=str(tmp_path))
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stdout + done.stderr
         assert (tmp_path / "pytrtplugins/little.py").read_text() == SOURCE

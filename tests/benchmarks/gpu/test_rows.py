@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu.rows import Claims, read_rows, row_of, write_rows
+from tests.nested_pytest import nested_environment
 
 GROUPS = [["zoo FP16, resnet18, batch-1", "zoo INT8, resnet18, batch-1"], ["pytrtplugins, FP8, batch-1"]]
 
@@ -76,7 +76,6 @@ def run(tmp_path):
 
     def run_(text, owner="gpu0", **more):
         (tmp_path / "rows.txt").write_text(text)
-        alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         given = {
             "BENCHMARK_ROWS": str(tmp_path / "rows.txt"),
             "BENCHMARK_CLAIMS": str(claims),
@@ -84,7 +83,8 @@ def run(tmp_path):
         }
         path = tmp_path / f"{owner}.json"
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "test_rows.py"), str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, env={**alone, **given, **more})
+        environment = nested_environment("pytest_benchmark.plugin", **given, **more)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         record = json.loads(path.read_text()) if path.exists() else {"benchmarks": [], "left_out": []}
         names = [row_of(bench["fullname"]) for bench in record["benchmarks"]]
         return names, record["left_out"], done

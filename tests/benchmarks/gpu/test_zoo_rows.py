@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
+
+from tests.nested_pytest import nested_environment
 
 pytest.importorskip("torch")
 
@@ -69,8 +70,8 @@ def test_a_network_that_fails_is_a_row_with_its_error_and_the_others_are_measure
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_rows.py").write_text("from benchmarks.gpu.test_zoo import test_int8, test_network, test_peer\n")
     path = tmp_path / "record.json"
-    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment = {**alone, "BENCHMARK_ZOO": "", "BENCHMARK_ZOO_PEERS": "compile,max-autotune"}
+    settings = {"BENCHMARK_ZOO": "", "BENCHMARK_ZOO_PEERS": "compile,max-autotune"}
+    environment = nested_environment("pytest_benchmark.plugin", **settings)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "test_rows.py"), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     record = json.loads(path.read_text())
