@@ -44,6 +44,7 @@ def compute_forever():
         pass
 
 
+HANG_S = 0.5
 DEATHS = {
     "exit code 0": (lambda: os._exit(0), "crash: the process ends itself, with exit code 0"),
     "exit code 3": (lambda: os._exit(3), "crash: the process ends itself, with exit code 3"),
@@ -51,8 +52,8 @@ DEATHS = {
     "SIGKILL": (lambda: os.kill(os.getpid(), signal.SIGKILL), "crash: the process ends with SIGKILL"),
     "SystemExit": (lambda: raises(SystemExit(0)), "crash: SystemExit(0) is raised ("),
     "KeyboardInterrupt": (lambda: raises(KeyboardInterrupt()), "crash: KeyboardInterrupt() is raised ("),
-    "hang": (wait_forever, "hang: still running after 1 s"),
-    "busy hang": (compute_forever, "hang: still running after 1 s"),
+    "hang": (wait_forever, f"hang: still running after {HANG_S} s"),
+    "busy hang": (compute_forever, f"hang: still running after {HANG_S} s"),
     "memory": (lambda: np.ones(1 << 31), "memory: compute takes all that it may take, 4 GiB"),
 }
 """What a method does, and what the report says of it."""
@@ -89,7 +90,8 @@ def test_a_death_is_a_failed_check_with_its_reason(death, where, shapes):
     given = [(2, 3)] if shapes == "given" else None
     dies, wanted = DEATHS[death]
     made.append(cls := dying(where, dies))
-    report = ptp.check_plugin(cls, engines=[], shapes=given, time_limit=1.0)
+    limit = HANG_S if "hang" in death else 5.0
+    report = ptp.check_plugin(cls, engines=[], shapes=given, time_limit=limit)
     assert len(report.failed) == 1, str(report)
     if death == "memory" and given:
         wanted = "MemoryError: Unable to allocate 16.0 GiB"

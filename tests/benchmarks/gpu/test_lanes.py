@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -36,6 +37,7 @@ for row in (row for group in groups for row in group):
     if row == "crash":
         os._exit(9)
     if row == "long":
+        pathlib.Path(__file__).with_name("long has begun").touch()
         time.sleep(600)
     info = {"kind": "zoo", "gpu": gpu}
     if row == "fails":
@@ -53,11 +55,14 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(lanes, "_LEAST_S", 0.0)
     monkeypatch.setattr(lanes, "_LOOK_S", 0.05)
     monkeypatch.setattr(lanes, "_JOIN_S", 0.1)
+    begun = tmp_path / "long has begun"
+    clock = SimpleNamespace(sleep=time.sleep, monotonic=lambda: time.monotonic() + (1000 if begun.exists() else 0))
+    monkeypatch.setattr(lanes, "time", clock)
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     monkeypatch.setenv("PYTHONPATH", str(lanes.ROOT))
 
-    def run_(text, gpus=("0", "1"), seconds=60):
+    def run_(text, gpus=("0", "1"), seconds=100):
         (tmp_path / "list.txt").write_text(text)
         record = tmp_path / "joined.json"
         lanes.run(tmp_path / "list.txt", gpus, seconds, record, tmp_path / "work", (sys.executable, str(program)))
@@ -89,7 +94,7 @@ def test_another_process_goes_on_behind_the_row_in_which_one_ended(run, capsys):
 
 
 def test_all_ends_in_time_and_a_later_run_goes_on(run, capsys):
-    found = run("first\nfails\nlong\nlast\n", gpus=["0"], seconds=9)
+    found = run("first\nfails\nlong\nlast\n", gpus=["0"], seconds=900)
     assert set(found.rows) == {"first", "fails"}
     again = run("first\nfails\nlast\n", gpus=["0", "1"])
     assert set(again.rows) == {"first", "fails", "last"}
