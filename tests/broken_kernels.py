@@ -356,8 +356,10 @@ class Hangs(Twice):
         return x
 
 
-@caught_by("compute", "hang: still running after 1 s", SURVIVED)
+@caught_by("compute", "hang: still running after 0.2 s", SURVIVED)
 class Waits(Twice):
+    limit_s: ClassVar[float] = 0.2
+
     def compute(self, x):
         time.sleep(10000)
         return x
@@ -365,6 +367,8 @@ class Waits(Twice):
 
 @caught_by("compute", "hang: no answer for", SURVIVED)
 class HangsOutsideOfPython(Twice):
+    limit_s: ClassVar[float] = 0.2
+
     def compute(self, x):
         python = ctypes.PyDLL(None)  # keeps Python's lock, so that no handler of a signal runs
         lock = ctypes.create_string_buffer(64)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.check import isolate
+from pytrtplugins.check import isolate, steps
 from tests.broken_kernels import (
     NEEDED,
     RIGHT,
@@ -62,7 +62,9 @@ def test_a_defect_is_called_by_its_name(broken, entry, name):
 @in_small_process
 def test_a_crash_or_a_hang_is_a_failed_check(broken, entry, name):
     limit = 1 if name.startswith("hang") else 30  # a processor with other work may take a second to load a kernel
-    report, process_left = checked(broken, getattr(broken, "limit_s", limit))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "_PATIENCE_S", 1.5)
+        report, process_left = checked(broken, getattr(broken, "limit_s", limit))
     assert [found.name for found in report.failed] == [entry], str(report)
     assert name in report[entry].detail, str(report)
     assert not process_left
