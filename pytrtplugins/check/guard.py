@@ -143,4 +143,4 @@ def _libc() -> Any:
 
 def _view(address: int, size: int) -> Any:
     memory = (ctypes.c_uint8 * max(1, size)).from_address(address)
-    return np.frombuffer(memory, np.uint8, size)  # empty ones have the address too
+    return np.frombuffer(memoryview(memory), np.uint8, size)  # empty ones have the address too
