@@ -8,10 +8,14 @@ from __future__ import annotations
 import functools
 import importlib
 import multiprocessing
+import os
+import subprocess
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from tests.randomness import restart
@@ -27,7 +31,7 @@ def in_small_process(test: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
-        pipe = _small_process()
+        pipe, _ = _small_process()
         pipe.send((test.__module__, test.__name__, arguments, named))
         if problem := pipe.recv():
             raise AssertionError(problem)
@@ -36,11 +40,14 @@ def in_small_process(test: Callable[..., None]) -> Callable[..., None]:
 
 
 @functools.cache
-def _small_process() -> Connection:
+def _small_process() -> tuple[Connection, subprocess.Popen[bytes]]:
+    """The process, which ends with this one, and a pipe to it; it is none of multiprocessing's children, which tests count and end."""
     ours, theirs = multiprocessing.Pipe()
-    multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True).start()
+    command = [sys.executable, "-m", "tests.small_process", str(theirs.fileno())]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()], cwd=Path(__file__).parents[1])
     theirs.close()
-    return ours
+    return ours, process
 
 
 def _serve(pipe: Connection) -> None:
@@ -59,3 +66,7 @@ def _serve(pipe: Connection) -> None:
             pipe.send("")
         except BaseException:
             pipe.send(traceback.format_exc())
+
+
+if __name__ == "__main__":
+    _serve(Connection(int(sys.argv[1])))
