@@ -1,7 +1,5 @@
 """A clock that tests set: it stands in the place of the module ``time``."""
 
-from __future__ import annotations
-
 import time
 
 

@@ -1,7 +1,5 @@
 """Files that something has happened to."""
 
-from __future__ import annotations
-
 import itertools
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Short ways to write ONNX models, sound and broken ones."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, parser
 

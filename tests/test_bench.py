@@ -1,7 +1,5 @@
 """Engines beside each other: outputs are compared first, then each has its turn."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json

@@ -1,7 +1,5 @@
 """The files that say what CI and the hooks run, and with which versions, agree."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

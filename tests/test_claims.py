@@ -1,7 +1,5 @@
 """Models of few bytes that claim all memory are refused before it is taken."""
 
-from __future__ import annotations
-
 import pytest
 
 import pytrtplugins as ptp

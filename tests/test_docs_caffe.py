@@ -1,7 +1,5 @@
 """The program in docs/caffe.md runs as it stands, and its table's claims hold."""
 
-from __future__ import annotations
-
 import pytest
 
 from darknet2caffe import to_caffe

@@ -1,7 +1,5 @@
 """docs/darknet.md says what the reader does: its cfgs are read and refused as it says, and it names all that there is."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

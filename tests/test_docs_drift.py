@@ -1,7 +1,5 @@
 """docs/drift.md can be followed as it stands, and what it says of chance is so."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.drift.compare import FEATURES

@@ -1,7 +1,5 @@
 """docs/faces.md can be followed as it stands, on a small network with PReLU whose slopes lie along the wrong axis."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """docs/mxnet.md can be followed as it stands, on a small network of the form of MobileFaceNet."""
 
-from __future__ import annotations
-
 import onnx
 
 from pytrtplugins.passes import REPAIRS

@@ -1,7 +1,5 @@
 """docs/shards.md can be followed as it stands, on a small set of VOC's layout."""
 
-from __future__ import annotations
-
 import gc
 import json
 

@@ -1,7 +1,5 @@
 """docs/tensorrt11.md can be followed as it stands, on a small network with a custom layer."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

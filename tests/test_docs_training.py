@@ -1,7 +1,5 @@
 """docs/training.md and docs/training_classifier.md can be followed as they stand, on drawn photos and with small networks."""
 
-from __future__ import annotations
-
 import pytest
 from PIL import Image
 

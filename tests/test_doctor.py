@@ -1,7 +1,5 @@
 """What `pytrt doctor` finds."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import re

@@ -1,7 +1,5 @@
 """The exception tree and optional imports."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Folders of every format in which a file is a link, a FIFO, a socket or a device: it is refused by name, and nothing outside changes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Paths as long as a system takes are used, and longer ones refused by every reader and writer, in a short message."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

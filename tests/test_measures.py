@@ -1,7 +1,5 @@
 """The measures that other tests compare with bounds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

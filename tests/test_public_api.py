@@ -1,7 +1,5 @@
 """Public names: sorted, importable, documented."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

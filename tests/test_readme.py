@@ -1,7 +1,5 @@
 """The programs in README run as they stand."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How tests run: the same numbers in every run, others where asked, and an end to each that hangs."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Tests in the small process: what they raise is told, and the next one runs."""
 
-from __future__ import annotations
-
 import os
 import warnings
 

@@ -1,7 +1,5 @@
 """Every reader refuses what never ends, and every writer leaves what is no file as it is."""
 
-from __future__ import annotations
-
 import os
 import stat
 

@@ -1,7 +1,5 @@
 """The page for the first five minutes runs as it stands, and the site's list of pages is complete."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

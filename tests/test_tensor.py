@@ -1,7 +1,5 @@
 """Dims, element types and descriptions."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

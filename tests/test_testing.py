@@ -1,7 +1,5 @@
 """The helpers for users' tests."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

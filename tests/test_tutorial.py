@@ -1,7 +1,5 @@
 """docs/tutorial.md: every program and every command of it, in its order, as a reader would type them."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

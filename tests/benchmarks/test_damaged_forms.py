@@ -1,7 +1,5 @@
 """Forms with an input or attribute left out or changed run, or are refused by the name of their node; no process ends."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 

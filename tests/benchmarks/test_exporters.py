@@ -1,7 +1,5 @@
 """The command that writes networks as others' tools do: which networks, which files, and what is said of those that are not written."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("torch")

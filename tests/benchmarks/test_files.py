@@ -1,7 +1,5 @@
 """Files of other projects on engines: inputs are found, what is right says onnxruntime, and outcomes are told apart."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

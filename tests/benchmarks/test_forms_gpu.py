@@ -1,7 +1,5 @@
 """Forms of operators on a GPU: a few of each version, and what only a GPU computed wrongly."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,8 +1,6 @@
 """Forms of operators on every engine and through every rewrite: right, or refused by name. `make test` takes a few of each version,
 `make test-slow` all of them; ``python -m benchmarks.forms`` says more about one that fails."""
 
-from __future__ import annotations
-
 import logging
 from functools import lru_cache
 from importlib import import_module

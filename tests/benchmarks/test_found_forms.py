@@ -1,7 +1,5 @@
 """Forms that an engine computed wrongly, or refused without a name, when the whole campaign was run: right or refused by name now."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("onnxruntime")

@@ -1,7 +1,5 @@
 """The command of the benchmarks: which options need which, and what it does with them."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Running the tests that ONNX ships: none is lost, and one that ends its process does not end the others."""
 
-from __future__ import annotations
-
 import os
 import time
 from functools import partial

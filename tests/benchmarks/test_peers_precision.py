@@ -1,7 +1,5 @@
 """The comparison with other tools tells what a typed model keeps, and says so where a tool is missing."""
 
-from __future__ import annotations
-
 import sys
 
 from benchmarks.peers_precision import kept, row

@@ -1,7 +1,5 @@
 """The record of rows, of which one is cut off."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The CPU's tables and charts, of a made-up record."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

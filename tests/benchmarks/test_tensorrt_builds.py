@@ -1,7 +1,5 @@
 """What the benchmark of TensorRT's builds reads in the builder's log, and what it writes."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 

@@ -1,7 +1,5 @@
 """The largest magnitude of each channel."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

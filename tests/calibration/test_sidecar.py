@@ -1,7 +1,5 @@
 """A cache and its sidecar are one: whoever is killed while writing them leaves the old two or the new two."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

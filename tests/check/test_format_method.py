@@ -1,7 +1,5 @@
 """A plugin whose tensors differ in element type is told the method that it lacks."""
 
-from __future__ import annotations
-
 import textwrap
 
 import numpy as np

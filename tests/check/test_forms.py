@@ -1,7 +1,5 @@
 """A fault in one form and one element type of a plugin is found, whatever the form: Python's three, an exported library, C++."""
 
-from __future__ import annotations
-
 import functools
 import re
 import shutil

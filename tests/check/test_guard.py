@@ -1,7 +1,5 @@
 """Arrays between guard pages, in this process: what was written around them is told with its place."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -1,7 +1,5 @@
 """check_plugin survives what kernels and plugins do, and calls each defect by its name."""
 
-from __future__ import annotations
-
 import functools
 import os
 import subprocess

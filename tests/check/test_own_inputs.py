@@ -1,7 +1,5 @@
 """check_plugin on the user's own data, on ranges, and on inputs whose sizes are alike by chance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

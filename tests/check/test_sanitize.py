@@ -1,7 +1,5 @@
 """check_plugin(sanitize=True): launches repeated under g++'s sanitizers, and NVIDIA's tools read."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

@@ -1,7 +1,5 @@
 """Which inputs share a dim."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import pytrtplugins as ptp

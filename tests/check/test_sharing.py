@@ -1,7 +1,5 @@
 """The rule about two threads: what clones share shows wherever the turns of the threads fall."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

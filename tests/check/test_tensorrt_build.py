@@ -1,7 +1,5 @@
 """The check "TensorRT builds it": a small network with the plugin goes through TensorRT's parser and builder."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Commands whose work is done by stubs, and what several commands read."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The limits of all options that take numbers, by the command or the program and the option."""
 
-from __future__ import annotations
-
 __all__ = ["COMMANDS", "PROGRAMS"]
 
 THREADS, IMAGES = (1, 4096), (1, 10**9)

@@ -1,7 +1,5 @@
 """What tests of a command share whose work is done by stubs."""
 
-from __future__ import annotations
-
 
 def ends(pytrt, *words):
     """The command comes as far as the stub that ends it."""

@@ -1,7 +1,5 @@
 """The list of commands is complete, and a command imports what it needs, not what others need."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``pytrt bench``."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """How much commands say, and what a shell completes."""
 
-from __future__ import annotations
-
 import json
 import logging
 

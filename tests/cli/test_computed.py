@@ -1,7 +1,5 @@
 """Commands that measure accuracy, or compare precisions, compute as they were asked; every result says what ran."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Defaults of options in pytrt.toml."""
 
-from __future__ import annotations
-
 import json
 import os
 

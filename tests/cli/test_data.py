@@ -1,7 +1,5 @@
 """``pytrt data compare``: its options, what it prints and writes, its JSON and its exit codes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``pytrt doctor``, ``pytrt --version`` and ``python -m pytrtplugins``."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Networks edited in a shell: `pytrt replace`, `pytrt extract`, `pytrt embed`, and what is no model."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fields and plugins as they are typed: ``--set`` and ``module:INSTANCE``."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``pytrt inspect --fused``."""
 
-from __future__ import annotations
-
 import json
 
 import onnx

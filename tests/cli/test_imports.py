@@ -1,7 +1,5 @@
 """`pytrt import mxnet` writes a model that engines run; wrong words and wrong files get an error that says what to do."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """With ``--json`` standard output is one JSON text, whatever plugins and libraries write, and when; each command is a process."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The commands ``pytrt models ...``."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`--shape` says the dims of tensors behind nodes that nobody has a class for."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

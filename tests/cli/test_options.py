@@ -1,7 +1,5 @@
 """Every option of a command reaches what it is for: what stands behind is a stub, so that no network runs."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from types import SimpleNamespace

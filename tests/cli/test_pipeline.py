@@ -1,7 +1,5 @@
 """``pytrt pipeline``: what is read and printed; `tests/pipeline` has the rest."""
 
-from __future__ import annotations
-
 import functools
 import json
 import sys

@@ -1,7 +1,5 @@
 """The commands ``pytrt pipeline export`` and ``pytrt pipeline report``."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Every option of a search for layers that lose accuracy reaches what it is for, which is a stub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

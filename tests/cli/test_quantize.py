@@ -1,7 +1,5 @@
 """`pytrt quantize` and `pytrt convert` write typed files, and say what stayed in float and how far the results are off."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

@@ -1,7 +1,5 @@
 """`pytrt repair` says what it found, writes only with -o, and ends as a check does."""
 
-from __future__ import annotations
-
 import json
 
 import onnx

@@ -1,7 +1,5 @@
 """Times of runs that follow each other."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from types import SimpleNamespace
 

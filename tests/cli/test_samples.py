@@ -1,7 +1,5 @@
 """Samples of a network's inputs from files of arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The command ``pytrt serve``: what it hands on."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command ``pytrt serve-export``: what it reads from a file, and what it hands on."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The command ``pytrt serve-top``, beside a server that answers what a test says."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

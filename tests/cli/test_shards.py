@@ -1,7 +1,5 @@
 """``pytrt shards``: its options, what it prints, its JSON and its exit codes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Tables say the figures that they are given, in the unit of their column."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

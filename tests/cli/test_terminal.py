@@ -1,7 +1,5 @@
 """Commands end with a message and the right code, never with a traceback, whatever their streams are."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """A kernel to try, and what skips tests where they cannot run."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

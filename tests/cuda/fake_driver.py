@@ -1,7 +1,5 @@
 """A driver without a GPU: it notes the calls, and answers as CUDA does."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 

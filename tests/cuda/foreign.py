@@ -1,7 +1,5 @@
 """Arrays of other libraries."""
 
-from __future__ import annotations
-
 
 class Foreign:
     """An array of a library of its own."""

@@ -1,7 +1,5 @@
 """The package's kernels compile for the GPUs that people have, by both compilers; `make test-slow`."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 

@@ -1,7 +1,5 @@
 """What counts as an array on a GPU, told without one."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

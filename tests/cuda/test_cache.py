@@ -1,7 +1,5 @@
 """Where what takes long to make is kept; a machine without a place for it works all the same."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """CUDA sources are compiled by NVRTC or nvcc, and errors name the source and the way out, without a GPU."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The programs of docs/cuda.md run as they stand."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Modules live as long as what uses them, and launches are converted once: with a driver that notes its calls, and on a GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import subprocess

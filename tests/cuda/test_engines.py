@@ -1,7 +1,5 @@
 """Plugins with kernels in the engines of a CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

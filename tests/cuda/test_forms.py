@@ -1,7 +1,5 @@
 """Addresses and forms of arrays, read in each call."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Kernels on a GPU: the same results as on NumPy arrays, on any library's arrays, without a copy."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CudaKernel on a CPU: what it computes, what it refuses, what it says."""
 
-from __future__ import annotations
-
 import copy
 import subprocess
 import sys

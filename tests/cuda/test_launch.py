@@ -1,7 +1,5 @@
 """`CudaKernel` on arrays of a GPU, with a driver that runs the kernel on memory of the host."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import threading

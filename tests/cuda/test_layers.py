@@ -1,7 +1,5 @@
 """The package's kernels against `compute`, on a CPU: the same source that a GPU runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

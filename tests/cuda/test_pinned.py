@@ -1,7 +1,5 @@
 """Page-locked memory that is not to be had."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PyCUDA: its arrays and allocations as bindings, its launches, one context for all."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

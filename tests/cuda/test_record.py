@@ -1,7 +1,5 @@
 """Launches that are recorded: what an exporter gets."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

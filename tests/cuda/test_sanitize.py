@@ -1,7 +1,5 @@
 """What compute-sanitizer is run on."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Letterbox, decoding and suppression as kernels, against their NumPy forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """How threads wait for a GPU, with a stand-in for the driver: what it is told, not what that saves."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """The options that darknet's src/parser.c reads, by section: of [net], of all layers, and of those that are converted."""
 
-from __future__ import annotations
-
 PJREDDIE = {
     "local": "filters size stride pad activation",
     "deconvolutional": "filters size stride activation batch_normalize pad padding",

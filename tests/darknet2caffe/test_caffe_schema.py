@@ -1,7 +1,5 @@
 """Field numbers and types as BVLC/caffe has them in src/caffe/proto/caffe.proto."""
 
-from __future__ import annotations
-
 import pytest
 
 from darknet2caffe.caffe_schema import messages, parameter_name

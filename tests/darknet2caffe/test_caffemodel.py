@@ -1,7 +1,5 @@
 """The reader of .caffemodel files, on bytes made by hand."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batch normalization in the weights of the layer before it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """caffe files read back: the same network as `to_onnx` gives, with its plugins."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

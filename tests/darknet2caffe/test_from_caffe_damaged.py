@@ -1,7 +1,5 @@
 """Damaged caffe files give a network, or an error that says where."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """caffe files read back: networks of others as OpenCV computes them, and what is refused."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is said of sections that cannot be converted, word for word: each number in it is one that the user can look up."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What the sections of a cfg mean: dims, fields and parameters worked out by hand from darknet's sources."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Every option that darknet's parsers read is honoured, belongs to training, or is refused by name."""
 
-from __future__ import annotations
-
 import pytest
 
 from darknet2caffe import read_network, to_onnx

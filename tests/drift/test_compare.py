@@ -1,7 +1,5 @@
 """A comparison tells what differs between two sets, and nothing where they are samples of one."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vectors are the means of a network's output over all places, whatever the network's batch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What is measured of a photo, in exact numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Distances equal plain loops over their definitions; what is called chance is that."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """What a plugin throws reaches somebody: the caller in Python, TensorRT's log from C++; TensorRT gets its error code."""
 
-from __future__ import annotations
-
 from ctypes import byref, c_int32
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plugins written in Python and exported as C++, through their whole life in TensorRT's registry."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Fields between the languages: what one writes into an engine, the other reads."""
 
-from __future__ import annotations
-
 import base64
 
 import numpy as np

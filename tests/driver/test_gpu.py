@@ -1,7 +1,5 @@
 """The same lives on a GPU: device addresses, a stream of its own, CUDA graphs, and the time of one enqueue."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

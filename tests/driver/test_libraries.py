@@ -1,7 +1,5 @@
 """The two forms of a library of plugins, and what they say when they cannot be used."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The whole life of every plugin in TensorRT, driven from C++: in Python, in C++, and built in one and run in the other."""
 
-from __future__ import annotations
-
 from ctypes import byref, c_int32
 
 import numpy as np

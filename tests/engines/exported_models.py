@@ -1,7 +1,5 @@
 """Small models, written as other people's exporters write them: PyTorch's two, TensorFlow's, Paddle's, and older tools."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.engines.model_parts import F, info, parsed, values

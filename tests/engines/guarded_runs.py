@@ -1,7 +1,5 @@
 """Run the networks of `run_dims` on arrays beside protected pages, in a process of its own: guarded_runs ENGINE THREADS STEP."""
 
-from __future__ import annotations
-
 import sys
 from concurrent.futures import ThreadPoolExecutor
 

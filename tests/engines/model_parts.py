@@ -1,7 +1,5 @@
 """Short ways to write the parts of ONNX models."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, parser
 

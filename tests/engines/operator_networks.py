@@ -1,7 +1,5 @@
 """Networks of every kind of operator, written operator by operator: images of 8 x 8 in, convolutions behind."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import helper
 

@@ -1,7 +1,5 @@
 """One operator as a model, computed by the reference engine's function and by onnxruntime."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime as ort

@@ -1,7 +1,5 @@
 """Small models with a plugin in every place where a node may stand, and with every kind of tensor that it may read and give."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import parser
 

@@ -1,7 +1,5 @@
 """Small networks with free dims, inputs that fit them, and inputs that fit the declared dims and contradict the network."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a calibration sees: every float tensor of every image of every batch; against onnxruntime on whole batches."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime

@@ -1,7 +1,5 @@
 """The step in front of calibration, from model to model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import numpy_helper

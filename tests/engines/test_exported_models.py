@@ -1,7 +1,5 @@
 """Models that others made run on the engines for CPUs, with onnxruntime's numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime

@@ -1,7 +1,5 @@
 """Borders of other projects' files: spellings of domains, tensors without rank or type, and what is no tensor of numbers."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import onnx

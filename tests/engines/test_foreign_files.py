@@ -1,7 +1,5 @@
 """Files that onnxruntime's optimizer, quantizers and converters write: engines give the numbers that onnxruntime gives node by node."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import tempfile

@@ -1,7 +1,5 @@
 """FP8 on engines that round as a GPU does: the same numbers as the Q/DQ model says, from the table that INT8 has."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Inputs that contradict the network beside pages that nobody may touch: engines read and write no other memory, and raise."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

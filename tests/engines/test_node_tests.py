@@ -1,7 +1,5 @@
 """ONNX's own tests of its operators: an engine passes what the library below it passes, or says by name why not."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The engine that computes nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import pytrtplugins as ptp

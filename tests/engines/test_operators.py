@@ -1,7 +1,5 @@
 """Networks of every kind of operator through the passes and all engines, in FP32 and INT8, against onnxruntime."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 

@@ -1,7 +1,5 @@
 """Every engine runs a plugin in the form that the policy, or the user, chooses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A plugin gives its numbers wherever it stands in a network, or the build says what is wrong with the node."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """However a run ends, the next one can begin and the context can be closed: held against time, since a lost lock hangs."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 from typing import Any

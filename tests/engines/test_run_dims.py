@@ -1,7 +1,5 @@
 """Inputs that fit the declared free dims, but not the network: each engine raises, with any number of threads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Which engine ``"auto"`` takes."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

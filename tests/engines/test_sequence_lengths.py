@@ -1,7 +1,5 @@
 """Recurrent layers with lengths of their sequences, as onnxruntime alone computes them, whichever dims are free."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Which operators an engine lacks: what a list of nodes says, a build of the model says too."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Plugins as users write them, which an export must refuse."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import pytrtplugins as ptp

@@ -1,7 +1,5 @@
 """Two models on one sample: errors by output, or why there are none."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

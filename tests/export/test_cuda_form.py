@@ -1,7 +1,5 @@
 """The form for GPUs: its kernels are compiled, and its calls of CUDA's driver are what they should be, without a GPU."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

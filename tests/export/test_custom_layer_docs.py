@@ -1,7 +1,5 @@
 """docs/custom_layer.md, walked through as a new user would: each program and each command that needs no GPU."""
 
-from __future__ import annotations
-
 import os
 import sys
 

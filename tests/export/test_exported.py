@@ -1,7 +1,5 @@
 """What an exported plugin gives is what its Python class gives: values, dims, types, errors and bytes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exported plugins on a GPU: the values of compute, streams, and CUDA graphs."""
 
-from __future__ import annotations
-
 import importlib
 import shutil
 

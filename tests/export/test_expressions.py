@@ -1,7 +1,5 @@
 """Comparisons in exported C++ hold where Python's do."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import operator

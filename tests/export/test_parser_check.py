@@ -1,7 +1,5 @@
 """A written model is given to TensorRT for RTX where that is installed; elsewhere the check says how to get it."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.engines.registry import availability_of

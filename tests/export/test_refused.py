@@ -1,7 +1,5 @@
 """What cannot be exported is refused with the line of the user's code; values that tracing meets."""
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files of an exported plugin, as people read them."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.export._expressions import Scope

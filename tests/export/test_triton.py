@@ -1,7 +1,5 @@
 """ONNX models in Triton model repositories: what onnxruntime serves, with configs that Triton's own proto reads."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """docs/triton.md does what it says."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """TensorRT plans in Triton model repositories. The plans here are bytes: no part of this reads them."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 

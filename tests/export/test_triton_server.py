@@ -3,8 +3,6 @@
 The wheel has Triton's core and its Python backend; triton_backend.py takes the onnxruntime backend's place.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

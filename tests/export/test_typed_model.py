@@ -1,7 +1,5 @@
 """Typed ONNX files: what onnx.checker accepts, and what plain onnxruntime computes of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Every input that is kept gives a result or an error of this package, at little cost; and the harness tells what does not."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

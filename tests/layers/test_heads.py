@@ -1,7 +1,5 @@
 """Region and Yolo against libdarknet and against their formulas."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reorg against darknet's C function and against plain loops."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

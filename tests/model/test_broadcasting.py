@@ -1,7 +1,5 @@
 """Slopes of PRelu: those that do not broadcast are refused by every engine, those of old opsets keep their meaning."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Damaged models run with onnxruntime's numbers, or are refused with one of our errors, on every engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

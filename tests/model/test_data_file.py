@@ -1,7 +1,5 @@
 """A model with its weights beside it is one unit: readers find the old one or the new one, whenever its writer is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

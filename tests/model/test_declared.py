@@ -1,7 +1,5 @@
 """Dims that a file declares are those that its operators give, or the file is refused; declared types do not count."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Plugins as nodes, as local functions and inlined: valid, complete and equal to compute."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime

@@ -1,7 +1,5 @@
 """Decompositions at their edges: unknown dims, contradictions, large models, names, several outputs."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

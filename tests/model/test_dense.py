@@ -1,7 +1,5 @@
 """Constants that others write sparsely, or as typed data that libraries misread, have their values on every engine."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import openvino

@@ -1,7 +1,5 @@
 """docs/graph.md does what it says."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A graph that is saved with the bodies of its plugins runs in plain onnxruntime, bit for bit as in ours."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime

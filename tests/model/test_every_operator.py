@@ -1,7 +1,5 @@
 """Plugins put before, and behind, the models with which ONNX tests each of its operators: nothing else changes."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models whose data lie in other files: none is read but regular files beside the model, whose places fit."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A part of a network computes what the network computes there, and what cannot be cut out says why."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

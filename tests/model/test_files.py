@@ -1,7 +1,5 @@
 """ONNX files opened, edited and saved; weights inside or beside them."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

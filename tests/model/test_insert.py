@@ -1,7 +1,5 @@
 """A plugin behind a tensor of an existing network, against onnxruntime."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper

@@ -1,7 +1,5 @@
 """Dims and types that ONNX's own inference gets wrong or leaves out, as onnxruntime gives them; ONNX's errors are still there."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime

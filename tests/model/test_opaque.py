@@ -1,7 +1,5 @@
 """Nodes that nobody has a class for stay as they are; what does not depend on them is calibrated, quantized and compared."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

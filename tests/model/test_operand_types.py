@@ -1,7 +1,5 @@
 """Operands that an operator takes in one type are refused where theirs differ; engine `cuda` knows where ONNX lists fractions alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """The sizes of pools that round up: what onnxruntime gives, and not what ONNX's inference says before opset 22."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

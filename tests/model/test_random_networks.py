@@ -1,7 +1,5 @@
 """Any network with any edits is what it would be by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What cannot be found or does not fit is refused, with what is near and what to do."""
 
-from __future__ import annotations
-
 import pytest
 
 import pytrtplugins as ptp

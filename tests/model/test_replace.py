@@ -1,7 +1,5 @@
 """A plugin in the place of nodes of an existing network, against onnxruntime before and after."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper

@@ -1,7 +1,5 @@
 """Shapes behind a plugin that was put into a network: inferred again, or refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper

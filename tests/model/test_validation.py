@@ -1,7 +1,5 @@
 """What comes in as a model is sound, or refused with the place and the reason, before memory is taken."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A registry in a folder of its own, and engine files for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.engines.base.engine_file import write_engine_file

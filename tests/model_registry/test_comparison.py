@@ -1,7 +1,5 @@
 """What differs between two versions, and where they come from."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which stage a version is in follows from what was done."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest

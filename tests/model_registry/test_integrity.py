@@ -1,7 +1,5 @@
 """A registry is whole whenever a process that changes it is killed, and what is not whole is found."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A manifest has what was written, or is refused; nothing in it is a path."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """What the registry keeps, gives back and refuses."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """libdarknet behind the interface of an engine: the detector's own part is tested on darknet's own numbers."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

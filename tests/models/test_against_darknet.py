@@ -1,7 +1,5 @@
 """From the file on disk to boxes: darknet's own detections are met in float32."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names of classes are matched exactly, else without upper and lower case, else refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import UsageError

@@ -1,7 +1,5 @@
 """What a model says of itself as a detector: written, read, kept in engine files, taken where the user says nothing."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """docs/detect.md, followed as it stands."""
 
-from __future__ import annotations
-
 import functools
 import json
 

@@ -1,7 +1,5 @@
 """Embeddings of faces, and the index that finds the nearest people."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

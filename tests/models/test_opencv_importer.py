@@ -4,8 +4,6 @@ Images are fitted, scores cut, boxes suppressed and mapped back by one code for 
 to boxes are each side's own. ``pytest -s`` prints the figures.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Models that this project publishes, and ``pytrt download``."""
 
-from __future__ import annotations
-
 import json
 import socket
 from pathlib import Path

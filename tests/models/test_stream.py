@@ -1,7 +1,5 @@
 """Many images, one after the other: the detections of single calls, in order, in whole batches."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re

@@ -1,7 +1,5 @@
 """The line at the end of a run on many images."""
 
-from __future__ import annotations
-
 from pytrtplugins.engines.base.detection import Timings
 from pytrtplugins.models import summary
 from tests.clock import Clock

@@ -1,7 +1,5 @@
 """The command, on a small package with tests of its own."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

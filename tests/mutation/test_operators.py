@@ -1,7 +1,5 @@
 """What each operator makes of a few lines."""
 
-from __future__ import annotations
-
 import ast
 from textwrap import dedent
 

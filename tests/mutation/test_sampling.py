@@ -1,7 +1,5 @@
 """Which errors are tried in which room, and with which tests."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

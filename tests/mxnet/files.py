@@ -1,7 +1,5 @@
 """The two files of an MXNet network, written as MXNet writes them."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

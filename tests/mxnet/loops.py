@@ -1,7 +1,5 @@
 """MXNet's operators as plain loops over NumPy arrays, after the formulas in its source."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Networks of MXNet compute in ONNX what loops after MXNet's source compute; what is not supported is refused by its node's name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The .params files of all versions of MXNet are read; damaged ones are refused with the place, before memory is taken."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """symbol.json is read as data: nodes in order, names once, numbers of nodes that exist."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The programs and commands of docs/cpp.md run as they stand."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The project in samples/cpp_plugin, built as a user would, with each way to find the package."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

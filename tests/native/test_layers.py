@@ -1,7 +1,5 @@
 """The C++ layers against the Python ones, which tests/layers compares with darknet."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """C++ plugins as Plugin classes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

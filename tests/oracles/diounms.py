@@ -1,7 +1,5 @@
 """Suppression of AlexeyAB's fork of darknet in plain loops, statement by statement (59596d78, src/box.c diounms_sort, box_diou)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 F = np.float32

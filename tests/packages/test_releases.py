@@ -1,7 +1,5 @@
 """The files that make releases agree with pyproject.toml and with the pages."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The source archive and the wheels that .ci/wheels.py builds hold what they should, and work from an empty folder."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import importlib.util

@@ -1,7 +1,5 @@
 """AddedBiases: which convolutions it parts from their bias, and that no value changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """ScalarBounds: which bounds of Clip get a Reshape, and that it changes no value."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Codes of 8 bits: what weights and scales become in FP8, and what a model with them says."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import onnx

@@ -1,7 +1,5 @@
 """What is known before a run becomes a constant: shapes, shape arithmetic, branches, operators that are functions."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Dims and types that a model does not say are inferred on the way, from those before and from constants."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir
 import pytest

@@ -1,7 +1,5 @@
 """What is computed of constants while a model is prepared is what onnxruntime computes of them in a run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper

@@ -1,7 +1,5 @@
 """Names of the dims that a prepared model's outputs have, and what engines show of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

@@ -1,7 +1,5 @@
 """BatchNormalization behind Gemm and MatMul, held against onnxruntime."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

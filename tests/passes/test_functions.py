@@ -1,7 +1,5 @@
 """Operators written with those by which ONNX defines them: onnxruntime computes the same, and every name is there once."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnx_ir

@@ -1,7 +1,5 @@
 """What float16 cannot hold stays in float32, and the scales of Q/DQ nodes become values that it holds."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Which tensors, attributes and constants change their type in half precision, and where casts stand."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """InnerSizes: which operands get a Reshape, and that it changes no value."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """HardSwish and means over height and width, written with operators that have int8 kernels."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

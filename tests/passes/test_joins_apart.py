@@ -1,7 +1,5 @@
 """JoinsApart: which inputs of Concat stand behind Max, and that it changes no value."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """KnownShapes: shape arithmetic as PyTorch's exporters write it becomes constants, and the model computes what it did."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """MergePads: borders of minus infinity around pools."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """What onnxruntime misreads: wrong there as it is, right once it is written otherwise."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

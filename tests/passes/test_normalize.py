@@ -1,7 +1,5 @@
 """One way for what exporters say in many ways; what the model computes stays."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

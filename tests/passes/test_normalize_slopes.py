@@ -1,7 +1,5 @@
 """Slopes of PRelu in old opsets, against plain loops: there they lie along the channels, later along the last axes."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime
 import pytest

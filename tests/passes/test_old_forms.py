@@ -1,7 +1,5 @@
 """Nodes of old opsets compute after the conversion what they computed before: onnxruntime's and ONNX's own values."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Branches and bodies of loops are converted with the graph around them: onnxruntime's values before and after."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

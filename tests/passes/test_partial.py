@@ -1,7 +1,5 @@
 """Numbers of shape arithmetic with free dims: what is told of them is what onnxruntime computes, whatever the sizes are."""
 
-from __future__ import annotations
-
 from operator import add, floordiv, mod, mul, sub
 
 import numpy as np

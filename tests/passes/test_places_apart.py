@@ -1,7 +1,5 @@
 """PlacesApart: where Max stands before convolutions, and what it leaves alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Precision files: what they hold comes back, makes a model, and fits one network."""
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

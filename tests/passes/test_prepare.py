@@ -1,7 +1,5 @@
 """What `prepare` gives as a whole, which calibration tables, digests and limits depend on: names, numbers, and what it refuses."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Why layers stay in float, and what the planner and the writer of Q/DQ do at the edges of their rules."""
 
-from __future__ import annotations
-
 import json
 import logging
 

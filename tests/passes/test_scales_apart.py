@@ -1,7 +1,5 @@
 """ScalesApart: where Max stands before sums, and what it leaves alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

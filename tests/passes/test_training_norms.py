@@ -1,7 +1,5 @@
 """TrainingNorms: batch norms in training mode by the mean and variance of the batch, as onnxruntime computes them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

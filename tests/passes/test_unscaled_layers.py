@@ -1,7 +1,5 @@
 """A table that lacks tensors leaves the layers in float that need them, and no others."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.engines.onnxruntime.engine import PLACEMENT

@@ -1,7 +1,5 @@
 """int8 codes become uint8 codes of the same values, where DequantizeLinear alone reads them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

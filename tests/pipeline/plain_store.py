@@ -1,7 +1,5 @@
 """A store for tests: remembers steps by what they depend on, in a file, and runs them in this process."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What differs between runs, and which earlier run stands beside."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.pipeline.comparison import Change, compare, earlier_runs

@@ -1,7 +1,5 @@
 """Schedules are checked field by field, as Argo's reader of cron does."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import PipelineError

@@ -1,7 +1,5 @@
 """DVC behind a pipeline: what it remembers between runs, restores from earlier ones and shares; and what a kill leaves."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Gates: what their words mean, compared with plain Python, and what they refuse."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

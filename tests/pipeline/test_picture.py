@@ -1,7 +1,5 @@
 """The picture of a pipeline: where its steps stand, and in which colours."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """Programs of steps end with all their processes, also where the user interrupts the end itself."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """YAML → steps, and everything that is wrong with a file at once."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

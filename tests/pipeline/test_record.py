@@ -1,7 +1,5 @@
 """Records of runs survive writing and reading; damaged ones are refused with the name of what is wrong."""
 
-from __future__ import annotations
-
 import json
 import math
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The report of a run says what ran, and nothing in a log or a name becomes part of the page."""
 
-from __future__ import annotations
-
 import math
 import re
 from html.parser import HTMLParser

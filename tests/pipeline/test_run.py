@@ -1,7 +1,5 @@
 """Runs of a pipeline: what they run, take, refuse and leave behind. Steps are real processes; `test_dvc_store` has the real store."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """Limits of what a step may ask for: the largest value is taken, and the next one is refused with its name."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import PipelineError

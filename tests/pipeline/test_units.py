@@ -1,7 +1,5 @@
 """Amounts as people write them: each row of each table of units."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.pipeline import units

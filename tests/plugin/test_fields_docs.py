@@ -1,7 +1,5 @@
 """docs/fields.md: its programs and commands run as they stand."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

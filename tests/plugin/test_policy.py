@@ -1,7 +1,5 @@
 """One table says which form of a plugin an engine runs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

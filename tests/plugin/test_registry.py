@@ -1,7 +1,5 @@
 """Keys and classes."""
 
-from __future__ import annotations
-
 import pytest
 
 import pytrtplugins as ptp

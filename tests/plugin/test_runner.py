@@ -1,7 +1,5 @@
 """One class drives a plugin through its life, whoever has the memory."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

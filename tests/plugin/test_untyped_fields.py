@@ -1,7 +1,5 @@
 """Class attributes without a type: refused where they could be fields."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

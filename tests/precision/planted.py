@@ -1,7 +1,5 @@
 """Networks with one defect each, planted in a known layer."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import numpy_helper
 

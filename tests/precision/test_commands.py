@@ -1,7 +1,5 @@
 """`pytrt precision search`, `pytrt precision report`, `pytrt compare`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The first tensor that differs is named, with its worst elements."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import numpy_helper

@@ -1,7 +1,5 @@
 """What engine cuda makes of precisions: planned and run on NumPy arrays, it has the reference engine's errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """docs/precision.md does what it says."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

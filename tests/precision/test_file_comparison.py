@@ -1,7 +1,5 @@
 """An engine beside its file, which onnxruntime runs as it is: a conversion of ours that is wrong is seen."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures of layers, against those worked out by hand for a network of two and three layers."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx.parser
 import pytest

@@ -1,7 +1,5 @@
 """onnxruntime's own calibrator and quantizer, on the same inputs, as oracle."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

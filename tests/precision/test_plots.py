@@ -1,7 +1,5 @@
 """What plots show of numbers that have no place on an axis, and of histograms."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.precision.plots import _drawn, draw_errors, draw_histograms, draw_ranges, number_text

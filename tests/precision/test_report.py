@@ -1,7 +1,5 @@
 """The JSON says what the search found."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Scales of several calibrators from one run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

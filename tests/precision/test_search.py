@@ -1,7 +1,5 @@
 """The search names the layer with the planted defect, that layer alone, and what to do about it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import numpy_helper

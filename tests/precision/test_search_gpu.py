@@ -1,7 +1,5 @@
 """The search on a GPU: engine cuda names the layers with the planted defects."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Layers in groups that fit into memory together."""
 
-from __future__ import annotations
-
 import inspect
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """What TensorRT's typed networks get: the types that the precisions say, and no others."""
 
-from __future__ import annotations
-
 import onnx
 
 from pytrtplugins.engines.tensorrt.graph import parser_form, written_out

@@ -1,7 +1,5 @@
 """Tolerances: what is just tolerated has the error 1."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

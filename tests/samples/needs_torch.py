@@ -1,7 +1,5 @@
 """PyTorch, without which tests of training are skipped; the samples are on the path."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

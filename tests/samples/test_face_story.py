@@ -1,7 +1,5 @@
 """The whole way of a face network, run as a user runs it, from MXNet's files of a small network with PReLU."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

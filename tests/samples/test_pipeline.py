@@ -1,7 +1,5 @@
 """The pipeline of samples/pipeline: read in both sizes; and run in the small one, twice, from the middle, and changed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

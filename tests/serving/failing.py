@@ -1,7 +1,5 @@
 """Models that raise, each in one method."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pytrtplugins.serving import Model

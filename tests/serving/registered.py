@@ -1,7 +1,5 @@
 """A registry for servers, whose version K multiplies by K; the last one has other outputs."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """A CPU process's backend and engine processes in threads, for tests."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

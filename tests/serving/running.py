@@ -1,7 +1,5 @@
 """A server in a thread, and certificates for it."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

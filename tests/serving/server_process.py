@@ -1,7 +1,5 @@
 """A server in processes of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

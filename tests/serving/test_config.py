@@ -1,7 +1,5 @@
 """Files that say what is served."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from pathlib import Path

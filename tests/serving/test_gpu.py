@@ -1,7 +1,5 @@
 """A server on engine `cuda`: boxes, decoding, killed processes, a context that an illegal address has ended, another GPU."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

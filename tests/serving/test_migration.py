@@ -1,7 +1,5 @@
 """The services of docs/serving_migration.md answer alike before and after, and its diffs are those of the files."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import difflib

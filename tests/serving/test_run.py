@@ -1,7 +1,5 @@
 """Names and targets, and what is refused before anything is loaded."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import UsageError

@@ -1,7 +1,5 @@
 """How many replicas a cluster runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import UsageError

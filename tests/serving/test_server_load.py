@@ -1,7 +1,5 @@
 """The load of a server from two readings of its metrics."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import UsageError

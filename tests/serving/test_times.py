@@ -1,7 +1,5 @@
 """Every place that tells how long a request took tells the same time, in the unit that it has there."""
 
-from __future__ import annotations
-
 import json
 import os
 

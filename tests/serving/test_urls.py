@@ -1,7 +1,5 @@
 """Images by URL: what is fetched, from where, and what is refused. All servers are on loopback, allowed by their origins."""
 
-from __future__ import annotations
-
 import asyncio
 import http.server
 import json

@@ -1,7 +1,5 @@
 """A check counts what a set holds, finds every damage, and makes indexes anew."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """Shards are the same for the same photos and labels, and go on where making them was interrupted."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import FormatError, NoDataError, UsageError

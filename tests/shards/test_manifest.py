@@ -1,7 +1,5 @@
 """A manifest is read back, and refused where it says what cannot be."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Photos keep their bytes unless they have to change, and are refused where shards cannot hold them."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from itertools import product

@@ -1,7 +1,5 @@
 """Photos where they lie are read as shards are."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import FormatError, NoDataError

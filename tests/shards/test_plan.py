@@ -1,7 +1,5 @@
 """Keys, what is wrong with names, and which photo goes into which shard."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Whenever making shards is killed, the same command gives the same set, and does not write finished shards again."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

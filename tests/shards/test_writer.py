@@ -4,8 +4,6 @@ Where one of these values changes, the same photos have another digest: an inter
 a model's data changed. That needs a new version of the format.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 

@@ -1,7 +1,5 @@
 """Data that the tests of tables share."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

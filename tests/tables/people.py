@@ -1,7 +1,5 @@
 """Made-up people and a small network with PReLU that tells them apart."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import helper, numpy_helper
 

@@ -1,7 +1,5 @@
 """docs/table.md, followed as it stands."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 

@@ -1,7 +1,5 @@
 """Images with labels: folders and arrays, their order, their parts, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Memory of an engine, measured in a process of its own."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

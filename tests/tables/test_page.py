@@ -1,7 +1,5 @@
 """The chart of a table: which rows it shows, where, and with which marks and texts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

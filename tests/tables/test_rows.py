@@ -1,7 +1,5 @@
 """Columns and cells of a table."""
 
-from __future__ import annotations
-
 from pytrtplugins.tables import Table, TableRow, Variant
 
 

@@ -1,7 +1,5 @@
 """Figures of verification, compared with plain loops over all thresholds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """PyTorch's tensors on a GPU: an engine as a module, plugins as operators."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

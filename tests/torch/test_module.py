@@ -1,7 +1,5 @@
 """An engine as a module of PyTorch's."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from types import SimpleNamespace

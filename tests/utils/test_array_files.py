@@ -1,7 +1,5 @@
 """Files of arrays: read as NumPy reads them, or refused before they cost anything."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools

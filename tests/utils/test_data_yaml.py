@@ -1,7 +1,5 @@
 """What a data.yaml may say, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("yaml")

@@ -1,7 +1,5 @@
 """Texts that are not UTF-8 are refused with the encoding that they seem to have."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.utils.encodings import EncodingError, decode_utf8, seems_to_hold

@@ -1,7 +1,5 @@
 """Files from the network, from a server on loopback."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 import urllib.request

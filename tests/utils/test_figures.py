@@ -1,7 +1,5 @@
 """The figures' style: colours that every reader tells apart, on light pages and on dark ones."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import sys

@@ -1,7 +1,5 @@
 """Locks between processes."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

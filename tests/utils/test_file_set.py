@@ -1,7 +1,5 @@
 """Files of folders and tars, by their names; a tar is read in place, and what it claims is not believed."""
 
-from __future__ import annotations
-
 import io
 import os
 import tarfile

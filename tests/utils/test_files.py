@@ -1,7 +1,5 @@
 """Files that are whole or absent, and only regular ones are read."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

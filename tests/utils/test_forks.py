@@ -1,7 +1,5 @@
 """Forks: locks that are free in a child, futures that raise there, things that are never freed."""
 
-from __future__ import annotations
-
 import os
 import threading
 import weakref

@@ -1,7 +1,5 @@
 """Python's search for cycles of objects."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

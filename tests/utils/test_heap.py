@@ -1,7 +1,5 @@
 """What Python's collector leaves alone, and what it still finds."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

@@ -1,7 +1,5 @@
 """Files of a folder that somebody else changes while they are opened: nothing is reached through a link."""
 
-from __future__ import annotations
-
 import os
 import sys
 

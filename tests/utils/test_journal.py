@@ -1,7 +1,5 @@
 """Results of an interrupted run are used again, where they are those of the same run."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Counts and lists in sentences."""
 
-from __future__ import annotations
-
 from pytrtplugins.utils.listing import count_text, first_lines, first_names
 
 

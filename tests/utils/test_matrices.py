@@ -1,7 +1,5 @@
 """Copies of matrices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

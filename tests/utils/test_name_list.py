@@ -1,7 +1,5 @@
 """Lists of names: a blank line before a class's name would change its number."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The numbers in nested values, by their names."""
 
-from __future__ import annotations
-
 from pytrtplugins.utils.named_numbers import named_numbers
 
 

@@ -1,7 +1,5 @@
 """Numbers that callers give: limits are held before anything is made of them."""
 
-from __future__ import annotations
-
 import argparse
 
 import numpy as np

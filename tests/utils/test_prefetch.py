@@ -1,7 +1,5 @@
 """Work done ahead in threads: order, laziness, errors, contexts."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import threading

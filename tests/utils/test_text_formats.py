@@ -1,7 +1,5 @@
 """JSON and YAML from others: refused before they cost anything, with the line."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

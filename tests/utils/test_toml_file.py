@@ -1,7 +1,5 @@
 """Lines of tables and keys, which errors name."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import FormatError

@@ -1,7 +1,5 @@
 """Pages load nothing and run nothing that is not theirs; their tables hold text."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

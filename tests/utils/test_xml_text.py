@@ -1,7 +1,5 @@
 """XML is parsed a child of the root at a time, as ElementTree would, and refused beyond the limits."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 import pytest

@@ -1,7 +1,5 @@
 """darknet's image and box functions, called with structs by value as its header declares them."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes as c
 

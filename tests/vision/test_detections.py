@@ -1,7 +1,5 @@
 """What was found on an image, as a sequence, as arrays, as tables and pictures."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -1,7 +1,5 @@
 """Faces are aligned by five points, and found by OpenCV's detector."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

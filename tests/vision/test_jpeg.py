@@ -1,7 +1,5 @@
 """JPEG files through simplejpeg and OpenCV: the pixels, and the refusals, are those of Pillow."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

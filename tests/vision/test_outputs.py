@@ -1,7 +1,5 @@
 """Where results go: names that are checked first, and files that hold what was found."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """Images become the numbers that a network takes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Images, folders, globs, videos, cameras and URLs → frames, in order, with what cannot be read named."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import io

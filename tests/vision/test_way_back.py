@@ -1,7 +1,5 @@
 """Boxes of the network's input, back in the image: worked out by hand, seen in the pixels, and as darknet maps them."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

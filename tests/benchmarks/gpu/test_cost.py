@@ -1,7 +1,5 @@
 """Operations and bytes of a network."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.gpu.blocks import BLOCKS

@@ -1,7 +1,5 @@
 """The table of what calls cost the host, with arrays of the host in the GPU's place."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import pytrtplugins as ptp

@@ -1,7 +1,5 @@
 """The table of what the host adds, with an engine on the CPU in the GPU's place."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What counts as darknet's boxes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from benchmarks.gpu.test_image import missing

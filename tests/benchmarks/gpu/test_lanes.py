@@ -1,7 +1,5 @@
 """Processes that share a list of rows, with a program in the place of the benchmarks."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

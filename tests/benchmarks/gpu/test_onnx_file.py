@@ -1,7 +1,5 @@
 """An ONNX file's rows without a GPU: engine ``cuda`` computes on NumPy arrays, and what is timed is a stub."""
 
-from __future__ import annotations
-
 import argparse
 import json
 

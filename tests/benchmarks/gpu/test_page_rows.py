@@ -1,7 +1,5 @@
 """Pages that were written from records, read back, and joined to new records."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

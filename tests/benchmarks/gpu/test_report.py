@@ -1,7 +1,5 @@
 """The report of a made-up record."""
 
-from __future__ import annotations
-
 import copy
 import json
 

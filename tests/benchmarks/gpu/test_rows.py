@@ -1,7 +1,5 @@
 """Lists of rows, and how processes share them out."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

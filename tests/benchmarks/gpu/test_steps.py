@@ -1,7 +1,5 @@
 """Each optimization is shown on a network where it has something to do."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

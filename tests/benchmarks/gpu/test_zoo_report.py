@@ -1,7 +1,5 @@
 """The zoo's page of a made-up record."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

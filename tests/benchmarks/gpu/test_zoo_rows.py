@@ -1,7 +1,5 @@
 """The rows of small networks without a GPU: what is timed is a stub, what is computed is not."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

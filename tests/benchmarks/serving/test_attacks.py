@@ -1,7 +1,5 @@
 """What bad clients send, when it is made, and what stands in their place."""
 
-from __future__ import annotations
-
 import gzip
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Photos through servers on a GPU: which rows are measured, what each says, and whether answers agree."""
 
-from __future__ import annotations
-
 import json
 import sys
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """The table of decoders of a GPU: what is asked for, what is refused, and what is missing, with a stand-in for nvImageCodec."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Which attacks are tried, and when a trial failed."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import nullcontext
 

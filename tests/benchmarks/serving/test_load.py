@@ -1,7 +1,5 @@
 """Requests from planned times on, and what becomes of them."""
 
-from __future__ import annotations
-
 import multiprocessing
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Records → tables, and when a run counts as failed."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

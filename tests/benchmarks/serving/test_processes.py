@@ -1,7 +1,5 @@
 """CPU, memory and files of processes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """How connections are spread over processes: what is counted, and what chance gives."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

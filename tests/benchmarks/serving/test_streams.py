@@ -1,7 +1,5 @@
 """Photos on streams: all are answered and counted, on as many connections as were asked for."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Both ways of a tiny request answer, and are measured."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The command that runs Triton's tests of clients, on a checkout with two of our own."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.serving import triton_tests

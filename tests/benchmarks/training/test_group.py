@@ -1,7 +1,5 @@
 """Groups of ranks: what they found stays, and none of them is left over."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

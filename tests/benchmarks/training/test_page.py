@@ -1,7 +1,5 @@
 """What the benchmarks of training share: which rows are chosen, and records that are joined."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest

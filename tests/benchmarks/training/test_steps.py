@@ -1,7 +1,5 @@
 """The benchmark of steps, on a CPU and with small photos."""
 
-from __future__ import annotations
-
 import copy
 import json
 

@@ -4,8 +4,6 @@ Each function whose name begins with ``test_``, here and in `forking`, is one ca
 of JSON. `test_closing` reads them.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

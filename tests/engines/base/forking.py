@@ -1,7 +1,5 @@
 """Forked children of a process that holds an engine; `tests.engines.base.closing` runs these cases."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """What an engine computes in is read from its model: layer by layer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

@@ -1,7 +1,5 @@
 """What holds a library's state says so when it is pickled or copied; what does not, is."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """Engine files: whole, checked, never larger than they look."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """What libraries below the engines raise reaches callers as our own error, short, with its cause; what plugins raise stays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

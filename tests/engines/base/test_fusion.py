@@ -1,7 +1,5 @@
 """Which nodes of a network an engine runs as one kernel, as onnxruntime, OpenVINO and a plan of engine cuda tell it."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From images to boxes around any engine: thresholds, the number of boxes, and times, to the last one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Inputs and outputs have memory of their own: what the caller writes after a run changes no result, and no later run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import parser

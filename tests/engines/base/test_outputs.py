@@ -1,7 +1,5 @@
 """What a library gives is compared with what the model says, on each engine: another size or type is an error."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

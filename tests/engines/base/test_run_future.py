@@ -1,7 +1,5 @@
 """The future of queued work keeps the contract of `concurrent.futures.Future`, and starts a thread only where nobody may ask."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

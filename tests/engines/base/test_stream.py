@@ -1,7 +1,5 @@
 """Overlapping runs: order, laziness, errors, and that contexts are closed."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

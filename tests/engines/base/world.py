@@ -1,7 +1,5 @@
 """An engine whose plugin calls back, and a run that waits, for the cases of `closing` and `forking`."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

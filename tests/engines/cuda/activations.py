@@ -1,7 +1,5 @@
 """How models write each activation that a convolution of engine `cuda` computes itself."""
 
-from __future__ import annotations
-
 import numpy as np
 
 FILTERS = 16

@@ -1,7 +1,5 @@
 """Attention in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

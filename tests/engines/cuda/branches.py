@@ -1,7 +1,5 @@
 """Blocks of branches that begin with 1x1 convolutions of one tensor, and networks of convolutions, splits and concats."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

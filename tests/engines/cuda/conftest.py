@@ -1,7 +1,5 @@
 """Networks and a GPU for the tests of this engine."""
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

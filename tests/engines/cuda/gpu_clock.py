@@ -1,7 +1,5 @@
 """A GPU's streams and events that know nothing but a clock, in milliseconds as CUDA counts."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from types import SimpleNamespace
 

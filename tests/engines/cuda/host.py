@@ -1,7 +1,5 @@
 """The whole engine but the GPU: lowered, fused, planned, and run on NumPy arrays with the engine's kernels."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

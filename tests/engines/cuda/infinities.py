@@ -1,7 +1,5 @@
 """A network whose sums are infinite."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.passes.nets import Net

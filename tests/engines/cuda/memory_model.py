@@ -1,7 +1,5 @@
 """What a plan does to each byte of its memory, told from formats and places alone, without the planner's own rules."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every network of Debian's darknet through lowering, planning and the steps around convolutions, on NumPy arrays."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import numpy as np

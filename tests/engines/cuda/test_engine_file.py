@@ -1,7 +1,5 @@
 """Engine files of the whole engine but its contexts, on NumPy arrays: built, saved, loaded, damaged."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import zipfile

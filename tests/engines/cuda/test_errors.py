@@ -1,7 +1,5 @@
 """What cannot be run or built, said in words, without a GPU."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Whole networks through lowering, fusion, planning and the engine's kernels, on NumPy arrays."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 

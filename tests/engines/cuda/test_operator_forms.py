@@ -1,7 +1,5 @@
 """Forms of operators that engine cuda computed otherwise than ONNX says; right results by onnxruntime or onnx.reference, or as written."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import onnx

@@ -1,7 +1,5 @@
 """Plugins on engine `cuda`, planned and run on the host: what they read and give, constants of the model too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

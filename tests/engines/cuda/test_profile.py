@@ -1,7 +1,5 @@
 """Times of steps as a table, a trace and a chart; the command without a GPU."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from types import SimpleNamespace

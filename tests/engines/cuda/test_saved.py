@@ -1,7 +1,5 @@
 """What an engine file keeps beside the model: run from it without the weights, and damaged."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

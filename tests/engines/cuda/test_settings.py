@@ -1,7 +1,5 @@
 """What a user chooses is taken as it is meant, or refused in words, without a GPU."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

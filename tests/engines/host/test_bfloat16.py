@@ -1,7 +1,5 @@
 """Arrays of bfloat16, which onnxruntime's and OpenVINO's interfaces to NumPy do not know, go in and out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

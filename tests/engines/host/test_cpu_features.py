@@ -1,7 +1,5 @@
 """What the processor can do, and what it may do."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.engines.host.cpu_features import cpu_features, describe_cpu

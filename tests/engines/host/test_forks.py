@@ -1,7 +1,5 @@
 """The libraries below the engines for CPUs, in a child that was forked: their threads and locks stay with the parent."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

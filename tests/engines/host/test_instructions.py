@@ -1,7 +1,5 @@
 """Which instructions the libraries use: those that the variables of `tests.matrix` leave them, and that `cpu_features` tells."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """make_session: a model that onnxruntime's own optimizers break runs without them."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

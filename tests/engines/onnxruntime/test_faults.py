@@ -1,7 +1,5 @@
 """What onnxruntime's optimizer computes wrong is right in engine onnxruntime: NumPy and onnxruntime without optimizations say what is."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """bf16 on engine ``cpu``, where the CPU has it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Bounds: what is proved to lie in range stays with OpenVINO and is right; what may lie elsewhere is onnxruntime's."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """A network of engine `cpu` after a failed run: compiled again where dims are free, and right in every context."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

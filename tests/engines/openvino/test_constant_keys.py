@@ -1,7 +1,5 @@
 """Attention with keys that are the same in every run, in bfloat16: right on engine `cpu`, wrong in OpenVINO alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

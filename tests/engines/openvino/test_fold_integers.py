@@ -1,7 +1,5 @@
 """Integer arithmetic on constants has ONNX's results on engine cpu: division towards zero, overflow that wraps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Whole numbers beyond 32 bits inside a network, which OpenVINO keeps in 32: engine `cpu` gives onnxruntime's, or refuses by name."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

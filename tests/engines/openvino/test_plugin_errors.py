@@ -1,7 +1,5 @@
 """What plugins raise while OpenVINO runs waits for the thread that called it, however long that thread is held up."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.engines.openvino import plugin_errors

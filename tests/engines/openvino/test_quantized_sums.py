@@ -1,7 +1,5 @@
 """Sums of quantized values: right on engine `cpu`, wrong in OpenVINO alone. When the second fails, OpenVINO is mended and a pass may go."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

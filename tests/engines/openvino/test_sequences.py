@@ -1,7 +1,5 @@
 """Sequences on engine `cpu`: OpenVINO loses the name of an input that stands at a constant place, and would read memory instead."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

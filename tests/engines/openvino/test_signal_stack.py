@@ -1,7 +1,5 @@
 """Signals in processes that have used engine 'cpu': OpenVINO frees the memory that their handlers ran on."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """OpenVINO does not read a model with an operator that ONNX does not have: its reader ends the process where a Clip follows."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

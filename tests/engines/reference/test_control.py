@@ -1,7 +1,5 @@
 """If, Loop and Scan on the reference engine, against onnxruntime; their graphs read tensors of the graphs around them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """What the reference engine leaves to onnx.reference, against onnxruntime and against the tests that ONNX ships."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import SimpleNamespace
 

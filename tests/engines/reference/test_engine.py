@@ -1,7 +1,5 @@
 """What the reference engine promises beyond its operators: exact integers, and clear refusals."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime as ort
 import pytest

@@ -1,7 +1,5 @@
 """FP16 and BF16 on the reference engine: storage in 16 bits, sums in float32."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

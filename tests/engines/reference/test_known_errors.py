@@ -1,7 +1,5 @@
 """What the table of refusals says of onnx.reference 1.23.2 is still true: when one fails here, engine reference can compute it."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Each operator of the reference engine against onnxruntime."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import onnxruntime as ort

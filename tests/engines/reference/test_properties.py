@@ -1,7 +1,5 @@
 """The reference engine's windows, slices and sizes on random attributes, against onnxruntime."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime as ort
 from hypothesis import assume, given

@@ -1,7 +1,5 @@
 """What the reference engine refuses when it is built: what ONNX does not know, and what is known to be computed wrongly."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import numpy as np

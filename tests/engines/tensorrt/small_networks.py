@@ -1,7 +1,5 @@
 """Small networks of darknet for TensorRT for RTX, with a residual, a depthwise convolution, branches, and fully connected layers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 MODELS = Path(__file__).parents[3] / "samples" / "models"

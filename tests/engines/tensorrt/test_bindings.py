@@ -1,7 +1,5 @@
 """Arrays on the GPU as inputs and outputs of a run, without a copy."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

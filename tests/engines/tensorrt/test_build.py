@@ -3,8 +3,6 @@
 What TensorRT would build is not shown here: that needs its builder and a GPU.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Calls that the real bindings would refuse are refused by what stands for them."""
 
-from __future__ import annotations
-
 import pytest
 
 from .checked import SignatureError

@@ -1,7 +1,5 @@
 """From a shell."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 

@@ -1,7 +1,5 @@
 """What TensorRT makes, in files: timing caches and engines."""
 
-from __future__ import annotations
-
 import pytest
 
 import pytrtplugins as ptp

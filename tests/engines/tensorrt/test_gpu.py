@@ -1,7 +1,5 @@
 """On a GPU: plugins created, saved, loaded and attached by TensorRT's registry run their kernels on its memory and streams."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

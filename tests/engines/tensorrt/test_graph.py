@@ -1,7 +1,5 @@
 """What TensorRT's parser is given computes what the model computes."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

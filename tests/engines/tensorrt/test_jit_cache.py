@@ -1,7 +1,5 @@
 """Kernels that TensorRT for RTX makes where an engine runs are kept beside its file; TensorRT's part is played here."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

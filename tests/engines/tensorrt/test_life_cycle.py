@@ -1,7 +1,5 @@
 """Every plugin of the package, and users' own, through a whole life in TensorRT."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Typed ONNX files in the parser and builder of TensorRT for RTX, as they are."""
 
-from __future__ import annotations
-
 import logging
 
 import onnx

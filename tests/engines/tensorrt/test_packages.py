@@ -1,7 +1,5 @@
 """Which package and which GPU are taken, and what is said where there is none."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from types import ModuleType, SimpleNamespace

@@ -1,7 +1,5 @@
 """INT8 in TensorRT: Q/DQ in 10 and 11, its own calibrators over ours in 10."""
 
-from __future__ import annotations
-
 import ctypes
 from collections import Counter
 from typing import Any

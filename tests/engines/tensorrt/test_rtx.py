@@ -1,7 +1,5 @@
 """TensorRT for RTX: its own parser and builder, without a GPU. What a plan is made of is read from the builder's list of layers."""
 
-from __future__ import annotations
-
 import logging
 import re
 import shlex

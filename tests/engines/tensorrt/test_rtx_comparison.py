@@ -1,7 +1,5 @@
 """docs/comparison.md: TensorRT for RTX builds engines with the page's plugin."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which nodes TensorRT for RTX computes together, and on which types, as its list of layers says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

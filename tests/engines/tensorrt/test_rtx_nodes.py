@@ -1,7 +1,5 @@
 """TensorRT for RTX builds tests that ONNX ships for its operators, or refuses them with a reason; none ends its process."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from functools import cache

@@ -1,7 +1,5 @@
 """TensorRT for RTX builds every plugin in every place of a network; types and layouts are read from the builder's list of layers."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import DimsError, ModelError

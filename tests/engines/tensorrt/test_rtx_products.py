@@ -1,7 +1,5 @@
 """TensorRT for RTX computes in the low type what our Q/DQ nodes quantize: convolutions and products of small networks, counted."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

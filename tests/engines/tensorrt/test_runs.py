@@ -1,7 +1,5 @@
 """Runs of an engine, and where none can be had."""
 
-from __future__ import annotations
-
 import ctypes
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The limits of TensorRT's settings, without TensorRT."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.engines.tensorrt.settings import Settings

@@ -1,7 +1,5 @@
 """YOLOv2, from darknet's files to TensorRT, on a small image."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models of one operator of onnxruntime's."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnxruntime as ort

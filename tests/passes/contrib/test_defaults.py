@@ -1,7 +1,5 @@
 """An attribute of onnxruntime's operators that is left out has the value that onnxruntime's own schema gives it."""
 
-from __future__ import annotations
-
 import itertools
 
 import onnx

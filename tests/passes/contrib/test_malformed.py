@@ -1,7 +1,5 @@
 """A node of onnxruntime's operators that lacks something, or has it otherwise, is refused by an error that names it."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

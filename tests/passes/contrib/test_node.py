@@ -1,7 +1,5 @@
 """What a function body's author asks of a node: dims that are known are as they must be, others are let pass."""
 
-from __future__ import annotations
-
 import pytest
 from onnx import TensorProto, helper
 

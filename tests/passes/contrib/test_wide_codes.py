@@ -1,7 +1,5 @@
 """Codes of 16 bits: written with arithmetic for engine cpu, whose library drops their limits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

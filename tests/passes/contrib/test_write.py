@@ -1,7 +1,5 @@
 """Operators of onnxruntime's, written with ONNX's: onnxruntime gives the same numbers for both, node by node."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import onnx

@@ -1,7 +1,5 @@
 """spatial=0 goes where there is one number for each channel; statistics for each place keep it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

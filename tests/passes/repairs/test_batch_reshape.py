@@ -1,7 +1,5 @@
 """A Reshape that fixes a free batch is freed, where it is certain that it is the batch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

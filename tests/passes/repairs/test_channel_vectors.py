@@ -1,7 +1,5 @@
 """Vectors of channels that ONNX holds against the last axis are laid along the channels; what broadcasts as it was meant stays."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

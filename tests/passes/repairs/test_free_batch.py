@@ -1,7 +1,5 @@
 """A batch that is fixed everywhere is freed on request: each sample then gets the numbers that it had alone; or nothing is done."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

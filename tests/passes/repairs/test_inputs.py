@@ -1,7 +1,5 @@
 """Inputs that nobody should have to give: labels of the training, and weights."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto, helper
 

@@ -1,7 +1,5 @@
 """Copies and dropout at inference go, with what leads nowhere; the numbers stay."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pytrtplugins.passes import repair

@@ -1,7 +1,5 @@
 """Models of opsets that onnxruntime does not run are converted; those that it runs stay."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pytrtplugins.passes import repair

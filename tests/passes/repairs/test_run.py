@@ -1,7 +1,5 @@
 """All repairs together: a broken export computes what its network computes; what onnxruntime computes as meant stays as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

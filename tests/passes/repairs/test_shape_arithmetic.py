@@ -1,7 +1,5 @@
 """Dims that are known become constants; what depends on a free dim, and what are numbers of the network, stays."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pytrtplugins.passes import repair

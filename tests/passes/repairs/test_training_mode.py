@@ -1,7 +1,5 @@
 """What was exported in training mode is put into that of inference, unless something reads what only the training needs."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import TensorProto, helper
 

@@ -1,7 +1,5 @@
 """Transposes of transposed tensors become one, or none; what others read stays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

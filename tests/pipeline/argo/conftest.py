@@ -1,7 +1,5 @@
 """Pipelines that are exported."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

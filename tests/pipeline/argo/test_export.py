@@ -1,7 +1,5 @@
 """An export says what the pipeline says, and holds no secret."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """An exported workflow does what the pipeline says."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

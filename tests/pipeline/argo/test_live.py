@@ -1,7 +1,5 @@
 """Parameters that only go into commands stay parameters on a cluster."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

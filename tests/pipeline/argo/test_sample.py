@@ -1,7 +1,5 @@
 """The sample pipeline on Argo Workflows: its export, and what the exported workflow does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every key of an export is one that Argo knows, and every place leads somewhere."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """What Argo does not take is refused, and what a cluster needs before is said."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

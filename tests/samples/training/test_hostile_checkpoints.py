@@ -1,7 +1,5 @@
 """Folders of checkpoints in which a file is a link, a FIFO, a socket or a device: each is refused by name, and nothing outside changes."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 

@@ -1,7 +1,5 @@
 """The lock of a run's folder: one run at a time, whatever ended the last one."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The log of requests: what a line says, and what cannot get into it."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import ExitStack

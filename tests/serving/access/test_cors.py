@@ -1,7 +1,5 @@
 """Pages of other origins: what browsers ask, and what they are told."""
 
-from __future__ import annotations
-
 import json
 from http.client import HTTPConnection
 

@@ -1,7 +1,5 @@
 """Files of keys: what is written, what is read, and what is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

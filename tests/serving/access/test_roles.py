@@ -1,7 +1,5 @@
 """Which role each address and method needs."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.serving.access.roles import ADMIN, INFER, grpc_role, http_role

@@ -1,7 +1,5 @@
 """TLS: what clients of both protocols get, and which files are refused before a server listens."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

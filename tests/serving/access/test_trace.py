@@ -1,7 +1,5 @@
 """Traces: the spans of a request, the caller's trace, and where they are sent."""
 
-from __future__ import annotations
-
 import http.server
 import threading
 

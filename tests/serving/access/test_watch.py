@@ -1,7 +1,5 @@
 """Files that are read anew when they change."""
 
-from __future__ import annotations
-
 import itertools
 import os
 

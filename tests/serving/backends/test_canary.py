@@ -1,7 +1,5 @@
 """Canaries and shadows: which version answers, and what a copy may cost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import ExitStack
 from types import SimpleNamespace

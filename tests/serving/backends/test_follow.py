@@ -1,7 +1,5 @@
 """A server that follows a registry: every answer says truly which version it is of, and none is lost while versions change."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Models in the process of the network code."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """How many requests of a model are preprocessed and wait for it, exactly."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Several versions of a model: which one answers, and what clients are told of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

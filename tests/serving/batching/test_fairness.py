@@ -1,7 +1,5 @@
 """A flood of requests for one model leaves threads, memory and runs to the others: counted in steps, not in time."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

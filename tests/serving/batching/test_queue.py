@@ -1,7 +1,5 @@
 """Which requests make a batch, and when."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Exported files: what is in them, that schemas accept them, and that they are written whole or not at all."""
 
-from __future__ import annotations
-
 import importlib.resources
 import json
 import os

@@ -1,7 +1,5 @@
 """Which connections make room for others, and which are closed since they ask nothing; with stand-ins for connections."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

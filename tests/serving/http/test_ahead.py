@@ -1,7 +1,5 @@
 """Requests that a client sends ahead of their answers: these come in order, and what is broken is told behind them."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Compressed bodies come out as they were; bodies that arrive at the same time share a limit, and give back what they took."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import zlib

@@ -1,7 +1,5 @@
 """Bad clients behind a port, with small limits: each is cut off, and the others are answered."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import socket

@@ -1,7 +1,5 @@
 """Compressed bodies in parts: what they become, what is kept meanwhile, and when one is refused."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 

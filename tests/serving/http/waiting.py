@@ -1,7 +1,5 @@
 """Bodies that wait."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import contextmanager
 

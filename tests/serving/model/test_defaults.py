@@ -1,7 +1,5 @@
 """Models without code: a detector, and tensors in and out of an engine."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

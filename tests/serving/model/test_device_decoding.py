@@ -1,7 +1,5 @@
 """Images through the server on engine `cuda`, with NumPy in the GPU's place and Pillow in nvImageCodec's; test_gpu.py has the real ones."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import struct

@@ -1,7 +1,5 @@
 """Networks that compute each row by itself, and others: what a trial says of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What a loaded model says that it takes and gives."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The page's files, without a browser."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CPU processes that have the models themselves."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

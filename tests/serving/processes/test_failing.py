@@ -1,7 +1,5 @@
 """A model that raises is one line, whichever method it is, and the server goes on."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

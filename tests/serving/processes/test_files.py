@@ -1,7 +1,5 @@
 """How many connections the files that a process may open are enough for."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 

@@ -1,7 +1,5 @@
 """Engine processes that hang: how they are found, and what happens to the requests that they had."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

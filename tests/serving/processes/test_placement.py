@@ -1,7 +1,5 @@
 """Which engine process has which models, and on which device."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import UsageError

@@ -1,7 +1,5 @@
 """A server behind a port: what the real client of the protocol gets, and what slow and long requests do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

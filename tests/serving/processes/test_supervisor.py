@@ -1,7 +1,5 @@
 """A server of several processes, which are killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

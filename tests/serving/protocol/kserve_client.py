@@ -3,8 +3,6 @@
 It runs in an environment of its own, since KServe needs other versions of some packages.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

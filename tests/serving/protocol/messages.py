@@ -1,7 +1,5 @@
 """What the messages of a module that protobuf made are made of: prints it as JSON, for the module that the argument names."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """The routes, without a network."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Requests that are answered without a task get the bytes that those in a task get: the same are sent to both, in the same pieces."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import socket

@@ -1,7 +1,5 @@
 """Memory of GPUs that clients share: with a stand-in for CUDA's driver on this machine, and with a GPU."""
 
-from __future__ import annotations
-
 import base64
 import ctypes
 import subprocess

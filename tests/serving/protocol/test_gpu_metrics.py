@@ -1,7 +1,5 @@
 """NVIDIA's management library, played."""
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType, SimpleNamespace
 

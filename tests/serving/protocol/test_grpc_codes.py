@@ -1,7 +1,5 @@
 """The codes of gRPC are those that google.rpc.Code maps HTTP's to."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import RequestError

@@ -1,7 +1,5 @@
 """Messages that are taken apart and put together here are those of protobuf."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.serving.protocol.grpc_wire import Parts, answer_message, take_apart, within_stream

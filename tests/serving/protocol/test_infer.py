@@ -1,7 +1,5 @@
 """Requests and answers of the Open Inference Protocol."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -4,8 +4,6 @@ KServe needs other versions of some packages than are tested here, so it may liv
 ``KSERVE_VENV=/path/to/environment``.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

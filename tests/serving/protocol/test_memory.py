@@ -1,7 +1,5 @@
 """Memory that clients share with the server: NVIDIA's client, unchanged, and clients that are not."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Files of a form: one, several, and none."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -4,8 +4,6 @@ It lives in an environment of its own: ``SCHEMATHESIS=/path/to/bin/schemathesis`
 specification/protocol/open_inference_rest.yaml of github.com/kserve/open-inference-protocol: ``OPEN_INFERENCE_REST=/path/to/it``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

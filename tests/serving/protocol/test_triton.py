@@ -1,7 +1,5 @@
 """The same requests to a real Triton server and to ours: their answers, byte for byte, and their codes."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

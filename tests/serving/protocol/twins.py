@@ -1,7 +1,5 @@
 """The same models in two servers: ours, and Triton's Python backend."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pytrtplugins import DType, SymbolicDim, TensorDesc

@@ -1,7 +1,5 @@
 """What Ray is told, and how a replica differs from a server of its own; no Ray is needed."""
 
-from __future__ import annotations
-
 import importlib.util
 import threading
 from pathlib import Path

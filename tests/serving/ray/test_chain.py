@@ -1,7 +1,5 @@
 """Replicas that decode before replicas that compute; Ray is played by calls."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import types

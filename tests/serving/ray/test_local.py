@@ -1,7 +1,5 @@
 """The command on a Ray cluster of its own, from its start to SIGTERM."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

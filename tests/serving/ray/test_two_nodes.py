@@ -1,7 +1,5 @@
 """A cluster of two Ray nodes on this machine, one of which is killed under load."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Rates and requests at a time, in one process and in several."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Arrays in shared memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Records on a stream."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import FormatError

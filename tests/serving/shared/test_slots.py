@@ -1,7 +1,5 @@
 """Shared memory, given away in slots."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

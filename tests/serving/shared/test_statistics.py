@@ -1,7 +1,5 @@
 """Counts that several processes write into one memory."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.serving.shared.statistics import Counts

@@ -1,7 +1,5 @@
 """Numbers of classes, and photos that a list names."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """COCO's JSON, compared with what pycocotools reads, and what is wrong with others."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

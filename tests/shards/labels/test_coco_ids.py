@@ -1,7 +1,5 @@
 """COCO's ids, sizes and crowds as writers have them: a box is on the photo that its annotation names, or the problem is named."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

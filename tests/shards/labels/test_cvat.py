@@ -1,7 +1,5 @@
 """CVAT's XML: labels in their order, shapes that are no boxes, boxes that are turned, and damage."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

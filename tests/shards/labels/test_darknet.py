@@ -1,7 +1,5 @@
 """darknet's text: where it lies, and lines that are broken."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import FormatError, NoDataError, UsageError

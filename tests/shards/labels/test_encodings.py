@@ -1,7 +1,5 @@
 """Names, lists and labels in other encodings than UTF-8: right where the format says so, else the encoding is in the error."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

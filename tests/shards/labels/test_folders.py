@@ -1,7 +1,5 @@
 """Classes of whole photos, by the folders that they lie in."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import FormatError, NoDataError, UsageError

@@ -1,7 +1,5 @@
 """Labels of every format become the same boxes, and the format is recognized."""
 
-from __future__ import annotations
-
 import tarfile
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """data.yaml in every form that Ultralytics and Roboflow write, wherever a data set is asked for: the same photos and boxes."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 

@@ -1,7 +1,5 @@
 """VOC's XML: corners from 1 on, and what writers of it do differently."""
 
-from __future__ import annotations
-
 import pytest
 
 from pytrtplugins.errors import FormatError

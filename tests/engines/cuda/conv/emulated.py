@@ -1,7 +1,5 @@
 """The convolution kernels as they are, on a CPU: PTX replaced by C++, threads by fibers, a block after the other."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Convolutions of many shapes for the tests of kernels, their sums by the definition, and YOLOv2's."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pytrtplugins.engines.cuda.conv.hopper import halo_tactics, hopper_tactics

@@ -1,7 +1,5 @@
 """Choosing kernels, and remembering the choice."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

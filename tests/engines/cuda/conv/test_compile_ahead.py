@@ -1,7 +1,5 @@
 """Kernels that are compiled in the background while others are timed."""
 
-from __future__ import annotations
-
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

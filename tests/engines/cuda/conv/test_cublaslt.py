@@ -1,7 +1,5 @@
 """Products by cuBLASLt, with a library of the test's making that computes in NumPy what it was told, columns first."""
 
-from __future__ import annotations
-
 import ctypes
 import enum
 import gc

@@ -1,7 +1,5 @@
 """Which of cuDNN's plans are built, with a frontend of the test's making."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import SimpleNamespace

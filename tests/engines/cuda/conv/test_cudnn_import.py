@@ -1,7 +1,5 @@
 """When cuDNN's frontend is imported: in a process of its own, with packages of the test's making."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The depthwise kernel, on the CPU: its numbers are those of the definition, for every tile."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

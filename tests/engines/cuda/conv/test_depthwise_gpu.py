@@ -1,7 +1,5 @@
 """The depthwise kernel on a GPU: every tile, captured too, beside the definition."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The kernel for a few rows, on the CPU: its numbers are those of the plain kernel."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Convolutions of groups on a GPU: every form of the kernels of matrix instructions, beside the definition."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The kernels compile for the GPUs that they are for."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

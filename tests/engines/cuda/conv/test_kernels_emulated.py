@@ -1,7 +1,5 @@
 """The handwritten kernels on a CPU, from their first to their last line but for clusters, each against the definition in float64."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

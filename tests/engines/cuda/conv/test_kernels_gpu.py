@@ -1,7 +1,5 @@
 """The handwritten kernels on a GPU, each against the definition in float64: every family, odd sizes, all that follows the sum."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

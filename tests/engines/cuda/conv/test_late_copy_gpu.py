@@ -1,7 +1,5 @@
 """Kernels of libraries behind kernels that let them begin early: what they read must have been written."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 

@@ -1,7 +1,5 @@
 """The arguments of kernels: the structures of the sources, worked out from a shape."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

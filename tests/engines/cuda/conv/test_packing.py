@@ -1,7 +1,5 @@
 """Packed weights, retold from the CUDA sources in plain Python: what kernels read gives the convolution."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 

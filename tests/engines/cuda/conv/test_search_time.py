@@ -1,7 +1,5 @@
 """The time limit of a library's plans, with a clock of the test's making."""
 
-from __future__ import annotations
-
 import math
 
 from pytrtplugins.engines.cuda.conv.search_time import SearchTime

@@ -1,7 +1,5 @@
 """Which kernel runs which convolution, with families of the test's making."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

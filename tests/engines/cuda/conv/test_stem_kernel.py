@@ -1,7 +1,5 @@
 """The stem's weights as its threads read them, and what it cannot do."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which results of a kernel count as right."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

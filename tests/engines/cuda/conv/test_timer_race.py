@@ -1,7 +1,5 @@
 """A whole race of kernels on a clock of its own: what is fast and wrong never wins."""
 
-from __future__ import annotations
-
 import gc
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The kernels of attention, against float64, on NumPy arrays."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Copies of several arrays by one kernel, on a GPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

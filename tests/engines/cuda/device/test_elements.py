@@ -1,7 +1,5 @@
 """Element types below 8 bits, and real ones of 8: stored, read and rounded as the package ml_dtypes does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Generated kernels on a GPU, beside the same source on the host."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Arithmetic of indices: whatever is simplified has the same value, in Python and in C."""
 
-from __future__ import annotations
-
 import itertools
 
 from hypothesis import given

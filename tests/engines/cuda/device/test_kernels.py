@@ -1,7 +1,5 @@
 """The kernels around convolutions, against NumPy, on NumPy arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

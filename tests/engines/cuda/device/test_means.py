@@ -1,7 +1,5 @@
 """Means of images' channels, on the CPU: the numbers of float64, bit for bit the same in each run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Generated kernels of pointwise groups, on NumPy arrays: every operation, every format."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Activations as one kernel: which are found, and their numbers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Attention as one node: as exporters write it, what is not matched, and the numbers of onnxruntime."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import onnx_ir

@@ -1,7 +1,5 @@
 """Attention as one step, on a GPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime
 import pytest

@@ -1,7 +1,5 @@
 """Average pools of codes become convolutions of codes: which, and that the numbers stay."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

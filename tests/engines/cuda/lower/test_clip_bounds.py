@@ -1,7 +1,5 @@
 """Clip of bfloat16 without a bound: infinity becomes the largest finite number of the type."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

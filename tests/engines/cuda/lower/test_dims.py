@@ -1,7 +1,5 @@
 """Dims of what fused nodes give, where the model does not say them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What a convolution of the engine takes over from ONNX's node."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Dims that do not fit each other are refused by the node's name before passes trust them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Convolutions of one tensor become one, and concats lie over what it writes: plans, and that the numbers stay."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

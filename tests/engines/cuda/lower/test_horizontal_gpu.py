@@ -1,7 +1,5 @@
 """Concats over horizontally fused convolutions, on a GPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Products with constant matrices: what becomes of them, and their numbers against the reference engine's."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

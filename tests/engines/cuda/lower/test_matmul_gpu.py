@@ -1,7 +1,5 @@
 """Products on a GPU: with constant matrices by each family of kernels, and of computed tensors."""
 
-from __future__ import annotations
-
 import pytest
 
 import pytrtplugins as ptp

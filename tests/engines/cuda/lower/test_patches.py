@@ -1,7 +1,5 @@
 """A first convolution reads the columns of its windows as channels: what matches, and that the numbers stay."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import TensorProto, helper

@@ -1,7 +1,5 @@
 """The columns of a first convolution's windows as channels, on a GPU: in each element type, and as codes."""
 
-from __future__ import annotations
-
 import pytest
 
 import pytrtplugins as ptp

@@ -1,7 +1,5 @@
 """ConvTranspose as one convolution and a move: which nodes it becomes, and that the numbers stay."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime
 import pytest

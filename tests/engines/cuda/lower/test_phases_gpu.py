@@ -1,7 +1,5 @@
 """Transposed convolutions and Resize on a GPU: the numbers in each precision, and no step beside the engine's own kernels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

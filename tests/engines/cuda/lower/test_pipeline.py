@@ -1,7 +1,5 @@
 """Lowering and fusion: what becomes of standard operators, and that the numbers stay."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Groups of elementwise operators: which nodes become one, and that the network gives the same."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PRelu with a slope for each channel becomes part of the convolution before it: where, and that the numbers stay."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

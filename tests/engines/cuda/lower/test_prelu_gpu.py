@@ -1,7 +1,5 @@
 """PRelu in the epilogue of every kernel that a network may choose, on a GPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

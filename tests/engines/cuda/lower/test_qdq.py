@@ -1,7 +1,5 @@
 """Codes of constants, folded before the engine's fusions, against onnxruntime on the file as it is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper

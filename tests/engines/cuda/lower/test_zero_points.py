@@ -1,7 +1,5 @@
 """A zero point that is computed, or read, counts as one that is a constant does: onnxruntime gives the same numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

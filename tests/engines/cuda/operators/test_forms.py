@@ -1,7 +1,5 @@
 """Forms of operators that ONNX's own tests leave out, planned and run on NumPy arrays, against onnxruntime on the file as it is."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Indices out of range: noted by a step, and an error behind the run; none is read or written at."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Operators that run array by array, on NumPy arrays: ONNX's own tests of them, planned and run by this engine."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """ONNX's own tests of its operators on a GPU, all in one process."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Each activation that ONNX's text lists for recurrent layers, with its own numbers and with the node's, against onnxruntime."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The limits of each parameter of operators that run array by array, on NumPy arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper

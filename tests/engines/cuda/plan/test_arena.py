@@ -1,7 +1,5 @@
 """Memory by liveness."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Dims that a file declares where values of the run tell them: another size in the run is an error or the right result."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper

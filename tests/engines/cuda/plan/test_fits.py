@@ -1,7 +1,5 @@
 """Dims of a run that contradict each other are an error that names the node, on every way that a node can take."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

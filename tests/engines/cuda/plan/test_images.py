@@ -1,7 +1,5 @@
 """Which tensors lie in NHWC, and which nodes need no step since their output lies where their input does."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime
 import pytest

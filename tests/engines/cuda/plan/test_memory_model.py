@@ -1,7 +1,5 @@
 """Plans byte by byte: what shares memory is ordered, nothing is written over that is still read, vectors begin at vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

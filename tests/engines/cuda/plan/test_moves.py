@@ -1,7 +1,5 @@
 """Nodes that only move values: which steps they become, and that the network gives the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """What networks round their inputs to, as the plan tells it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

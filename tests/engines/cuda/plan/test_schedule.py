@@ -1,7 +1,5 @@
 """Steps side by side: whatever clashes keeps its order."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Contexts with NumPy in the GPU's place."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Runs on arrays that the caller keeps, with NumPy in the GPU's place."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs on arrays that the caller keeps, on a GPU."""
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A context's runs with NumPy in the GPU's place: what goes in, what comes out, and runs that are begun."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which attention cuDNN is asked for, with a frontend of the test's making."""
 
-from __future__ import annotations
-
 import math
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """JPEG files that nvImageCodec decodes on a GPU: nearly the pixels of the CPU, upright, and what is damaged is refused alike."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

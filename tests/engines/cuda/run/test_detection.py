@@ -1,7 +1,5 @@
 """When a detection captures graphs and which batch it takes, with NumPy in the GPU's place; test_image_run.py has the boxes."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import nullcontext
 from types import SimpleNamespace

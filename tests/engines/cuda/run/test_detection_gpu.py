@@ -1,7 +1,5 @@
 """Image bytes to boxes on a GPU: the boxes of the plain path, for images of any size, batches, threads."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

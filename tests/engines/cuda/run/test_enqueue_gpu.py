@@ -1,7 +1,5 @@
 """Runs from arrays on the GPU to arrays on the GPU, again and again, on a GPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """From image bytes to boxes with the kernels of the engine on NumPy arrays, against the plain path around the network."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What a node cannot run on is an error that names it, on arrays of the host: no index goes round, no dims are guessed."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

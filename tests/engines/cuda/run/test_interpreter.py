@@ -1,7 +1,5 @@
 """What no plan can hold: nodes whose dims hang on values, branches, loops and scans, run from the host behind the steps."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx.parser
 import pytest

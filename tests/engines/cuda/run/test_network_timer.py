@@ -1,7 +1,5 @@
 """Kernels chosen by the time of the whole network, with families of the test's making whose times depend on their neighbours."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

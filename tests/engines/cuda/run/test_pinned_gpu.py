@@ -1,7 +1,5 @@
 """Page-locked and ordinary arrays on a GPU: the same bits, whoever locked them."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Overlapping runs on a GPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Arrays in ordinary memory, which the host rounds on their way to a GPU, and in page-locked memory, which the GPU reads as they are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
