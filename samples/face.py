@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from pytrtplugins import build
 from pytrtplugins.errors import UsageError
+from pytrtplugins.mlops.tables import LabelledImages
+from pytrtplugins.mlops.tables.verification import cosines, pairs_of, verify
 from pytrtplugins.models import exit_on_error
 from pytrtplugins.models.faces import FaceEmbedder, FaceIndex
-from pytrtplugins.tables import LabelledImages
-from pytrtplugins.tables.verification import cosines, pairs_of, verify
 from pytrtplugins.utils.numbers import Real
 from pytrtplugins.vision import PIXELS, load_image
 from pytrtplugins.vision.faces import FaceFinder

@@ -22,9 +22,9 @@ import onnx
 
 from pytrtplugins import build
 from pytrtplugins.errors import UsageError
+from pytrtplugins.mlops.tables import LabelledImages
+from pytrtplugins.mlops.tables.tasks import VerificationTask
 from pytrtplugins.models import exit_on_error
-from pytrtplugins.tables import LabelledImages
-from pytrtplugins.tables.tasks import VerificationTask
 from pytrtplugins.utils.numbers import Several, Whole
 from pytrtplugins.vision import PIXELS
 

@@ -31,9 +31,9 @@ import torch
 import train_yolov2
 
 from pytrtplugins.errors import PytrtpluginsError, UsageError
-from pytrtplugins.shards.photo import EXIF
 from pytrtplugins.utils.files import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.vision.labels.photo import EXIF
 from training.command import check_places
 from training.curve import read_log
 from training.data import TRAINING, open_data, split

@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.shards.photo import EXIF
+from pytrtplugins.vision.labels.photo import EXIF
 from training.command import Program, add_options
 from training.data import load_photos, open_data
 from training.ranks import device_of

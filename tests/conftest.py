@@ -208,8 +208,8 @@ def empty_cache(monkeypatch, tmp_path) -> None:
 @pytest.fixture
 def short_measurements(monkeypatch) -> None:
     """A table times each engine for 10 ms, and does not measure memory, which takes a process for each row."""
-    from pytrtplugins.tables import table
-    from pytrtplugins.tables.memory import Memory
+    from pytrtplugins.mlops.tables import table
+    from pytrtplugins.mlops.tables.memory import Memory
 
     bench = table.bench
     monkeypatch.setattr(table, "measure_memory", lambda *_: Memory(1.0, 0.0))

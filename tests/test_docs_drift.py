@@ -2,11 +2,11 @@
 
 import pytest
 
-from pytrtplugins.drift.compare import FEATURES
-from pytrtplugins.drift.measures import chance_of
-from pytrtplugins.shards import make_shards
+from pytrtplugins.mlops.drift.compare import FEATURES
+from pytrtplugins.mlops.drift.measures import chance_of
+from pytrtplugins.mlops.shards import make_shards
+from tests.mlops.shards.photos import make_set
 from tests.pages import Reader, read
-from tests.shards.photos import make_set
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("typer")

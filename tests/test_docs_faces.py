@@ -5,8 +5,8 @@ import onnx
 import pytest
 
 from pytrtplugins.vision import save_image
+from tests.mlops.tables.people import network, photos
 from tests.pages import ROOT, Reader
-from tests.tables.people import network, photos
 
 
 def broken():

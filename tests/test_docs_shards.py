@@ -6,10 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from pytrtplugins.shards import FORMATS, Shards
-from pytrtplugins.shards.labels import coco, cvat, parts, voc
-from pytrtplugins.shards.make import _MAX_LIST_BYTES
-from pytrtplugins.shards.writer import label_text
+from pytrtplugins.mlops.shards import FORMATS, Shards
+from pytrtplugins.mlops.shards.make import _MAX_LIST_BYTES
+from pytrtplugins.mlops.shards.writer import label_text
 from pytrtplugins.utils import data_yaml
 from pytrtplugins.utils.data_yaml import DataYaml
 from pytrtplugins.utils.file_set import MAX_TEXT_BYTES
@@ -17,8 +16,9 @@ from pytrtplugins.utils.text_formats import MAX_DEPTH, MAX_YAML_BYTES
 from pytrtplugins.utils.xml_text import MAX_DEPTH as XML_DEPTH
 from pytrtplugins.utils.xml_text import MAX_ELEMENTS
 from pytrtplugins.vision.image import MAX_FILE_BYTES
+from pytrtplugins.vision.labels import coco, cvat, parts, voc
 from tests.pages import Reader, read, texts
-from tests.shards.labels.written import BOXES, photos, voc_xml
+from tests.vision.labels.written import BOXES, photos, voc_xml
 
 pytest.importorskip("typer")
 pytest.importorskip("PIL")

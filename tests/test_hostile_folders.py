@@ -14,17 +14,17 @@ from pytrtplugins.cuda import cache
 from pytrtplugins.engines.base.engine_file import write_engine_file
 from pytrtplugins.engines.cuda.conv.cache import Choice, TacticCache
 from pytrtplugins.errors import FormatError
-from pytrtplugins.model_registry import ModelRegistry, facts
-from pytrtplugins.model_registry.facts import data_digest
-from pytrtplugins.pipeline import Pipeline, RunRecord, Step
-from pytrtplugins.pipeline.record import run_ids, run_path
-from pytrtplugins.pipeline.run import run_pipeline
-from pytrtplugins.pipeline.states import step_states
-from pytrtplugins.shards import Shards, check_shards, make_shards
+from pytrtplugins.mlops.pipeline import Pipeline, RunRecord, Step
+from pytrtplugins.mlops.pipeline.record import run_ids, run_path
+from pytrtplugins.mlops.pipeline.run import run_pipeline
+from pytrtplugins.mlops.pipeline.states import step_states
+from pytrtplugins.mlops.registry import ModelRegistry, facts
+from pytrtplugins.mlops.registry.facts import data_digest
+from pytrtplugins.mlops.shards import Shards, check_shards, make_shards
 from pytrtplugins.utils.fetch import fetch
 from pytrtplugins.utils.journal import Journal
 from tests.hostile_folders import KINDS, assert_refused, put, snapshot
-from tests.pipeline.plain_store import PlainStore
+from tests.mlops.pipeline.plain_store import PlainStore
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -40,7 +40,7 @@ def outside(tmp_path):
 @pytest.fixture(scope="module")
 def made_set(tmp_path_factory):
     pytest.importorskip("PIL")
-    from tests.shards.photos import make_set
+    from tests.mlops.shards.photos import make_set
 
     folder = tmp_path_factory.mktemp("set")
     make_shards(make_set(folder / "data", 2), folder / "shards", progress=False)
@@ -192,7 +192,7 @@ def pipeline_in(base):
 
 
 def page_of(base):
-    from pytrtplugins.pipeline import write_report
+    from pytrtplugins.mlops.pipeline import write_report
 
     place = base / ".pytrt/pipelines/demo"
     write_report(RunRecord.load(run_path(place, run_ids(place)[-1]), within=place), place, base / "page.html")

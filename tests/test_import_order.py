@@ -17,14 +17,14 @@ ROOMS = (
     ("cuda", "validation"),
     ("plugin", "native", "_native_build"),
     ("model",),
-    ("layers", "calibration", "vision", "mxnet", "shards"),
+    ("layers", "calibration", "vision", "mxnet"),
     ("passes",),
     ("engines",),
-    ("bench", "check", "doctor", "drift", "export", "precision", "tensorrt", "testing", "torch"),
-    ("model_registry", "models"),
-    ("serving", "tables"),
-    ("pipeline",),
+    ("bench", "check", "doctor", "export", "precision", "tensorrt", "testing", "torch"),
+    ("models",),
+    ("serving",),
     ("cli",),
+    ("mlops",),
     ("__main__",),
 )
 """Of the package: each imports from its own row and those before it."""
@@ -59,9 +59,11 @@ SERVING_ROOMS = (
     ("export", "__main__"),
 )
 """Of ``serving``."""
-LEVEL, ENGINE_LEVEL, CUDA_LEVEL, SERVING_LEVEL = (
+MLOPS_ROOMS = (("drift", "registry", "shards"), ("tables",), ("pipeline",), ("cli",))
+"""Of ``mlops``."""
+LEVEL, ENGINE_LEVEL, CUDA_LEVEL, SERVING_LEVEL, MLOPS_LEVEL = (
     {name: level for level, names in enumerate(rooms) for name in names}
-    for rooms in (ROOMS, ENGINE_ROOMS, CUDA_ROOMS, SERVING_ROOMS)
+    for rooms in (ROOMS, ENGINE_ROOMS, CUDA_ROOMS, SERVING_ROOMS, MLOPS_ROOMS)
 )
 BY_NAME = {  # modules whose names are made at run time
     "pytrtplugins/utils/user_module.py": "a module that the user names",
@@ -209,6 +211,18 @@ def test_inside_serving_rooms_import_only_lower_ones(own, paths):
     refuse(risen(paths, "pytrtplugins/serving", SERVING_LEVEL))
 
 
+@by_room("pytrtplugins/mlops")
+def test_inside_mlops_rooms_import_only_lower_ones(own, paths):
+    assert own in (*MLOPS_LEVEL, "__init__"), f"{own} has no level: add it to MLOPS_ROOMS"
+    refuse(risen(paths, "pytrtplugins/mlops", MLOPS_LEVEL))
+
+
+def test_nothing_else_imports_mlops():
+    """The table of commands names its modules, and pyproject.toml the one that serving reads."""
+    others = [path for path in python_files("pytrtplugins") if "mlops" not in path.relative_to(ROOT).parts]
+    refuse(importing([*others, *python_files("darknet2caffe")], ["pytrtplugins.mlops"]))
+
+
 def test_no_files_import_each_other_in_a_circle():
     """Imports for types alone count too."""
     needs = {
@@ -237,7 +251,9 @@ def test_nothing_is_imported_by_a_name_that_cannot_be_read_here(package):
     )
 
 
-@pytest.mark.parametrize("rooms", [ROOMS, CUDA_ROOMS, SERVING_ROOMS], ids=["package", "cuda", "serving"])
+@pytest.mark.parametrize(
+    "rooms", [ROOMS, CUDA_ROOMS, SERVING_ROOMS, MLOPS_ROOMS], ids=["package", "cuda", "serving", "mlops"]
+)
 def test_the_page_shows_this_rule(rooms):
     assert f"    {shown(rooms)}\n" in (ROOT / "docs/design.md").read_text("utf-8")
 

@@ -14,17 +14,17 @@ from darknet2caffe.prototxt import read_prototxt
 from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator, ImageBatches
 from pytrtplugins.engines.base.engine_file import read_engine_file, write_engine_file
 from pytrtplugins.errors import PytrtpluginsError
-from pytrtplugins.model_registry import ModelRegistry
-from pytrtplugins.model_registry.facts import data_digest
+from pytrtplugins.mlops.pipeline import RunRecord
+from pytrtplugins.mlops.registry import ModelRegistry
+from pytrtplugins.mlops.registry.facts import data_digest
+from pytrtplugins.mlops.shards import Shards, check_shards, make_shards
+from pytrtplugins.mlops.tables import ImagePairs
+from pytrtplugins.mlops.tables.labelled import LabelledImages
 from pytrtplugins.models.dataset import YoloData
 from pytrtplugins.models.faces import FaceIndex
 from pytrtplugins.models.yolov2 import read_names
 from pytrtplugins.passes import Precisions
-from pytrtplugins.pipeline import RunRecord
 from pytrtplugins.precision.report import read_report
-from pytrtplugins.shards import Shards, check_shards, make_shards
-from pytrtplugins.tables import ImagePairs
-from pytrtplugins.tables.labelled import LabelledImages
 from pytrtplugins.utils.array_files import read_npy, read_npz
 from pytrtplugins.utils.file_set import FileSet
 from pytrtplugins.vision import load_image

@@ -10,14 +10,14 @@ import pytest
 
 from pytrtplugins.calibration import ImageBatches
 from pytrtplugins.cli.samples import read_samples
-from pytrtplugins.drift.features import measure_photos
+from pytrtplugins.mlops.drift.features import measure_photos
+from pytrtplugins.mlops.shards import PhotoSet, Shards, make_shards
+from pytrtplugins.mlops.tables import LabelledImages
 from pytrtplugins.models import YoloData
 from pytrtplugins.serving import Model
-from pytrtplugins.shards import PhotoSet, Shards, make_shards
-from pytrtplugins.tables import LabelledImages
 from pytrtplugins.tensor import TensorDesc
 from pytrtplugins.vision import Sources, decode_image, letterbox, load_image
-from tests.shards.turned import form, turned
+from tests.mlops.shards.turned import form, turned
 
 SIZE = (32, 32)
 

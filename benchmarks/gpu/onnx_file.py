@@ -27,8 +27,8 @@ from pytrtplugins.calibration import CALIBRATORS
 from pytrtplugins.doctor import machine
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
+from pytrtplugins.mlops.tables import LabelledImages, VerificationTask
 from pytrtplugins.passes import CODES
-from pytrtplugins.tables import LabelledImages, VerificationTask
 from pytrtplugins.utils.files import sha256_hex, write_atomic
 from pytrtplugins.utils.numbers import Whole
 from pytrtplugins.vision import PIXELS

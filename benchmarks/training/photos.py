@@ -17,7 +17,7 @@ _CLASSES = 6
 
 @dataclass(frozen=True)
 class Drawn:
-    """A record as `pytrtplugins.shards.Example` is."""
+    """A record as `pytrtplugins.mlops.shards.Example` is."""
 
     key: str
     image: bytes
@@ -65,7 +65,7 @@ def open_photos(data: Path | None, count: int, size: tuple[int, int]) -> Any:
     """The set that a user named, with a ``title``; without one, drawn photos."""
     if data is None:
         return DrawnPhotos(count, *size)
-    from pytrtplugins.shards import Shards
+    from pytrtplugins.mlops.shards import Shards
 
     shards: Any = Shards.open(data)
     shards.title = f"{len(shards):,} photos of {data.name}"

@@ -188,8 +188,8 @@ def _find(source: str | Path | Iterable[str | Path]) -> list[tuple[str, Path]]:
 
 def _described(file: Path) -> list[tuple[str, Path]]:
     """The images of ``train`` in a data.yaml; where it has none, those of ``val``."""
-    from ..shards.labels.parts import part_photos
-    from ..shards.labels.photo_files import PhotoFiles
+    from ..vision.labels.parts import part_photos
+    from ..vision.labels.photo_files import PhotoFiles
 
     files = FileSet(file)
     part = next((part for part in PARTS if files.description and part in files.description.parts), PARTS[0])

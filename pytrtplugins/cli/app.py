@@ -45,48 +45,49 @@ Examples:
 
 
 class Row(NamedTuple):
-    """A command, or a group of them, as ``--help`` lists it, and the files of this folder that add it to the app."""
+    """A command, or a group of them, as ``--help`` lists it, and the modules that add it to the app."""
 
     summary: str
-    files: tuple[str, ...]
+    modules: tuple[str, ...]
 
 
 COMMANDS = {
-    "devices": Row("List the engines, and why some do not work here", ("doctor",)),
-    "config": Row("Show the defaults of options that are in force", ("show_config",)),
-    "inspect": Row("Show a model's inputs, outputs, layers and plugins", ("inspect",)),
-    "build": Row("Build an engine and save it", ("build",)),
-    "calibrate": Row("Measure on images the scales that INT8 and FP8 need", ("calibrate",)),
-    "quantize": Row("Write a model with Q/DQ nodes for TensorRT 11 and others", ("quantize",)),
-    "convert": Row("Write a model in float16 or bfloat16", ("quantize",)),
-    "equalize": Row("Rescale channels so that INT8 loses less accuracy", ("calibrate",)),
-    "evaluate": Row("Measure a detector's average precision", ("evaluate",)),
-    "bench": Row("Compare speed and memory of engines and precisions", ("bench",)),
-    "check-plugin": Row("Check a plugin on many shapes and types", ("check",)),
-    "doctor": Row("Show what is installed, and whether engines work", ("doctor",)),
-    "download": Row("Fetch a model that this project publishes", ("download",)),
-    "replace": Row("Replace a node by a plugin", ("edit",)),
-    "extract": Row("Write a part of a network as a model of its own", ("edit",)),
-    "embed": Row("Write plugins with their bodies, for onnxruntime", ("edit",)),
-    "export-plugin": Row("Write a plugin as a library for TensorRT", ("export",)),
-    "export-triton": Row("Write a model into a Triton model repository", ("export",)),
-    "compare": Row("Compare every tensor of two engines or models", ("precision",)),
-    "profile": Row("Time a network's layers on an NVIDIA GPU", ("profile",)),
-    "repair": Row("Find and mend what exporters write wrongly", ("repair",)),
-    "run": Row("Find objects in images, or run a model on arrays", ("run",)),
-    "serve": Row("Serve models over HTTP", ("serve",)),
-    "serve-export": Row("Write the files that serve models on a cluster", ("serve_export",)),
-    "serve-key": Row("Make a key for clients of a server", ("serve_key",)),
-    "serve-top": Row("Watch the load of a running server", ("serve_top",)),
-    "table": Row("Measure networks, and put the figures in one table", ("table",)),
-    "data": Row("Look at photos before a model is trained or served", ("data",)),
-    "import": Row("Convert networks of other libraries to ONNX", ("imports",)),
-    "models": Row("Keep versions of models with what they were made of", ("models",)),
+    "devices": Row("List the engines, and why some do not work here", ("cli.doctor",)),
+    "config": Row("Show the defaults of options that are in force", ("cli.show_config",)),
+    "inspect": Row("Show a model's inputs, outputs, layers and plugins", ("cli.inspect",)),
+    "build": Row("Build an engine and save it", ("cli.build",)),
+    "calibrate": Row("Measure on images the scales that INT8 and FP8 need", ("cli.calibrate",)),
+    "quantize": Row("Write a model with Q/DQ nodes for TensorRT 11 and others", ("cli.quantize",)),
+    "convert": Row("Write a model in float16 or bfloat16", ("cli.quantize",)),
+    "equalize": Row("Rescale channels so that INT8 loses less accuracy", ("cli.calibrate",)),
+    "evaluate": Row("Measure a detector's average precision", ("cli.evaluate",)),
+    "bench": Row("Compare speed and memory of engines and precisions", ("cli.bench",)),
+    "check-plugin": Row("Check a plugin on many shapes and types", ("cli.check",)),
+    "doctor": Row("Show what is installed, and whether engines work", ("cli.doctor",)),
+    "download": Row("Fetch a model that this project publishes", ("cli.download",)),
+    "replace": Row("Replace a node by a plugin", ("cli.edit",)),
+    "extract": Row("Write a part of a network as a model of its own", ("cli.edit",)),
+    "embed": Row("Write plugins with their bodies, for onnxruntime", ("cli.edit",)),
+    "export-plugin": Row("Write a plugin as a library for TensorRT", ("cli.export",)),
+    "export-triton": Row("Write a model into a Triton model repository", ("cli.export",)),
+    "compare": Row("Compare every tensor of two engines or models", ("cli.precision",)),
+    "profile": Row("Time a network's layers on an NVIDIA GPU", ("cli.profile",)),
+    "repair": Row("Find and mend what exporters write wrongly", ("cli.repair",)),
+    "run": Row("Find objects in images, or run a model on arrays", ("cli.run",)),
+    "serve": Row("Serve models over HTTP", ("cli.serve",)),
+    "serve-export": Row("Write the files that serve models on a cluster", ("cli.serve_export",)),
+    "serve-key": Row("Make a key for clients of a server", ("cli.serve_key",)),
+    "serve-top": Row("Watch the load of a running server", ("cli.serve_top",)),
+    "table": Row("Measure networks, and put the figures in one table", ("mlops.cli.table",)),
+    "data": Row("Look at photos before a model is trained or served", ("mlops.cli.data",)),
+    "import": Row("Convert networks of other libraries to ONNX", ("cli.imports",)),
+    "models": Row("Keep versions of models with what they were made of", ("mlops.cli.models",)),
     "pipeline": Row(
-        "Go from photos to a served model with one file", ("pipeline", "pipeline_export", "pipeline_report")
+        "Go from photos to a served model with one file",
+        ("mlops.cli.pipeline", "mlops.cli.pipeline_export", "mlops.cli.pipeline_report"),
     ),
-    "precision": Row("Choose the precision of each layer", ("precision",)),
-    "shards": Row("Pack labelled photos for training", ("shards",)),
+    "precision": Row("Choose the precision of each layer", ("cli.precision",)),
+    "shards": Row("Pack labelled photos for training", ("mlops.cli.shards",)),
 }
 """The commands by their names, in the order in which they are listed."""
 
@@ -109,8 +110,8 @@ class Commands(Mapping[str, Any]):
 
 @functools.cache
 def _imported(name: str) -> Any:
-    for file in COMMANDS[name].files:
-        importlib.import_module(f".{file}", __package__)
+    for module in COMMANDS[name].modules:
+        importlib.import_module(f"..{module}", __package__)
     part = typer.Typer(**COMMAND, callback=lambda: None)  # with a callback it is a group
     part.registered_commands = [
         each for each in app.registered_commands if (each.name or each.callback.__name__) == name

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, ImageError, NoDataError
-from ..shards.labels.darknet import LabelFiles, class_names, parse_rows
-from ..shards.labels.parts import part_photos
-from ..shards.labels.photo_files import PhotoFiles
-from ..shards.photo import check_exif, label_orientation, read_file_header
 from ..utils.file_set import FileSet
 from ..vision.image import MAX_FILE_BYTES, decode_image, turn_boxes
+from ..vision.labels.darknet import LabelFiles, class_names, parse_rows
+from ..vision.labels.parts import part_photos
+from ..vision.labels.photo import check_exif, label_orientation, read_file_header
+from ..vision.labels.photo_files import PhotoFiles
 
 __all__ = ["YoloData"]
 

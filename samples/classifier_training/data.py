@@ -11,7 +11,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytrtplugins.errors import NoDataError
-from pytrtplugins.shards import Example
+from pytrtplugins.mlops.shards import Example
 from training.data import ALL, Records, changes, open_data
 
 __all__ = ["SYNTHETIC", "Classes", "Drawn", "open_classes"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytrtplugins.model_registry import ModelRegistry
+from pytrtplugins.mlops.registry import ModelRegistry
 
 CLASSES = ("person", "dog", "cat", "horse", "cow", "sheep")
 PHOTOS = {"chelsea": (2, (0, 0, 400, 300)), "astronaut": (0, (20, 15, 360, 512))}

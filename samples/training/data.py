@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 
 from pytrtplugins.errors import FormatError, NoDataError, UsageError
-from pytrtplugins.shards import Example, PhotoSet, Shards
-from pytrtplugins.shards.manifest import NAME as MANIFEST
+from pytrtplugins.mlops.shards import Example, PhotoSet, Shards
+from pytrtplugins.mlops.shards.manifest import NAME as MANIFEST
 
 from .batch import Pool
 from .loader import Options, make_loader

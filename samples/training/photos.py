@@ -27,7 +27,7 @@ _kept = threading.local()
 
 
 class Record(Protocol):
-    """A photo of the set, as `pytrtplugins.shards.Example` is."""
+    """A photo of the set, as `pytrtplugins.mlops.shards.Example` is."""
 
     key: str
     image: bytes
@@ -36,7 +36,7 @@ class Record(Protocol):
 
 
 class Records(Protocol):
-    """The set, as `pytrtplugins.shards.Shards` is: any photo at any time, from any thread."""
+    """The set, as `pytrtplugins.mlops.shards.Shards` is: any photo at any time, from any thread."""
 
     def __len__(self) -> int: ...
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from pytrtplugins.errors import ImageError, NoDataError
-from pytrtplugins.shards import Example
-from pytrtplugins.shards.photo import read_header
+from pytrtplugins.mlops.shards import Example
 from pytrtplugins.utils.prefetch import map_ahead, threads_for_files
 from pytrtplugins.vision.image import decode_image
+from pytrtplugins.vision.labels.photo import read_header
 from training.batch import Pool
 from training.data import SIDE, Records, load_photos, open_data
 

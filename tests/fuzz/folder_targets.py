@@ -16,17 +16,17 @@ from unittest import mock
 
 from pytrtplugins.engines.base.engine_file import write_engine_file
 from pytrtplugins.errors import FormatError
-from pytrtplugins.model_registry import ModelRegistry, facts
-from pytrtplugins.pipeline import Pipeline, RunRecord, Step, write_report
-from pytrtplugins.pipeline.folder import PipelineFolder
-from pytrtplugins.pipeline.record import run_ids, run_path
-from pytrtplugins.pipeline.run import run_pipeline
-from pytrtplugins.pipeline.states import step_states
-from pytrtplugins.shards import Shards, check_shards
+from pytrtplugins.mlops.pipeline import Pipeline, RunRecord, Step, write_report
+from pytrtplugins.mlops.pipeline.folder import PipelineFolder
+from pytrtplugins.mlops.pipeline.record import run_ids, run_path
+from pytrtplugins.mlops.pipeline.run import run_pipeline
+from pytrtplugins.mlops.pipeline.states import step_states
+from pytrtplugins.mlops.registry import ModelRegistry, facts
+from pytrtplugins.mlops.shards import Shards, check_shards
 from tests.fuzz.files import folder
 from tests.fuzz.registry import target
 from tests.fuzz.shard_targets import sound
-from tests.pipeline.plain_store import PlainStore
+from tests.mlops.pipeline.plain_store import PlainStore
 
 __all__ = ["folders"]
 

@@ -6,8 +6,8 @@ import dataclasses
 import json
 from collections.abc import Iterator
 
-from pytrtplugins.model_registry import Change, History, ModelVersion, Reference, StoredFile
-from pytrtplugins.model_registry.manifest import read, version_from_json, write
+from pytrtplugins.mlops.registry import Change, History, ModelVersion, Reference, StoredFile
+from pytrtplugins.mlops.registry.manifest import read, version_from_json, write
 from pytrtplugins.utils.text_formats import parse_json
 from tests.fuzz.registry import TARGETS, target
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from pytrtplugins.pipeline import RunRecord, StepRecord
+from pytrtplugins.mlops.pipeline import RunRecord, StepRecord
 
 __all__ = ["pipelines"]
 

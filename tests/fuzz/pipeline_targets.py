@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from pytrtplugins.errors import PipelineError
-from pytrtplugins.pipeline import Gate, Pipeline, RunRecord, write_report
-from pytrtplugins.pipeline.figures import read_figures
-from pytrtplugins.pipeline.folder import step_key
-from pytrtplugins.pipeline.selection import Selection
+from pytrtplugins.mlops.pipeline import Gate, Pipeline, RunRecord, write_report
+from pytrtplugins.mlops.pipeline.figures import read_figures
+from pytrtplugins.mlops.pipeline.folder import step_key
+from pytrtplugins.mlops.pipeline.selection import Selection
 from tests.fuzz.files import file, folder
 from tests.fuzz.registry import TARGETS, target
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 
 from pytrtplugins.errors import FormatError
-from pytrtplugins.shards import Shards, check_shards
-from pytrtplugins.shards.index import Index
-from pytrtplugins.shards.labels import read_labels
-from pytrtplugins.shards.labels.parts import part_photos
-from pytrtplugins.shards.labels.photo_files import PhotoFiles
-from pytrtplugins.shards.writer import ShardWriter
+from pytrtplugins.mlops.shards import Shards, check_shards
+from pytrtplugins.mlops.shards.index import Index
+from pytrtplugins.mlops.shards.writer import ShardWriter
 from pytrtplugins.utils.file_set import FileSet
 from pytrtplugins.utils.files import sha256_hex
+from pytrtplugins.vision.labels import read_labels
+from pytrtplugins.vision.labels.parts import part_photos
+from pytrtplugins.vision.labels.photo_files import PhotoFiles
 from tests.fuzz.files import folder
 from tests.fuzz.registry import TARGETS, target
-from tests.shards.photos import photo
+from tests.mlops.shards.photos import photo
 
 CLASSES = ("cat", "dog")
 TAR, INDEX = "shard-00000.tar", "shard-00000.index.npz"

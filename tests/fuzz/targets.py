@@ -27,6 +27,7 @@ from pytrtplugins.engines import build, load_engine
 from pytrtplugins.engines.cuda.conv.cache import decode
 from pytrtplugins.engines.cuda.saved import SavedPlan
 from pytrtplugins.errors import PytrtpluginsError
+from pytrtplugins.mlops.tables import ImagePairs
 from pytrtplugins.models.dataset import YoloData
 from pytrtplugins.models.description import read_description
 from pytrtplugins.models.faces import FaceIndex
@@ -38,7 +39,6 @@ from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.plugin.envelope import wrap
 from pytrtplugins.precision.report import read_report
 from pytrtplugins.serving.config import read_limits, read_models
-from pytrtplugins.tables import ImagePairs
 from pytrtplugins.utils.array_files import read_npy, read_npz
 from pytrtplugins.utils.files import sha256_hex
 from pytrtplugins.utils.journal import Journal

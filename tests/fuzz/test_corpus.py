@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytrtplugins.errors import CfgError
-from pytrtplugins.model_registry import facts
+from pytrtplugins.mlops.registry import facts
 from tests.fuzz import folder_targets
 from tests.fuzz.limits import LimitError, Spent, checked
 from tests.fuzz.targets import TARGETS

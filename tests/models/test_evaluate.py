@@ -10,7 +10,7 @@ from pycocotools.cocoeval import COCOeval
 from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
 from pytrtplugins.models import ClassResult, Evaluation, YoloData, Yolov2, evaluate
 from pytrtplugins.vision import Detection, save_image
-from tests.shards.turned import turned, white
+from tests.mlops.shards.turned import turned, white
 
 from .darknet_engine import FunctionEngine
 

@@ -8,8 +8,8 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.errors import FormatError, UsageError
 from pytrtplugins.models.faces import FaceEmbedder, FaceIndex
+from tests.mlops.tables.people import network, photos
 from tests.onnx_parts import info, model, node
-from tests.tables.people import network, photos
 
 PHOTOS = photos()
 

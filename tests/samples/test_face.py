@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from pytrtplugins.vision import save_image
-from tests.tables.people import network, photos
+from tests.mlops.tables.people import network, photos
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "face.py"
 

@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.mlops.tables.people import photos
 from tests.mxnet.files import face
 from tests.pages import ROOT
-from tests.tables.people import photos
 
 SIZE = 20
 SCRIPT = ROOT / "samples" / "face_story.py"

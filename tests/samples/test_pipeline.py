@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pytrtplugins.model_registry import ModelRegistry
-from pytrtplugins.pipeline import Pipeline
-from pytrtplugins.pipeline.record import RunRecord, run_ids
+from pytrtplugins.mlops.pipeline import Pipeline
+from pytrtplugins.mlops.pipeline.record import RunRecord, run_ids
+from pytrtplugins.mlops.registry import ModelRegistry
 
 pytest.importorskip("yaml")
 

@@ -20,7 +20,7 @@ from classifier_training.run import top_shares
 from classifier_training.task import Classification, Student, crop, middle
 
 from pytrtplugins.errors import FormatError, NoDataError, UsageError
-from pytrtplugins.shards import make_shards
+from pytrtplugins.mlops.shards import make_shards
 from tests.samples.needs_torch import WITHOUT_RANKS
 from tests.samples.rectangles import draw_set
 from tests.samples.torchvision_networks import require_torchvision

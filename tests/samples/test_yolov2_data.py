@@ -11,11 +11,11 @@ import pytest
 from PIL import Image, ImageOps
 
 from pytrtplugins.errors import FormatError, ImageError, NoDataError, UsageError
-from pytrtplugins.shards import make_shards
+from pytrtplugins.mlops.shards import make_shards
 from tests.samples.needs_torch import torch
 from tests.samples.rectangles import CLASSES, draw_set, load
 from tests.samples.training.loaders import KINDS, make
-from tests.shards.labels.written import voc_xml
+from tests.vision.labels.written import voc_xml
 from training.data import changes, hold_back, load_photos, open_data, split
 from yolov2_training import data
 

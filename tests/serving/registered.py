@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from pytrtplugins import build
-from pytrtplugins.model_registry import ModelRegistry, facts
+from pytrtplugins.mlops.registry import ModelRegistry, facts
 from pytrtplugins.serving import ModelSpec
 
 PHOTOS = "ab" * 32

@@ -59,7 +59,7 @@ class ModelSpec:
             and all threads that decode are busy.
         share: Of the requests that name no version, those that this one answers, a canary; the default version answers the rest.
         registry: Folder of the registry that a target such as ``registry:animals@production`` means; empty: as `default_folder` of
-            `pytrtplugins.model_registry` says.
+            `pytrtplugins.mlops.registry` says.
         shadow: Whether it gets a copy of each request that another version of the model takes, and its answers are thrown away.
 
     Raises:

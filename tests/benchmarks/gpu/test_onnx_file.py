@@ -23,7 +23,7 @@ from pytrtplugins.plugin.policy import NO_REQUESTS
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import host_execution
 from tests.engines.cuda.stand_in import Stream
-from tests.tables.people import network, photos
+from tests.mlops.tables.people import network, photos
 
 
 class OnHost:

@@ -11,7 +11,7 @@ from tests.samples.needs_torch import torch
 pytest.importorskip("spdl.pipeline", reason='these loaders need spdl-core (pip install "pytrtplugins[train]")')
 
 from pytrtplugins.errors import FormatError, ImageError
-from pytrtplugins.shards import Shards, make, make_shards
+from pytrtplugins.mlops.shards import Shards, make, make_shards
 from tests.samples.training.photo_set import PhotoSet
 from training.loader import make_loader
 from training.sampler import StepSampler

@@ -1,0 +1,1 @@
+"""The commands of ``pytrt`` for this wing."""

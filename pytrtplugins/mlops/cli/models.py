@@ -1,0 +1,291 @@
+"""The commands ``pytrt models ...``: the registry of models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from ...cli.app import app
+from ...cli.number import number
+from ...cli.results import Result, show
+from ...errors import UsageError
+from ...utils.files import check_target
+from ...utils.numbers import Whole
+from ...utils.optional import require
+from ...utils.terminal import COMMAND
+from ..registry import Checked, Comparison, Lineage, ModelRegistry, Reference
+from ..registry.card import write_html
+from ..registry.comparison import compare
+from ..registry.history import Stage
+from ..registry.lineage import trace
+from . import models_text as text
+from .models_facts import Added, Card, Changed, Listed, ListedVersion, Traced
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["command"]
+
+_VERSION = Whole(1, 10**9 - 1)
+
+command: Any = typer.Typer(
+    help="Keep engine files with what they were made of, and say which version is served.",
+    result_callback=show,
+    **COMMAND,
+)
+app.add_typer(command, name="models")
+
+RegistryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--registry", metavar="DIR", help="The registry's folder; default: PYTRT_MODEL_REGISTRY, or .pytrt/models."
+    ),
+]
+VersionArgument = Annotated[
+    str, typer.Argument(metavar="NAME[:VERSION]", help="A version; without a number, the newest.")
+]
+StageOption = Annotated[Literal["staging", "production"], typer.Option(help="The stage.")]
+WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for the history.")]
+WhoOption = Annotated[str | None, typer.Option("--who", metavar="NAME", help="Who does it; default: this user.")]
+
+
+@command.command("add")  # type: ignore[untyped-decorator]
+def add(
+    engine_file: Annotated[Path, typer.Argument(metavar="FILE", help="Engine file, as `pytrt build` writes it.")],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The model's name.")],
+    version: Annotated[int | None, number(_VERSION, help="Number of the version; default: the next.")] = None,
+    network: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What the engine was built from, such as an ONNX file; its digest is kept."),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Calibration cache; it is kept, with the digest of the images that it was made with."
+        ),
+    ] = None,
+    precision_file: Annotated[
+        Path | None, typer.Option(metavar="FILE.yaml", help="Precision file; it is kept.")
+    ] = None,
+    figures: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE.json",
+            help="What was measured, as `pytrt evaluate --json` or `pytrt table --json` prints it; may be repeated.",
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="USE=PATH|SHA256",
+            help="Data that it was made or measured with, such as evaluation=val/; a digest is kept; may be repeated.",
+        ),
+    ] = None,
+    licence: Annotated[str, typer.Option(metavar="TEXT", help="Under which it may be used, such as Apache-2.0.")] = "",
+    run: Annotated[
+        str,
+        typer.Option(
+            metavar="ID", envvar="PYTRT_PIPELINE_RUN", help="The run of a pipeline that made it, which a step knows."
+        ),
+    ] = "",
+    parent: Annotated[int | None, number(_VERSION, help="The version that it followed; default: the newest.")] = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="What else is to be said.")] = "",
+    to: Annotated[Literal["staging", "production"] | None, typer.Option(help="Put it into this stage as well.")] = None,
+    registry: RegistryOption = None,
+) -> Result[Added]:
+    """Add an engine file as a version of a model. A version never changes.
+
+    The same file with the same data and figures is not added again, and stays in production if it is there.
+
+    Examples: pytrt models add animals.engine --name animals --licence Apache-2.0
+
+    pytrt models add animals.engine --name animals --cache animals.cache --figures evaluated.json --data evaluation=val/ --to staging
+    """
+    models = ModelRegistry(registry)
+    made = models.add(
+        engine_file,
+        name=name,
+        version=version,
+        network=network,
+        cache=cache,
+        precision_file=precision_file,
+        figures=figures or (),
+        data=dict(_pair(each) for each in data or ()),
+        licence=licence,
+        run=run,
+        parent=parent,
+        note=note,
+    )
+    if to is not None and models.history(name).stage_of(made.version) != "production":  # where a step is run again
+        models.promote(name, made.version, to=to)
+    return Result(
+        Added(made.name, made.version, made.digest, made.bytes, models.history(name).stage_of(made.version)),
+        text.print_added,
+    )
+
+
+@command.command("list")  # type: ignore[untyped-decorator]
+def list_versions(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A model; without it, all models.")] = None,
+    registry: RegistryOption = None,
+) -> Result[Listed]:
+    """List the models and their versions, with the stages that they are in.
+
+    Examples: pytrt models list
+
+    pytrt models list animals --json
+    """
+    models, found = ModelRegistry(registry), list[ListedVersion]()
+    for each in models.names() if name is None else (name,):
+        history = models.history(each)
+        found += [ListedVersion(version, history.stage_of(version.version)) for version in models.versions(each)]
+    return Result(Listed(tuple(found)), text.print_listed)
+
+
+@command.command("show")  # type: ignore[untyped-decorator]
+def show_version(
+    version: Annotated[
+        str, typer.Argument(metavar="NAME[:VERSION|@STAGE]", help="A version; without a number or a stage, the newest.")
+    ],
+    html: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the same as a page.")] = None,
+    registry: RegistryOption = None,
+) -> Result[Card]:
+    """Show what a version is made of, what was measured, and what was done with it.
+
+    Examples: pytrt models show animals@production
+
+    pytrt models show animals:3 --html animals.html
+    """
+    models = ModelRegistry(registry)
+    found = models.find(version)
+    history = models.history(found.name)
+    if html is not None:
+        write_html(found, history, check_target(html, "html", (".html",)))
+    return Result(
+        Card(found, history.stage_of(found.version), history.changes, None if html is None else str(html)),
+        text.print_card,
+    )
+
+
+@command.command("promote")  # type: ignore[untyped-decorator]
+def promote(
+    version: VersionArgument,
+    to: Annotated[Stage, typer.Option(help="The stage that it comes into.")] = "production",
+    why: WhyOption = "",
+    who: WhoOption = None,
+    registry: RegistryOption = None,
+) -> Result[Changed]:
+    """Put a version into a stage, in the place of the one that is there. Servers that follow the stage take it up.
+
+    Examples: pytrt models promote animals:3 --to staging
+
+    pytrt models promote animals:3 --why "0.6 points more than version 2"
+    """
+    models, asked = ModelRegistry(registry), _numbered(version)
+    change = models.promote(asked.name, asked.version, to=to, why=why, who=who)
+    return Result(Changed(asked.name, change), text.print_changed)
+
+
+@command.command("rollback")  # type: ignore[untyped-decorator]
+def rollback(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The model.")],
+    stage: StageOption = "production",
+    why: WhyOption = "",
+    who: WhoOption = None,
+    registry: RegistryOption = None,
+) -> Result[Changed]:
+    """Put the version back that was in a stage before the present one.
+
+    Example: pytrt models rollback animals --why "it misses cows"
+    """
+    return Result(
+        Changed(name, ModelRegistry(registry).rollback(name, stage=stage, why=why, who=who)), text.print_changed
+    )
+
+
+@command.command("diff")  # type: ignore[untyped-decorator]
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="A version: NAME:VERSION or NAME@STAGE.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another.")],
+    registry: RegistryOption = None,
+) -> Result[Comparison]:
+    """Show what differs between two versions: network, data, calibration, figures, sizes.
+
+    Example: pytrt models diff animals@production animals@staging
+    """
+    models = ModelRegistry(registry)
+    return Result(compare(models, models.find(a), models.find(b)), text.print_comparison)
+
+
+@command.command("lineage")  # type: ignore[untyped-decorator]
+def lineage(
+    asked: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIGEST|NAME:VERSION",
+            help="A version; or the digest, or its first 8 digits, of an engine file, a network or data.",
+        ),
+    ],
+    registry: RegistryOption = None,
+) -> Result[Traced]:
+    """Show where a version comes from: engine, network, calibration, data, run, and the versions before it.
+
+    The answers of `pytrt serve` carry the digest of the engine that gave them.
+
+    Examples: pytrt models lineage animals:3
+
+    pytrt models lineage 1f9a02c4
+    """
+    found: tuple[Lineage, ...] = trace(ModelRegistry(registry), asked)
+    return Result(Traced(found), text.print_traced)
+
+
+@command.command("remove")  # type: ignore[untyped-decorator]
+def remove(
+    version: Annotated[str, typer.Argument(metavar="NAME:VERSION", help="A version that is in no stage.")],
+    why: WhyOption = "",
+    who: WhoOption = None,
+    registry: RegistryOption = None,
+) -> Result[Changed]:
+    """Remove a version, and those of its files that no other version has. Its number is never given again.
+
+    Example: pytrt models remove animals:1
+    """
+    asked = _numbered(version)
+    if asked.version is None:
+        raise UsageError(f"{version}: name the version, such as {asked.name}:1")
+    return Result(
+        Changed(asked.name, ModelRegistry(registry).remove(asked.name, asked.version, why=why, who=who)),
+        text.print_changed,
+    )
+
+
+@command.command("check")  # type: ignore[untyped-decorator]
+def check(
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Remove what processes left over that were killed; nothing else is touched."),
+    ] = False,
+    registry: RegistryOption = None,
+) -> Result[Checked]:
+    """Compare every file in the registry with its digest, and look for what is missing or left over; exit code 1 if a version is not whole.
+
+    Examples: pytrt models check
+
+    pytrt models check --repair
+    """
+    found = ModelRegistry(registry).check(repair)
+    return Result(found, text.print_checked, found.whole, f"{found.folder}: {len(found.problems)} problems")
+
+
+def _pair(word: str) -> tuple[str, str]:
+    use, equals, given = word.partition("=")
+    if not (equals and use and given):
+        raise UsageError(f"--data {word[:80]}: expected USE=PATH or USE=SHA256, such as evaluation=val/")
+    return use, given
+
+
+def _numbered(word: str) -> Reference:
+    found = Reference.parse(word)
+    if found.stage is not None:
+        raise UsageError(f"{word}: name the version by its number, such as {found.name}:3")
+    return found

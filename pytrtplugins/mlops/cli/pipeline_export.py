@@ -1,0 +1,134 @@
+"""The command ``pytrt pipeline export``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from ...cli import option_values
+from ...cli.results import Result
+from ...errors import UsageError
+from ...utils.files import check_target, write_atomic
+from ...utils.listing import count_text
+from ...utils.optional import require
+from ..pipeline.argo import ArgoTarget, argo_yaml, load_live
+from .pipeline import Source, Values, command
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["ExportedPipeline"]
+
+
+@dataclass(frozen=True)
+class ExportedPipeline:
+    """A file that was written.
+
+    Attributes:
+        file: Its path.
+        kind: What is in it.
+        steps: How many steps the pipeline has.
+        parameters: Parameters that the cluster can still change, with their values.
+        fixed: Parameters that are in the file as they were given.
+    """
+
+    file: str
+    kind: str
+    steps: int
+    parameters: dict[str, str]
+    fixed: tuple[str, ...]
+
+
+@command.command("export")  # type: ignore[untyped-decorator]
+def export(
+    system: Annotated[Literal["argo"], typer.Argument(metavar="SYSTEM", help="argo: Argo Workflows.")],
+    source: Source,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="File to write.", show_default=False)
+    ] = None,
+    image: Annotated[
+        str, typer.Option("--image", metavar="IMAGE", help="Container image of the steps.", show_default=False)
+    ] = "",
+    kind: Annotated[
+        Literal["workflow", "template", "cron", "event", "data"],
+        typer.Option(
+            help="A Workflow; a WorkflowTemplate; a CronWorkflow; a template that an event, or new data, starts."
+        ),
+    ] = "workflow",
+    values: Values = None,
+    artifacts: Annotated[Literal["s3", "gcs", "oss"], typer.Option(help="What keeps files between steps.")] = "s3",
+    bucket: Annotated[
+        str, typer.Option(metavar="NAME", help="Its bucket; default: the cluster's artifact repository.")
+    ] = "",
+    endpoint: Annotated[str, typer.Option(metavar="HOST", help="Its address, where it is not that of AWS.")] = "",
+    insecure: Annotated[bool, typer.Option("--insecure", help="It is reached without TLS.")] = False,
+    prefix: Annotated[
+        str, typer.Option(metavar="PATH", help="Folder in the bucket; default: the pipeline's name.")
+    ] = "",
+    bucket_secret: Annotated[
+        str, typer.Option(metavar="NAME", help="Secret with the bucket's keys; default: the service account's.")
+    ] = "",
+    secret: Annotated[
+        str, typer.Option(metavar="NAME", help="Secret with the values of the steps' secrets; default: NAME-secrets.")
+    ] = "",
+    service_account: Annotated[str, typer.Option(metavar="NAME", help="Service account of the pods.")] = "",
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace; default: where it is submitted.")] = "",
+    folder: Annotated[str, typer.Option(metavar="PATH", help="Where the image has the pipeline's folder.")] = "/work",
+    in_image: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="A file or folder that the image has; Python files are. May be repeated."),
+    ] = None,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CLAIM:/PATH", help="A persistent volume claim for all steps, such as for a registry."),
+    ] = None,
+    timezone: Annotated[str, typer.Option(metavar="NAME", help="Of the schedule, such as Europe/Berlin.")] = "",
+    concurrency: Annotated[
+        Literal["Allow", "Forbid", "Replace"], typer.Option(help="What a schedule does while a run has not ended.")
+    ] = "Forbid",
+) -> Result[ExportedPipeline]:
+    """Write a pipeline as YAML for Argo Workflows: a DAG of containers, with files between steps in a bucket.
+
+    Each step becomes a task with its retries, time limit, resources and secrets (names only). A gate becomes a condition of the tasks
+    behind it, an approval a node that waits. Parameters that only go into commands stay parameters; others are fixed as --set gives them.
+
+    Examples: pytrt pipeline export argo pipeline.yaml -o workflow.yaml --image registry.example.com/animals:1 --bucket models
+
+    pytrt pipeline export argo pipeline.yaml -o nightly.yaml --image registry.example.com/animals:1 --kind cron --timezone Europe/Berlin
+    """
+    if output is None or not image:
+        raise UsageError(
+            f"{'--output' if output is None else '--image'} is missing.\n"
+            f"Do: pytrt pipeline export {system} {source} -o workflow.yaml --image registry.example.com/NAME:1"
+        )
+    target = ArgoTarget(
+        image,
+        kind=kind,
+        store=artifacts,
+        bucket=bucket,
+        endpoint=endpoint,
+        insecure=insecure,
+        prefix=prefix,
+        store_secret=bucket_secret,
+        secret=secret,
+        service_account=service_account,
+        namespace=namespace,
+        folder=folder,
+        in_image=tuple(in_image or ()),
+        volumes=tuple(volume or ()),
+        timezone=timezone,
+        concurrency=concurrency,
+    )
+    check_target(output, "output", (".yaml", ".yml"))
+    found = load_live(source, option_values.read_pairs(values, "--set", "NAME=VALUE"))
+    write_atomic(output, argo_yaml(found, target, str(output)).encode())
+    fixed = tuple(name for name in found.pipeline.parameters if name not in found.live)
+    return Result(ExportedPipeline(str(output), kind, len(found.pipeline.steps), dict(found.live), fixed), _print)
+
+
+def _print(found: ExportedPipeline) -> None:
+    print(f"{found.file}: {found.kind}, {count_text(found.steps, 'step')}")
+    if found.parameters:
+        print(f"parameters: {', '.join(f'{name}={value}' for name, value in found.parameters.items())}")
+    if found.fixed:
+        print(f"fixed: {', '.join(found.fixed)}")

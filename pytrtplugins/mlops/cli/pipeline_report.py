@@ -1,0 +1,99 @@
+"""The command ``pytrt pipeline report``."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from ...cli.results import Result
+from ...errors import UsageError
+from ...utils.files import check_target
+from ...utils.inside import list_inside
+from ...utils.optional import require
+from ...utils.text_formats import shorten
+from ..pipeline.record import RunRecord, run_ids, run_path
+from ..pipeline.report import write_report
+from .pipeline import command
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["WrittenReport"]
+
+_PIPELINES = Path(".pytrt/pipelines")
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """A report that was written.
+
+    Attributes:
+        file: Its path.
+        pipeline: Name of the pipeline.
+        run: Id of the run.
+        state: How far the run came.
+    """
+
+    file: str
+    pipeline: str
+    run: str
+    state: str
+
+
+@command.command("report")  # type: ignore[untyped-decorator]
+def report(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Id of a run, or its beginning; default: the last one.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="File to write.")] = Path(
+        "report.html"
+    ),
+    pipeline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of which pipeline; default: of the one that ran last.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Run to compare with; default: the last one before it that is done."),
+    ] = None,
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="The pipeline's folder, which has .pytrt.")] = Path(),
+) -> Result[WrittenReport]:
+    """Write what a run of a pipeline did, as one HTML file.
+
+    It has the steps with their times, what was reused, figures beside those of the last run and over the last runs, parameters that have
+    changed, the end of the logs of steps that failed, versions and hardware.
+
+    Examples: pytrt pipeline report
+
+    pytrt pipeline report 20261123T1536 -o report.html --against 20261122T0300
+    """
+    check_target(output, "output", (".html",))
+    place, name = _find(folder / _PIPELINES, pipeline, run)
+    record = RunRecord.load(run_path(place, name), within=place)
+    beside = None
+    if against is not None:
+        other = _find(folder / _PIPELINES, place.name, against)[1]
+        beside = RunRecord.load(run_path(place, other), within=place)
+    write_report(record, place, output, against=beside)
+    return Result(WrittenReport(str(output), record.pipeline, record.id, record.state), _print)
+
+
+def _find(root: Path, pipeline: str | None, run: str | None) -> tuple[Path, str]:
+    """The folder of a pipeline, and the id of a run: the last one whose id begins so."""
+    names: dict[str, bool] = {}
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        names = list_inside(root, within=root.parent)
+    folders = [root / each for each, is_folder in names.items() if is_folder and pipeline in (None, each)]
+    runs = [(name, each) for each in folders for name in run_ids(each)]
+    found = [each for each in runs if each[0].startswith(run or "")]
+    if not found:
+        what = f"run {shorten(run)}" if run else "run"
+        of = f" of pipeline {shorten(pipeline)}" if pipeline else ""
+        last = f" The last ones: {', '.join(name for name, _ in sorted(runs)[-3:])}." if runs else ""
+        raise UsageError(f"{root} has no {what}{of}.{last}\nDo: pytrt pipeline run pipeline.yaml")
+    name, place = max(found)
+    return place, name
+
+
+def _print(found: WrittenReport) -> None:
+    print(f"{found.file}: run {found.run} of {found.pipeline}, {found.state}")

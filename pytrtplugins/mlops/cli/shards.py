@@ -1,0 +1,201 @@
+"""The commands ``pytrt shards``: photos and labels as records for training."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from ...cli.app import app
+from ...cli.exif import Exif
+from ...cli.number import number
+from ...cli.results import Result, show
+from ...cli.tables import print_texts
+from ...errors import UsageError
+from ...utils.numbers import Real, Whole
+from ...utils.optional import require
+from ...utils.terminal import COMMAND
+from ..shards import FORMATS, CheckedShards, Made, check_shards, make_shards
+from ..shards.make import MAX_WORKERS, SHARD_BYTES, SIDES, TURNED
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["command"]
+
+_TURNED = (
+    "Their boxes are those of the upright photo. samples/train_yolov2.py turns them; many other decoders do not: --longest-side of "
+    "`pytrt shards make` stores them upright."
+)
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+
+command: Any = typer.Typer(
+    help="Photos and boxes as shards for training: tars with an index.", result_callback=show, **COMMAND
+)
+app.add_typer(command, name="shards")
+
+
+@command.command("make")  # type: ignore[untyped-decorator]
+def make(
+    source: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR|TAR|FILE.yaml...", help="Photos and labels, or a data.yaml; several make one set together."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the shards.")],
+    labels: Annotated[str, typer.Option(metavar="FORMAT", help=f"auto, or one of {', '.join(FORMATS)}.")] = "auto",
+    classes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Class names, one a line, in their order; default: as the labels have them."),
+    ] = None,
+    drop_others: Annotated[
+        bool,
+        typer.Option(
+            "--drop-others",
+            help="Leave out boxes of classes that --classes does not name, which are refused otherwise.",
+        ),
+    ] = False,
+    listed: Annotated[
+        Path | None,
+        typer.Option(
+            "--list",
+            metavar="FILE",
+            help="Take the photos that this list names, of the data or of the disk; or a part of a data.yaml: train; all: every photo.",
+        ),
+    ] = None,
+    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Of a shard, about: 256MB, 1GiB.")] = "256MB",
+    longest_side: Annotated[
+        int | None,
+        number(
+            Whole(*SIDES),
+            help="Make larger photos smaller, to so many pixels, and turn them upright, as JPEG; default: bytes stay as they are.",
+        ),
+    ] = None,
+    hold_back: Annotated[
+        float,
+        number(
+            Real(0, 0.99),
+            metavar="SHARE",
+            help="Write two sets, train/ and held-back/, which gets this share of the photos, by a hash of their names.",
+        ),
+    ] = 0.0,
+    exif: Exif = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse boxes outside their photo, which are cut otherwise.")
+    ] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out photos that cannot be used, and list them.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a finished set.")] = False,
+    workers: Annotated[
+        int | None, number(Whole(1, MAX_WORKERS), help="Threads, each with its own shard; default: one a processor.")
+    ] = None,
+) -> Result[Made]:
+    """Make shards of photos and their labels: VOC's XML, COCO's JSON, darknet's text, CVAT's XML, or folders named after classes.
+
+    A shard is a tar with key.jpg and key.json for each photo, as WebDataset reads it, and an index for reading in any order. The same
+    command goes on where it was interrupted. The same photos and labels give the same bytes.
+
+    Examples: pytrt shards make voc/ -o shards/ --size 256MB
+
+    pytrt shards make photos.tar -o shards/ --list train.txt --longest-side 448
+
+    pytrt shards make cvat/ -o shards/ --classes classes.txt --hold-back 0.15
+
+    pytrt shards make imagenet/train -o shards/ --labels folders --longest-side 320
+    """
+    made = make_shards(
+        source,
+        output,
+        labels=labels,
+        classes=classes,
+        drop_others=drop_others,
+        listed=listed,
+        size=_bytes(size),
+        longest_side=longest_side,
+        hold_back=hold_back,
+        exif=exif,
+        strict=strict,
+        skip_bad=skip_bad,
+        force=force,
+        workers=workers,
+    )
+    return Result(made, functools.partial(_print_made, upright=longest_side is not None))
+
+
+@command.command("check")  # type: ignore[untyped-decorator]
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the shards.")],
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make indexes that are missing or wrong anew, from tars that are whole.")
+    ] = False,
+    decode: Annotated[
+        bool, typer.Option("--decode", help="Decode every photo as a whole; default: read its head.")
+    ] = False,
+    workers: Annotated[
+        int | None, number(Whole(1, MAX_WORKERS), help="Threads, each with its own shard; default: one a processor.")
+    ] = None,
+) -> Result[CheckedShards]:
+    """Check a set of shards: checksums, indexes, photos and boxes; and count what it holds. The exit code is 1 where something is wrong.
+
+    Examples: pytrt shards check shards/
+
+    pytrt shards check shards/ --repair
+
+    pytrt shards check shards/ --decode --json
+    """
+    found = check_shards(folder, repair=repair, decode=decode, workers=workers)
+    return Result(found, _print_checked, found.ok, f"{folder}: {len(found.problems):,} problems")
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,12}) ?([A-Z]*)", text.upper())
+    size = int(match[1]) * _UNITS.get(match[2], 0) if match else 0
+    if not SHARD_BYTES[0] <= size <= SHARD_BYTES[1]:
+        raise UsageError(f"--size {text[:40]}: expected a size from 1MiB to 64GiB, such as 256MB.")
+    return size
+
+
+def _print_made(made: Made, *, upright: bool) -> None:
+    print(f"labels: {made.labels}, {len(made.classes)} classes")
+    for each in made.sets:
+        kept = f", {each.kept} of them kept from an interrupted run" if each.kept else ""
+        print(
+            f"{each.folder}: {each.photos:,} photos, {each.boxes:,} boxes, {each.shards} shards{kept}, "
+            f"{each.bytes / 1e6:,.1f} MB, digest {each.digest[:8]}"
+        )
+    for what, count in made.changed.items():
+        if count:
+            print(f"{count:,} {what}")
+    if made.changed.get(TURNED) and not upright:
+        print(_TURNED)
+    if made.skipped:
+        print(f"{len(made.skipped):,} photos or labels skipped:")
+        for problem in made.skipped:
+            print(f"  {problem}")
+
+
+def _print_checked(found: CheckedShards) -> None:
+    print(
+        f"{found.folder}: {found.photos:,} photos, {found.boxes:,} boxes, {found.shards} shards, {found.bytes / 1e6:,.1f} MB, "
+        f"digest {found.digest[:8]}"
+    )
+    print_texts(
+        ("class", "boxes", "photos"), [(each.name, f"{each.boxes:,}", f"{each.photos:,}") for each in found.classes]
+    )
+    counts = {
+        "photos without a box": found.unlabelled,
+        "photos that are copies of others": found.identical,
+        TURNED: found.turned,
+    }
+    for what, count in counts.items():
+        if count:
+            print(f"{count:,} {what}")
+    if found.turned:
+        print(_TURNED)
+    for index in found.repaired:
+        print(f"made anew: {index}")
+    print(f"{len(found.problems):,} problems:" if found.problems else "everything agrees with its checksums")
+    for problem in found.problems:
+        print(f"  {problem}")

@@ -1,0 +1,250 @@
+"""The command ``pytrt table``."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from ...calibration import CALIBRATORS
+from ...cli import loading, option_values, options
+from ...cli.app import app
+from ...cli.exif import Exif
+from ...cli.number import number
+from ...cli.options import MAX_SAMPLES
+from ...cli.results import Result
+from ...errors import UsageError
+from ...models import YoloData
+from ...utils.files import check_target, write_atomic
+from ...utils.name_list import read_class_names
+from ...utils.numbers import LARGEST_BATCH, Real, Whole
+from ...utils.optional import require
+from ...vision import PIXELS
+from ..tables import (
+    ClassificationTask,
+    DetectionTask,
+    ImagePairs,
+    LabelledImages,
+    Plan,
+    Table,
+    Task,
+    VerificationTask,
+    draw_chart,
+    make_table,
+    to_markdown,
+    write_html,
+)
+from ..tables.image_pairs import PAIR_SUFFIXES
+
+typer = require("typer", extra="cli", feature="the command pytrt")
+
+__all__ = ["command"]
+
+_WRITERS: dict[str, Callable[[Table, Path], object]] = {
+    ".md": lambda table, path: write_atomic(path, to_markdown(table).encode()),
+    ".json": lambda table, path: write_atomic(path, json.dumps(table.to_dict(), indent=1).encode()),
+    ".html": write_html,
+    ".png": draw_chart,
+    ".svg": draw_chart,
+    ".pdf": draw_chart,
+}
+_MAX_ROUNDS, _MAX_SECONDS = 1000, 3600.0
+
+
+@app.command("table")  # type: ignore[untyped-decorator]
+def command(
+    model: options.Model,
+    data: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR|FILE",
+            help="verification, classification: a folder of images for each person or class, or an .npz file; verification also a list of "
+            "pairs, .txt or .csv; detection: the YOLO layout, or a data.yaml.",
+        ),
+    ],
+    task: Annotated[
+        Literal["verification", "detection", "classification"], typer.Option(help="What the network is for.")
+    ],
+    engines: Annotated[
+        str, typer.Option("--engines", metavar="NAME,...", help="Engines that `pytrt devices` lists.")
+    ] = "auto",
+    precisions: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...", help=f"Precisions ({', '.join(loading.PRECISIONS)}) and precision files (.yaml)."
+        ),
+    ] = "fp32,int8",
+    algorithms: Annotated[
+        str, typer.Option(metavar="NAME,...", help=f"Calibrations for int8 and fp8: {', '.join(CALIBRATORS)}.")
+    ] = "minmax",
+    samples: Annotated[
+        str, typer.Option(metavar="N,...", help="Numbers of images to calibrate with; each makes a row.")
+    ] = "200",
+    batches: Annotated[str, typer.Option(metavar="N,...", help="Images of a run; each makes columns.")] = "1,8",
+    calibration: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR|FILE.npz", help="Images to calibrate with; default: a part of --data."),
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Where the images are that a list of pairs names; default: where the list is."
+        ),
+    ] = None,
+    calibration_share: Annotated[
+        float,
+        number(
+            Real(0.01, 0.99),
+            metavar="X",
+            help="Without --calibration: the part of the labels, the first ones, that calibrates; the rest is measured on.",
+        ),
+    ] = 0.5,
+    augment: Annotated[
+        bool,
+        typer.Option(
+            "--augment-calibration",
+            help="Where --samples asks for more images than there are, also calibrate on mirrored and moved copies of them: up to 10 of "
+            "each. Not for detection.",
+        ),
+    ] = False,
+    pixels: Annotated[
+        str, typer.Option(metavar="FORM", help=f"Values that the network takes for pixels: {', '.join(PIXELS)}.")
+    ] = "0..1",
+    names: options.Names = None,
+    mode: options.Mode = "letterbox",
+    exif: Exif = None,
+    limit: options.FirstImages = None,
+    weights: options.Weights = None,
+    threads: options.Threads = None,
+    rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), help="Rounds in which the engines take turns.")] = 5,
+    seconds: Annotated[
+        float, number(Real(0.001, _MAX_SECONDS), metavar="X", help="Seconds for the runs of each engine and batch.")
+    ] = 2.0,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help=f"Write the result: {' '.join(_WRITERS)}; may be repeated."
+        ),
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep engines and results here: the same command goes on where it was interrupted. Default: a folder MODEL.table, "
+            "removed at the end.",
+        ),
+    ] = None,
+    settings: options.Settings = None,
+    forms: options.Forms = None,
+    plugins: options.Plugins = None,
+) -> Result[Table]:
+    """Compare speed, memory and accuracy of a network on engines and in precisions, in one table to decide by.
+
+    Every variant is built and saved; then its accuracy on the data is measured, its memory in a process of its own, and its latency in
+    turns with the others. The first row is what others are compared with.
+
+    verification: whether two images show the same person, by the cosine between embeddings, for all pairs of --data. Columns: true
+    positives (TPR) at 0.001 and 0.01 false positives, balanced accuracy, and how near embeddings are to those of the first row.
+
+    A list of pairs as --data (LFW's pairs.txt, lines `a.jpg b.jpg 1`, or .csv) has verification look at these pairs only, and tells the
+    accuracy by folds where it has folds. INT8 then needs --calibration.
+
+    classification: top-1 and top-5. detection: mAP50 and mAP50:95, on the images in val.txt; those in train.txt calibrate.
+
+    Latency and memory are measured host to host; calibrations of one engine and precision have the same latency, so only the first is
+    timed.
+
+    Examples: pytrt table face.onnx --task verification --data faces/ --pixels 0..255 --engines cpu,onnxruntime -o face.html
+
+    pytrt table face.onnx --task verification --data faces/ --algorithms minmax,entropy --samples 50,200 -o face.md -o face.png
+
+    pytrt table face.onnx --task verification --data pairs.txt --images lfw/ --calibration people/
+
+    pytrt table yolov2.cfg --task detection --data voc/ --precisions fp32,int8
+    """
+    targets = [check_target(path, "output", tuple(_WRITERS)) for path in output or ()]
+    if any(path.suffix in (".html", ".png", ".svg", ".pdf") for path in targets):
+        require("matplotlib", extra="cli", feature="a chart")
+    if pixels not in PIXELS:
+        raise UsageError(f"--pixels {pixels[:40]}: expected one of {', '.join(PIXELS)}.")
+    plan = Plan(
+        engines=option_values.read_words(engines, "--engines"),
+        precisions=tuple(
+            loading.check_precision(each) for each in option_values.read_words(precisions, "--precisions")
+        ),
+        algorithms=option_values.read_words(algorithms, "--algorithms"),
+        samples=_numbers(samples, "--samples", MAX_SAMPLES),
+        batches=_numbers(batches, "--batches", LARGEST_BATCH),
+        rounds=rounds,
+        seconds=seconds,
+        threads=threads,
+        settings=option_values.read_settings(settings),
+        plugins=option_values.read_forms(forms),
+        modules=tuple(plugins or ()),
+    )
+    network = loading.open_model(model, weights, "dynamic")
+    folder = work or Path(f"{model.stem}.table")
+    found = make_table(
+        network,
+        _task(task, data, images, calibration, calibration_share, augment, pixels, names, mode, exif, limit),
+        plan,
+        name=model.name,
+        data=data.name,
+        work=folder,
+    )
+    for path in targets:
+        _WRITERS[path.suffix](found, path)
+    if work is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Result(found, lambda table: _print(table, targets))
+
+
+def _task(
+    task: str,
+    data: Path,
+    folder: Path | None,
+    calibration: Path | None,
+    share: float,
+    augment: bool,
+    pixels: str,
+    names: Path | None,
+    mode: str,
+    exif: str | None,
+    limit: int | None,
+) -> Task:
+    known = None if names is None else read_class_names(names)
+    is_list = data.suffix.lower() in PAIR_SUFFIXES and not data.is_dir()
+    if folder is not None and not is_list:
+        raise UsageError("--images: only a list of pairs, .txt or .csv, names images in another folder")
+    if is_list and task != "verification":
+        raise UsageError(f"--data {data}: a list of pairs is for --task verification")
+    if task == "detection":
+        if calibration is not None:
+            raise UsageError("--calibration: detection calibrates on the images in train.txt of --data")
+        if augment:
+            raise UsageError("--augment-calibration: detection calibrates on the images in train.txt as they are")
+        return DetectionTask(YoloData(data, exif=exif), names=known, mode=mode, limit=limit)
+    if is_list:
+        seen = LabelledImages(calibration) if calibration else None
+        return VerificationTask(ImagePairs(data, folder), seen, pixels, augmented=augment)
+    images = LabelledImages(data)
+    measured, seen = (images, LabelledImages(calibration)) if calibration else reversed(images.split(share))
+    if task == "verification":
+        return VerificationTask(measured, seen, pixels, augmented=augment)
+    return ClassificationTask(measured, seen, pixels, known, augmented=augment)
+
+
+def _numbers(text: str, option: str, most: int) -> tuple[int, ...]:
+    words = text.split(",")
+    if not all(re.fullmatch("[0-9]{1,9}", word) and 0 < int(word) <= most for word in words):
+        raise UsageError(f"{option} {text[:80]}: expected numbers from 1 to {most:,} with commas between them.")
+    return tuple(map(int, words))
+
+
+def _print(table: Table, targets: list[Path]) -> None:
+    print(to_markdown(table), end="")
+    for path in targets:
+        print(f"written: {path}")

@@ -1,0 +1,21 @@
+"""Photos and their boxes as shards, for training: tar files in WebDataset's convention, with an index for any order."""
+
+from __future__ import annotations
+
+from ...vision.labels import FORMATS
+from .check import CheckedShards, check_shards
+from .make import Made, make_shards
+from .photo_set import PhotoSet, open_photos
+from .reader import Example, Shards
+
+__all__ = [
+    "FORMATS",
+    "CheckedShards",
+    "Example",
+    "Made",
+    "PhotoSet",
+    "Shards",
+    "check_shards",
+    "make_shards",
+    "open_photos",
+]

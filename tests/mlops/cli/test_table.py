@@ -1,0 +1,82 @@
+"""The command ``pytrt table``."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+from pytrtplugins.vision import save_image
+from tests.mlops.tables.people import network, photos
+
+
+@pytest.fixture
+def files(pytrt, tmp_path):
+    onnx.save(network(), tmp_path / "face.onnx")
+    np.savez(tmp_path / "faces.npz", **photos())
+    (tmp_path / "pairs.txt").write_text("a.png b.png maybe\n")
+    return tmp_path
+
+
+QUICK = ("--data", "faces.npz", "--pixels", "0..255", "--samples", "3", "--seconds", "0.01", "--rounds", "1")
+
+
+def test_a_table_is_printed_and_written_and_leaves_nothing_else(printed, files):
+    pytest.importorskip("matplotlib")
+    written = [word for name in ("t.md", "t.json", "t.html", "t.svg") for word in ("-o", name)]
+    out = printed(
+        "table", "face.onnx", "--task", "verification", "--engines", "reference", "--batches", "2", *QUICK, *written
+    )
+    assert "| reference fp32 |" in out
+    assert "| reference int8, minmax on 3 |" in out
+    assert "written: t.svg" in out
+    assert (files / "t.md").read_text() in out
+    rows = json.loads((files / "t.json").read_text())["rows"]
+    assert rows[0]["host_mib"] > 0
+    assert rows[1]["figures"]["cosine_mean"] > 0.9
+    assert sorted(path.name for path in files.iterdir()) == [
+        "face.onnx", "faces.npz", "pairs.txt", "t.html", "t.json", "t.md", "t.svg"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--pixels", "bgr"), "--pixels bgr: expected one of 0..1, 0..255"),
+        (("--samples", "0"), "--samples 0: expected numbers from 1 to"),
+        (("--samples", "3,x"), "--samples 3,x: expected numbers"),
+        (("--batches", "1,"), "--batches 1,: expected numbers"),
+        (("--engines", "cpu,"), "--engines cpu,: expected names"),
+        (("--precisions", "fp32,fp7"), "--precision fp7: expected fp32"),
+        (("--output", "t.txt"), "t.txt"),
+        (("--algorithms", "kl"), "algorithm 'kl'"),
+        (("--data", "nowhere"), "no such folder or file"),
+        (("--calibration-share", "0.05"), "cannot be divided"),
+        (("--data", "pairs.txt", "--task", "classification"), "a list of pairs is for --task verification"),
+        (("--data", "pairs.txt"), "pairs.txt line 1: expected two images, 1 or 0"),
+        (("--images", "x"), "--images: only a list of pairs"),
+        (
+            ("--augment-calibration", "--task", "detection"),
+            "--augment-calibration: detection calibrates on the images in",
+        ),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_built(refused, files, words, said):
+    assert said in " ".join(refused("table", "face.onnx", "--task", "verification", *QUICK, *words).split())
+    assert not (files / "face.table").exists()
+
+
+def test_a_list_of_pairs_is_measured_by_folds(pytrt, files):
+    for name in ("s4/0.png", "s4/1.png", "s5/0.png", "s5/1.png"):
+        (files / "people" / name).parent.mkdir(parents=True, exist_ok=True)
+        save_image(photos()[name], files / "people" / name)
+    rows = [("s4/0", "s4/1", 1, 0), ("s4/0", "s5/0", 0, 0), ("s5/0", "s5/1", 1, 1), ("s4/1", "s5/1", 0, 1)]
+    (files / "pairs.csv").write_text("".join(f"{a}.png,{b}.png,{same},{fold}\n" for a, b, same, fold in rows))
+    code, out, _ = pytrt(
+        "table", "face.onnx", "--task", "verification", "--engines", "reference", "--batches", "1", *QUICK,
+        "--data", "pairs.csv", "--images", "people", "--calibration", "faces.npz", "-o", "t.json",
+    )  # fmt: skip
+    assert code == 0
+    assert "balanced accuracy, 2 folds" in out
+    assert "verification on pairs.csv" in out
+    assert json.loads((files / "t.json").read_text())["rows"][1]["figures"]["fold_accuracy"] == 1.0

@@ -1,0 +1,74 @@
+"""Memory of an engine, measured in a process of its own."""
+
+import sys
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.mlops.tables.memory import measure_memory
+from tests.onnx_parts import info, model, node
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+def test_the_weights_of_an_engine_are_in_its_memory_and_the_library_is_not(tmp_path):
+    weights = np.ones((2048, 2048), np.float32)  # 16 MiB
+    product = model(
+        node("MatMul", "x w", "y"), weights=[numpy_helper.from_array(weights, "w")], inputs=[info("x", ["N", 2048])]
+    )
+    engine = ptp.build(product, engine="onnxruntime", progress=False)
+    engine.save(tmp_path / "a.engine")
+    found = measure_memory(tmp_path / "a.engine", 2)
+    assert 15 < found.host < 250  # the file, its copies, and what the library packs
+    assert found.gpu == 0
+    assert found.weights == 16
+    assert found.activations is not None
+
+
+def scaled(rows):
+    """A network whose only constant has 6 MiB, and whose output has 6 for each row."""
+    return model(
+        node("Mul", "x w", "scaled"),
+        node("Sin", "scaled", "y"),
+        weights=[numpy_helper.from_array(np.ones((512, 64, 48), np.float32), "w")],
+        inputs=[info("x", [rows, 512, 64, 48])],
+    )
+
+
+@pytest.mark.parametrize(
+    "engine", ["cpu", *(pytest.param(name, marks=pytest.mark.slow) for name in ("onnxruntime", "reference"))]
+)
+def test_activations_are_apart_from_weights(tmp_path, engine):
+    path = tmp_path / "a.engine"
+    ptp.build(scaled("N"), engine=engine, progress=False).save(path)
+    found = measure_memory(path, 4)
+    assert (
+        found.weights in {"cpu": (0, 6), "onnxruntime": (6,), "reference": (None,)}[engine]
+    )  # OpenVINO hides what it fuses
+    assert 0.9 * 24 < found.activations <= found.host  # libraries may keep what is between
+
+
+def test_int8_weights_count_a_byte_each():
+    weights = [np.random.default_rng(seed).standard_normal((64, 64, 3, 3)).astype(np.float32) for seed in range(3)]
+    network = model(
+        *(node("Conv", f"x{place} w{place}", f"x{place + 1}") for place in range(3)),
+        weights=[numpy_helper.from_array(array, f"w{place}") for place, array in enumerate(weights)],
+        inputs=[info("x0", [1, 64, 8, 8])],
+        outputs=["x3"],
+    )
+    calibrator = MinMaxCalibrator([{"x0": np.random.default_rng(0).standard_normal((1, 64, 8, 8)).astype(np.float32)}])
+    whole = sum(array.size for array in weights)
+    for engine in ("cpu", "onnxruntime"):
+        assert ptp.build(network, engine=engine, progress=False).weight_bytes() == 4 * whole
+    codes = ptp.build(
+        network,
+        engine="onnxruntime",
+        precision="int8",
+        calibration=calibrator,
+        settings={"int8": "always"},
+        progress=False,
+    )
+    assert codes.weight_bytes() == pytest.approx((1 + 1 + 4) * whole / 3, rel=0.02)  # the last layer stays float
