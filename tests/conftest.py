@@ -246,3 +246,27 @@ def pytrt(tmp_path, monkeypatch, capsys):
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def printed(pytrt):
+    """Runs a command, which succeeds; gives its standard output."""
+
+    def run(*words):
+        code, out, err = pytrt(*words)
+        assert code == 0, out + err
+        return out
+
+    return run
+
+
+@pytest.fixture
+def refused(pytrt):
+    """Runs a command, which ends with 2 and prints nothing; gives its standard error."""
+
+    def run(*words):
+        code, out, err = pytrt(*words)
+        assert (code, out) == (2, ""), err
+        return err
+
+    return run

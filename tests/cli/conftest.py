@@ -67,27 +67,3 @@ def images(tmp_path):
     for name in ("chelsea", "astronaut"):
         save_image(load_image(source / f"{name}.png")[::2, ::2], tmp_path / "photos" / f"{name}.png")
     return tmp_path / "photos"
-
-
-@pytest.fixture
-def printed(pytrt):
-    """Runs a command, which succeeds; gives its standard output."""
-
-    def run(*words):
-        code, out, err = pytrt(*words)
-        assert code == 0, out + err
-        return out
-
-    return run
-
-
-@pytest.fixture
-def refused(pytrt):
-    """Runs a command, which ends with 2 and prints nothing; gives its standard error."""
-
-    def run(*words):
-        code, out, err = pytrt(*words)
-        assert (code, out) == (2, ""), err
-        return err
-
-    return run

@@ -13,7 +13,7 @@ from tests.mlops.pipeline.argo.strict import order_of_tasks
 
 _ENVIRONMENT = {
     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    "PYTHONPATH": str(Path(__file__).parents[3]),  # this checkout, wherever the interpreter has the package from
+    "PYTHONPATH": str(Path(__file__).parents[4]),  # this checkout, wherever the interpreter has the package from
 }
 
 

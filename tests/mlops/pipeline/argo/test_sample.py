@@ -13,7 +13,7 @@ from tests.mlops.pipeline.argo.strict import dangling, unknown_by_hera
 yaml = pytest.importorskip("yaml")
 pytest.importorskip("hera", reason='pip install "pytrtplugins[pipeline]"')
 
-SAMPLES = Path(__file__).parents[3] / "samples"
+SAMPLES = Path(__file__).parents[4] / "samples"
 
 
 def exported(size, **target):
