@@ -185,6 +185,8 @@ def test_processes_that_are_killed_while_versions_change_lose_nothing(registry):
             while asked.get_model_metadata("scale")["versions"] != [str(version)] and time.monotonic() < until:
                 time.sleep(0.05)
             assert asked.get_model_metadata("scale")["versions"] == [str(version)]
+            while version not in answered and time.monotonic() < until:
+                time.sleep(0.01)
         ended.set()
         for thread in threads:
             thread.join(60)
