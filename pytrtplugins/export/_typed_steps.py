@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..calibration import CalibrationTable, Calibrator, MinMaxCalibrator
 from ..engines.base.failures import shortened
 from ..engines.calibrate import calibrate, fitting_table, network_runs
+from ..engines.host.unsigned import UnsignedActivations
 from ..engines.quantized import has_qdq
 from ..errors import BuildError, ModelError, NoDataError
 from ..model import Graph, read_onnx, write_onnx
@@ -19,7 +20,7 @@ from ..model.decompose import add_shapes, inline_plugins
 from ..model.ir import to_ir
 from ..model.opaque import hide_opaque, opaque_nodes, show_opaque, undescribed_tensors
 from ..model.proto import info_dims, node_name
-from ..passes import UnsignedActivations, load_model, run_passes
+from ..passes import load_model, run_passes
 from ..passes.half import to_half
 from ..passes.half_ranges import float_nodes
 from ..passes.normalize import in_opset

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import BuildError, ExecutionError
 from ...model.decompose import add_shapes
 from ...model.proto import arrays_of, node_name
-from ...passes import Placement, UnsignedActivations, of_onnx, run_passes
+from ...passes import Placement, of_onnx, run_passes
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ...utils.override import override
@@ -18,6 +18,7 @@ from ..base.types import BuildOptions
 from ..host.cpu_features import default_threads
 from ..host.host_engine import HostEngine
 from ..host.ort_session import make_session, optimized_model, unsupported_node
+from ..host.unsigned import UnsignedActivations
 from .faults import harmful_optimizers, with_zero_points
 from .split import PluginStep, constants_outside, split
 

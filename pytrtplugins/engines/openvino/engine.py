@@ -15,14 +15,7 @@ import numpy as np
 from ...errors import BuildError, EngineError, ExecutionError, UnavailableError
 from ...model.proto import arrays_of, node_name
 from ...model.skeleton import nodes_beyond_onnx
-from ...passes import (
-    CONTRIB,
-    WIDE_CODES,
-    FactorsApart,
-    Placement,
-    run_passes,
-    write_functions,
-)
+from ...passes import CONTRIB, WIDE_CODES, Placement, run_passes, write_functions
 from ...plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ...tensor import DType
 from ...utils.optional import require
@@ -56,6 +49,7 @@ from .fallback import (
 from .fold_integers import fold_integers
 from .openvino_passes import openvino_passes
 from .plugin_errors import PluginErrors
+from .rewrites.factors_apart import FactorsApart
 
 if TYPE_CHECKING:
     import onnx

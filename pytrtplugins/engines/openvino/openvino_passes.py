@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...passes import (
-    AddedBiases,
-    DropRepeatedPairs,
-    FactorsApart,
-    FloatPads,
-    InnerSizes,
-    JoinsApart,
-    KnownShapes,
-    NonzeroBiases,
-    PlacesApart,
-    ProductsApart,
-    ReducesApart,
-    RowScalesApart,
-    ScalarBounds,
-    ScalesApart,
-    UnsignedActivations,
-)
+from ..host.unsigned import UnsignedActivations
+from .rewrites.added_biases import AddedBiases
+from .rewrites.bounds import ScalarBounds
+from .rewrites.factors_apart import FactorsApart
+from .rewrites.float_pads import FloatPads
+from .rewrites.inner_sizes import InnerSizes
+from .rewrites.joins_apart import JoinsApart
+from .rewrites.known_shapes import KnownShapes
+from .rewrites.nonzero_biases import NonzeroBiases
+from .rewrites.places_apart import PlacesApart
+from .rewrites.products_apart import ProductsApart
+from .rewrites.reduces_apart import ReducesApart
+from .rewrites.repeated_pairs import DropRepeatedPairs
+from .rewrites.row_scales_apart import RowScalesApart
+from .rewrites.scales_apart import ScalesApart
 
 if TYPE_CHECKING:
     from ...passes import Pass

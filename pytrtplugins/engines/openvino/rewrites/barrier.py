@@ -1,0 +1,86 @@
+"""What OpenVINO moves and joins nothing across: Max of a tensor with itself; and what checks dims when it runs: Reshape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....model.ir import add_constant
+from ....utils.optional import require
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["checked_as", "checked_dims", "is_fixed", "kept_apart"]
+
+
+def kept_apart(graph: ir.Graph, value: ir.Value, reader: ir.Node) -> ir.Value:
+    """A tensor that is ``value``, by a Max that stands before one of its readers; OpenVINO 2026.4 does not see that they are equal."""
+    onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
+    same: ir.Value = onnx_ir.Value(type=value.type, shape=value.shape)
+    graph.insert_before(reader, onnx_ir.node("Max", [value, value], outputs=[same]))
+    return same
+
+
+def checked_dims(graph: ir.Graph, value: ir.Value, reader: ir.Node, dims: Sequence[int]) -> ir.Value:
+    """A tensor that is ``value``, by a Reshape with the reader's name, which fails where it has other dims; 0 stands for any."""
+    wanted = add_constant(graph, f"{_name(reader)}.dims", np.array(dims, np.int64))
+    return _reshaped(graph, value, reader, wanted, [dim or value.shape[axis] for axis, dim in enumerate(dims)])  # type: ignore[index]
+
+
+def checked_as(graph: ir.Graph, value: ir.Value, axis: int, reader: ir.Node, others: Sequence[ir.Value]) -> ir.Value:
+    """The same for an axis that is to be as long as the longest last axis of other tensors.
+
+    Its shape has the length of another axis, too, and both are multiplied by Min(length, 1): else OpenVINO, which then knows that lengths
+    are equal or one alone is new, takes what is left of the elements.
+    """
+    onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
+    name, rank = _name(reader), len(value.shape or ())
+    steps: list[ir.Node] = []
+
+    def step(op_type: str, *inputs: ir.Value, **attributes: int) -> ir.Value:
+        steps.append(onnx_ir.node(op_type, inputs, attributes))
+        result: ir.Value = steps[-1].outputs[0]
+        result.type = onnx_ir.TensorType(onnx_ir.DataType.INT64)
+        return result
+
+    def length(other: ir.Value, place: int) -> ir.Value:
+        return step("Gather", step("Shape", other), add_constant(graph, f"{name}.place", np.array([place], np.int64)))
+
+    one = add_constant(graph, f"{name}.one", np.array([1], np.int64))
+    lengths = [length(other, -1) for other in others]
+    longest = step("Max", *lengths) if len(lengths) > 1 else lengths[0]
+    some, second = step("Min", longest, one), 0 if axis else 1
+    parts = [add_constant(graph, f"{name}.any", np.array([0], np.int64)) for _ in range(rank)]
+    parts[axis] = step("Mul", longest, some)
+    parts[second] = step("Mul", length(value, second), some)
+    wanted = step("Concat", *parts, axis=0)
+    graph.insert_before(reader, steps)
+    return _reshaped(graph, value, reader, wanted, list(value.shape or ()))
+
+
+def _name(reader: ir.Node) -> str:
+    return reader.name or next(output.name for output in reader.outputs if output.name)
+
+
+def _reshaped(graph: ir.Graph, value: ir.Value, reader: ir.Node, wanted: ir.Value, dims: Sequence[Any]) -> ir.Value:
+    onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
+    same: ir.Value = onnx_ir.Value(type=value.type, shape=onnx_ir.Shape(dims))
+    graph.insert_before(reader, onnx_ir.node("Reshape", [value, wanted], outputs=[same], name=_name(reader)))
+    return same
+
+
+def is_fixed(value: ir.Value | None) -> bool:
+    """Whether a tensor is computed from constants alone."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if value is None or value.const_value is not None:
+            continue
+        node = value.producer()
+        if node is None:  # an input
+            return False
+        waiting += node.inputs
+    return True

@@ -1,0 +1,70 @@
+"""Products and sums with constants stand apart from the quantization behind them: OpenVINO joins the two wrongly in places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from ....model.ir import array_of, is_op
+from ....passes import Pass, PassResult
+from ....utils.override import override
+from .barrier import kept_apart
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["FactorsApart"]
+
+_SCALES = ("Add", "BatchNormalization", "Div", "Identity", "Mul", "Neg", "Sub")
+
+
+class FactorsApart(Pass):
+    """Put Max between QuantizeLinear and products with constants, some of them negative and not all the same.
+
+    In networks with free dims, OpenVINO takes factors into the quantization behind them (2026.4), and forgets that a negative one exchanges
+    its lowest and highest value; with one factor for all values it does not. Without its int8 form (``LP_TRANSFORMS_MODE`` off) it errs
+    with any factors and summands that are not all the same. Max(x, x), which is x, keeps them apart.
+
+    Args:
+        every: Put it before each QuantizeLinear behind a product, sum or batch norm.
+    """
+
+    name: ClassVar[str] = "factors-apart"
+
+    def __init__(self, every: bool = False) -> None:
+        self.every = every
+
+    @override
+    def call(self, model: ir.Model) -> PassResult:
+        quantizing = [(node, node.inputs[0]) for node in model.graph if is_op(node, "QuantizeLinear")]
+        found = [(node, value) for node, value in quantizing if value is not None and self._joins(value)]
+        for node, value in found:
+            node.replace_input_with(0, kept_apart(model.graph, value, node))
+        return PassResult(model, bool(found))
+
+    def _joins(self, value: ir.Value) -> bool:
+        """Whether OpenVINO would join what gives a tensor with the quantization behind it, and wrongly."""
+        if not self.every:
+            return _is_mixed(value)
+        producer = value.producer()
+        return producer is not None and producer.op_type in _SCALES and not producer.domain
+
+
+def _is_mixed(value: ir.Value | None) -> bool:
+    """Whether a tensor is one times constants, of which some are negative, and some differ from others."""
+    negative = several = False
+    while value is not None and (node := value.producer()) is not None:
+        if is_op(node, "Neg") or is_op(node, "Identity"):
+            negative |= node.op_type == "Neg"
+            value = node.inputs[0]
+            continue
+        if not is_op(node, "Mul") and not is_op(node, "Div"):
+            break
+        factors = [array_of(operand) for operand in node.inputs]
+        place = next((index for index, array in enumerate(factors) if array is not None), None)
+        if place is None or (node.op_type == "Div" and place == 0):
+            break
+        array = factors[place]
+        negative |= bool((array < 0).any())
+        several |= array.size > 1
+        value = node.inputs[1 - place]
+    return negative and several

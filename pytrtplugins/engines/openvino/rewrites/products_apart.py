@@ -1,0 +1,62 @@
+"""A product with a constant matrix stands apart from what differs from row to row behind it: OpenVINO joins the two wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from ....model.ir import array_of, constant, dims_of, is_op
+from ....passes import Pass, PassResult
+from ....utils.override import override
+from .barrier import kept_apart
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["ProductsApart"]
+
+_JOINED = ("Add", "BatchNormalization", "Div", "Mul", "PRelu", "Sub")
+_JOINED_TO_FLOAT = ("Add", "Sub")
+_PLAIN = 2
+"""Axes of a product whose columns are its channels."""
+
+
+class ProductsApart(Pass):
+    """Put Max between a MatMul of three axes or more with a constant matrix, or its bias, and products and sums along other axes.
+
+    In networks with free dims, OpenVINO takes such constants, which belong to channels, for those of the matrix's columns (2026.4); behind
+    a matrix that is not quantized, summands of channels only, if there are as many as columns. Max(x, x), which is x, keeps them apart.
+    """
+
+    name: ClassVar[str] = "products-apart"
+
+    @override
+    def call(self, model: ir.Model) -> PassResult:
+        modified = False
+        for node in [node for node in model.graph if is_op(node, "MatMul")]:
+            matrix, result = node.inputs[1], node.outputs[0]
+            quantized = matrix is not None and is_op(matrix.producer(), "DequantizeLinear")
+            if not (quantized or constant(matrix) is not None) or _rank(result) <= _PLAIN:
+                continue
+            joined = _JOINED if quantized else _JOINED_TO_FLOAT
+            values = [result, *(use.node.outputs[0] for use in result.uses() if is_op(use.node, "Add"))]
+            for value in values:
+                readers = [(use.node, use.idx) for use in value.uses() if _is_of_rows(use.node, joined)]
+                for reader, place in readers:
+                    reader.replace_input_with(place, kept_apart(model.graph, value, reader))
+                    modified = True
+        return PassResult(model, modified)
+
+
+def _is_of_rows(node: ir.Node, joined: Sequence[str]) -> bool:
+    """Whether a node of these types scales or moves values by constants that differ along other axes than the last."""
+    if node.op_type not in joined or node.domain:
+        return False
+    if node.op_type == "BatchNormalization":
+        return True
+    constants = [array for value in node.inputs if (array := array_of(value)) is not None]
+    return any(array.size > array.shape[-1] for array in constants if array.ndim)
+
+
+def _rank(value: ir.Value) -> int:
+    return len(dims_of(value) or ())
