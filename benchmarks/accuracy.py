@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pytrtplugins.calibration import CalibrationTable
-from pytrtplugins.cli.option_values import read_settings
+from pytrtplugins.cli.shared.option_values import read_settings
 from pytrtplugins.engines import Engine, build
 from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.engines.host.cpu_features import describe_cpu

@@ -20,7 +20,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable, ImageBatches
 from pytrtplugins.calibration.sidecar import Sidecar
-from pytrtplugins.cli.samples import ArrayFiles
+from pytrtplugins.cli.shared.samples import ArrayFiles
 from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.passes import LayerPrecision, Precisions
 

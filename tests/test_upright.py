@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.calibration import ImageBatches
-from pytrtplugins.cli.samples import read_samples
+from pytrtplugins.cli.shared.samples import read_samples
 from pytrtplugins.mlops.drift.features import measure_photos
 from pytrtplugins.mlops.shards import PhotoSet, Shards, make_shards
 from pytrtplugins.mlops.tables import LabelledImages

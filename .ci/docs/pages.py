@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 
 from darknet2caffe.cli import app as darknet2caffe
 from pytrtplugins import cli
-from pytrtplugins.cli.keys import keys, result_types
+from pytrtplugins.cli.shared.keys import keys, result_types
 
 ROOT = Path(__file__).parents[2]
 MODULES = (

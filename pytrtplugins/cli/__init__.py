@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str] | None) -> None:
     run = command()  # first: it says which package is missing
-    from .results import output
+    from .shared.results import output
 
     with output(restore=arguments is not None):  # the process ends with its own command
         run(args=None if arguments is None else list(arguments), prog_name="pytrt")
@@ -46,7 +46,7 @@ def command() -> Any:
 
 def _show(kind: str, message: str) -> None:
     try:
-        from .tables import print_error
+        from .shared.tables import print_error
     except MissingExtraError:  # of rich, which is what the message may be about
         print(f"{kind}: {message}", file=sys.stderr)
     else:

@@ -10,8 +10,8 @@ from typing import Annotated, Any, NamedTuple
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
 from ..version import __version__
-from .common import add_options
-from .results import show
+from .shared.common import add_options
+from .shared.results import show
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 typer_core: Any = require("typer.core", extra="cli", package="typer")
@@ -74,10 +74,10 @@ COMMANDS = {
     "profile": Row("Time a network's layers on an NVIDIA GPU", ("cli.profile",)),
     "repair": Row("Find and mend what exporters write wrongly", ("cli.repair",)),
     "run": Row("Find objects in images, or run a model on arrays", ("cli.run",)),
-    "serve": Row("Serve models over HTTP", ("cli.serve",)),
-    "serve-export": Row("Write the files that serve models on a cluster", ("cli.serve_export",)),
-    "serve-key": Row("Make a key for clients of a server", ("cli.serve_key",)),
-    "serve-top": Row("Watch the load of a running server", ("cli.serve_top",)),
+    "serve": Row("Serve models over HTTP", ("cli.serving.serve",)),
+    "serve-export": Row("Write the files that serve models on a cluster", ("cli.serving.serve_export",)),
+    "serve-key": Row("Make a key for clients of a server", ("cli.serving.serve_key",)),
+    "serve-top": Row("Watch the load of a running server", ("cli.serving.serve_top",)),
     "table": Row("Measure networks, and put the figures in one table", ("mlops.cli.table",)),
     "data": Row("Look at photos before a model is trained or served", ("mlops.cli.data",)),
     "import": Row("Convert networks of other libraries to ONNX", ("cli.imports",)),

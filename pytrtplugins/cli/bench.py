@@ -12,10 +12,10 @@ from ..errors import UsageError
 from ..utils.figures import check_figure
 from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, Real, Whole
 from ..utils.optional import require
-from . import loading, option_values, options, tables
 from .app import app
-from .number import number
-from .results import Result
+from .shared import loading, option_values, options, tables
+from .shared.number import number
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -10,12 +10,13 @@ from ..utils.files import check_target
 from ..utils.numbers import LARGEST_BATCH, SHARE, Whole
 from ..utils.optional import require
 from ..vision.letterbox import Mode as FitMode
-from . import inspected, loading, option_values, options, tables
+from . import inspected
 from .app import app
 from .facts import Built
-from .number import number
-from .other_files import not_an_engine_here
-from .results import Result
+from .shared import loading, option_values, options, tables
+from .shared.number import number
+from .shared.other_files import not_an_engine_here
+from .shared.results import Result
 
 if TYPE_CHECKING:
     from ..engines.cuda import CudaEngine

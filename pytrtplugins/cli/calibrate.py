@@ -13,12 +13,12 @@ from ..errors import UsageError
 from ..utils.files import check_target, write_atomic
 from ..utils.numbers import Whole
 from ..utils.optional import require
-from . import loading, option_values, options, tables
 from .app import app
 from .facts import Calibrated, WrittenFile
-from .number import number
 from .opaque import Shapes, open_with_shapes
-from .results import Result
+from .shared import loading, option_values, options, tables
+from .shared.number import number
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

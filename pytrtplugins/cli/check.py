@@ -9,12 +9,12 @@ from .. import check
 from ..utils.files import write_atomic
 from ..utils.numbers import Real
 from ..utils.optional import require
-from . import options
 from .app import app
-from .fields import open_plugin, read_samples, read_shapes
-from .loading import import_plugin
-from .number import number
-from .results import Result, current_output
+from .shared import options
+from .shared.fields import open_plugin, read_samples, read_shapes
+from .shared.loading import import_plugin
+from .shared.number import number
+from .shared.results import Result, current_output
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from .. import engines
 from ..doctor import Report, examine
 from ..utils.optional import require
-from . import tables
 from .app import app
 from .facts import Devices
-from .results import Result
+from .shared import tables
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from ..models import fetch_model, find_model, published_models
 from ..utils.optional import require
-from . import tables
 from .app import app
 from .facts import Downloaded, Offered, Offers, WrittenFile
-from .results import Result
+from .shared import tables
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -15,13 +15,13 @@ from ..utils.files import check_target
 from ..utils.listing import first_names
 from ..utils.optional import require
 from ..validation.dataflow import walk
-from . import loading, option_values, options
 from .app import app
 from .facts import Edited
-from .fields import open_plugin
 from .inspected import model_facts
 from .model_facts import TensorFacts
-from .results import Result
+from .shared import loading, option_values, options
+from .shared.fields import open_plugin
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -10,12 +10,12 @@ from .. import models
 from ..utils.figures import check_figure
 from ..utils.numbers import SHARE
 from ..utils.optional import require
-from . import loading, option_values, options, tables
 from .app import app
 from .exif import Exif
 from .facts import Evaluated
-from .number import number
-from .results import Result
+from .shared import loading, option_values, options, tables
+from .shared.number import number
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

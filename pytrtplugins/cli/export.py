@@ -10,11 +10,11 @@ from ..export import triton
 from ..export.plugin import ExportedPlugin, export_plugin
 from ..utils.numbers import Whole
 from ..utils.optional import require
-from . import loading, option_values, options
 from .app import app
-from .fields import read_fields
-from .number import number
-from .results import Result
+from .shared import loading, option_values, options
+from .shared.fields import read_fields
+from .shared.number import number
+from .shared.results import Result
 
 if TYPE_CHECKING:
     import onnx

@@ -12,8 +12,8 @@ from ..engines.base.fusion import Fusion, fusion_of
 from ..engines.base.fusion_chart import draw_fusion
 from ..utils.files import check_target
 from ..utils.optional import require
-from . import loading, tables
-from .results import Result
+from .shared import loading, tables
+from .shared.results import Result
 
 __all__ = ["FusedFacts", "KernelFacts", "inspect_fused"]
 

@@ -12,11 +12,11 @@ from ..mxnet import from_mxnet
 from ..utils.files import check_target
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
-from . import option_values
 from .app import app
 from .facts import Imported
 from .inspected import model_facts
-from .results import Result, show
+from .shared import option_values
+from .shared.results import Result, show
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

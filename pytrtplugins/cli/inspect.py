@@ -8,12 +8,13 @@ from typing import Annotated
 from .. import engines
 from ..errors import UsageError
 from ..utils.optional import require
-from . import inspected, loading, options, tables
+from . import inspected
 from .app import app
 from .fused import FusedFacts, inspect_fused
 from .model_facts import DarknetFacts, EngineFacts, ModelFacts, Nodes
 from .opaque import Shapes, described
-from .results import Result
+from .shared import loading, options, tables
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -21,7 +21,7 @@ from ..plugin.onnx_node import is_plugin_node, node_attributes
 from ..validation.dataflow import given_inputs, walk
 from .facts import Kernel
 from .model_facts import DarknetFacts, EngineFacts, ModelFacts, NodeFacts, PluginFacts, TensorFacts
-from .results import Result
+from .shared.results import Result
 
 if TYPE_CHECKING:
     import onnx

@@ -11,7 +11,7 @@ from ..errors import UsageError
 from ..model import Graph
 from ..model.opaque import hide_opaque, with_shapes
 from ..utils.optional import require
-from . import loading
+from .shared import loading
 
 if TYPE_CHECKING:
     import onnx

@@ -20,15 +20,15 @@ from ..utils.optional import require
 from ..utils.progress import progress_bar
 from ..utils.terminal import COMMAND
 from ..vision.letterbox import Mode
-from . import loading, option_values, options, tables
 from .app import app
 from .exif import Exif
 from .facts import Searched, Treated, WrittenFile
-from .number import number
-from .options import MAX_SAMPLES
-from .other_files import expect_model
-from .results import Result, show
-from .samples import is_labelled, read_samples
+from .shared import loading, option_values, options, tables
+from .shared.number import number
+from .shared.options import MAX_SAMPLES
+from .shared.other_files import expect_model
+from .shared.results import Result, show
+from .shared.samples import is_labelled, read_samples
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -10,11 +10,11 @@ from ..utils.figures import check_figure
 from ..utils.files import check_target
 from ..utils.numbers import LARGEST_BATCH, Whole
 from ..utils.optional import require
-from . import loading, option_values, options
 from .app import app
 from .facts import Profiled
-from .number import number
-from .results import Result
+from .shared import loading, option_values, options
+from .shared.number import number
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

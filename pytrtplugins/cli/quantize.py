@@ -12,10 +12,10 @@ from ..export.typed_model import FloatNode, TypedModel, export_half, export_quan
 from ..utils.files import check_target
 from ..utils.listing import count_text, first_lines, first_names
 from ..utils.optional import require
-from . import loading, options
 from .app import app
 from .opaque import Shapes, open_with_shapes
-from .results import Result
+from .shared import loading, options
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

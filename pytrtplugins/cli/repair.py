@@ -12,10 +12,10 @@ from ..passes import REPAIRS, repair
 from ..utils.files import check_target
 from ..utils.listing import count_text, first_lines
 from ..utils.optional import require
-from . import options
 from .app import app
 from .facts import RepairFacts
-from .results import Result
+from .shared import options
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

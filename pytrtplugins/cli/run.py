@@ -19,12 +19,12 @@ from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, SHARE, Whole
 from ..utils.optional import require
 from ..utils.progress import progress_bar
 from ..vision import Outputs, Sources, Tracker
-from . import loading, option_values, options, runs, tables
 from .app import app
-from .number import number
-from .other_files import expect_images
-from .results import Result, current_output
 from .run_facts import Detected, Looked, OutputFacts, Ran
+from .shared import loading, option_values, options, runs, tables
+from .shared.number import number
+from .shared.other_files import expect_images
+from .shared.results import Result, current_output
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from ..utils.optional import require
-from . import tables
 from .app import app
-from .config import Defaults, find_config, open_config, read_config
-from .results import Result
+from .shared import tables
+from .shared.config import Defaults, find_config, open_config, read_config
+from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -175,7 +175,7 @@ def test_each_input_is_a_constant_of_the_model_in_a_case_of_its_own(monkeypatch)
 
 
 def test_the_command_takes_arrays_and_ranges(pytrt, tmp_path):
-    from pytrtplugins.cli.fields import read_samples
+    from pytrtplugins.cli.shared.fields import read_samples
 
     np.save(tmp_path / "table.npy", TABLE)
     given = read_samples(["table=@table.npy", "index=0..3"])

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.cli import loading
+from pytrtplugins.cli.shared import loading
 from tests.test_bench import times
 
 FAST = ("--seconds", "0.01", "--rounds", "2")

@@ -283,7 +283,7 @@ def test_the_table_of_kernels_says_which_layer_runs_by_what(capsys):
     from pytrtplugins.cli.facts import Built
     from pytrtplugins.cli.inspected import kernel_facts
     from pytrtplugins.cli.model_facts import EngineFacts
-    from pytrtplugins.cli.tables import print_built
+    from pytrtplugins.cli.shared.tables import print_built
     from pytrtplugins.engines import Arithmetic
     from pytrtplugins.engines.cuda.conv.cache import Choice
     from pytrtplugins.engines.cuda.conv.selector import LayerKernel

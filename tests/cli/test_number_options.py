@@ -20,7 +20,7 @@ typer = pytest.importorskip("typer")
 from darknet2caffe import cli as darknet2caffe_cli  # noqa: E402
 from pytrtplugins import cli  # noqa: E402
 from pytrtplugins.cli.app import app  # noqa: E402
-from pytrtplugins.cli.number import limits_of  # noqa: E402
+from pytrtplugins.cli.shared.number import limits_of  # noqa: E402
 from pytrtplugins.models import options as sample_options  # noqa: E402
 from tests.cli.number_limits import COMMANDS, PROGRAMS  # noqa: E402
 
@@ -149,7 +149,7 @@ def test_every_numeric_option_of_the_commands_has_its_limits():
     assert sorted(options) == sorted(COMMANDS)
     for name, option in options.items():
         limits = limits_of(option)
-        assert limits is not None, f"{name} takes any number: make it with pytrtplugins.cli.number.number"
+        assert limits is not None, f"{name} takes any number: make it with pytrtplugins.cli.shared.number.number"
         assert (limits.minimum, limits.maximum) == COMMANDS[name], name
         assert isinstance(limits, Whole) == isinstance(COMMANDS[name][0], int), name
 

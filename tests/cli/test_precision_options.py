@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytrtplugins.cli import loading
+from pytrtplugins.cli.shared import loading
 from pytrtplugins.precision import Budget, parse_tolerance
 from tests.cli.stubs import ends
 

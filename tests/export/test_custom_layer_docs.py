@@ -94,7 +94,7 @@ def test_the_command_for_tensorrt_differs_from_the_tested_one_by_its_options_alo
 
 
 def test_the_refusal_is_what_the_page_shows(folder, tmp_path, monkeypatch):
-    from pytrtplugins.cli.loading import import_plugin
+    from pytrtplugins.cli.shared.loading import import_plugin
 
     (tmp_path / "mylayers.py").write_text(
         f"{CLASS.replace('acme', 'acme.wrong')}\n{ENQUEUE.splitlines()[0]}\n\n{WRONG}", "utf-8"

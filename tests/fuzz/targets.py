@@ -21,8 +21,8 @@ from darknet2caffe.prototxt import parse_prototxt
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.calibration.sidecar import Sidecar
 from pytrtplugins.cli import command
-from pytrtplugins.cli.config import open_config, read_config
-from pytrtplugins.cli.option_values import read_settings
+from pytrtplugins.cli.shared.config import open_config, read_config
+from pytrtplugins.cli.shared.option_values import read_settings
 from pytrtplugins.engines import build, load_engine
 from pytrtplugins.engines.cuda.conv.cache import decode
 from pytrtplugins.engines.cuda.saved import SavedPlan

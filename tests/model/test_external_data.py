@@ -10,7 +10,7 @@ from onnx import helper
 import pytrtplugins as ptp
 from pytrtplugins import passes
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.cli.loading import open_model
+from pytrtplugins.cli.shared.loading import open_model
 from pytrtplugins.engines.base.engine import BuildOptions
 from pytrtplugins.engines.base.engine_file import read_engine_file, write_engine_file
 from pytrtplugins.engines.calibrate import calibrate

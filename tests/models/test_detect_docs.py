@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pytrtplugins.cli import loading
+from pytrtplugins.cli.shared import loading
 from pytrtplugins.vision import Sources
 from tests.pages import ROOT, Reader
 

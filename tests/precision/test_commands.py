@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.cli.option_values import read_settings
+from pytrtplugins.cli.shared.option_values import read_settings
 from pytrtplugins.passes import Precisions
 from pytrtplugins.vision import save_image
 from tests.engines.networks import Complete, Witness, conv_net, image

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from ...cli import loading, options
 from ...cli.app import app
 from ...cli.exif import Exif
-from ...cli.number import number
-from ...cli.results import Result, show, to_json
-from ...cli.tables import print_texts
+from ...cli.shared import loading, options
+from ...cli.shared.number import number
+from ...cli.shared.results import Result, show, to_json
+from ...cli.shared.tables import print_texts
 from ...errors import UsageError
 from ...utils.files import check_target, write_atomic
 from ...utils.numbers import Whole

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from ...cli.app import app
-from ...cli.number import number
-from ...cli.results import Result, show
+from ...cli.shared.number import number
+from ...cli.shared.results import Result, show
 from ...errors import UsageError
 from ...utils.files import check_target
 from ...utils.numbers import Whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...cli.tables import print_texts
+from ...cli.shared.tables import print_texts
 from ..registry import Change, Checked, Comparison
 from ..registry.card import figure_text, rows, size_text
 from .models_facts import Added, Card, Changed, Listed, Traced

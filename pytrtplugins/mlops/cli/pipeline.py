@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ... import doctor
-from ...cli import option_values
 from ...cli.app import app
-from ...cli.results import Result, show
+from ...cli.shared import option_values
+from ...cli.shared.results import Result, show
 from ...utils.figures import check_figure
 from ...utils.optional import require
 from ...utils.terminal import COMMAND

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from ...cli import option_values
-from ...cli.results import Result
+from ...cli.shared import option_values
+from ...cli.shared.results import Result
 from ...errors import UsageError
 from ...utils.files import check_target, write_atomic
 from ...utils.listing import count_text

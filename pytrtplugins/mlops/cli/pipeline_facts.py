@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...cli.tables import escape, print_table
+from ...cli.shared.tables import escape, print_table
 from ...utils.terminal import is_quiet
 from ..pipeline import RunRecord, StepRecord, StepState
 from ..pipeline.record import Scalar

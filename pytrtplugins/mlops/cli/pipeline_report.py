@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from ...cli.results import Result
+from ...cli.shared.results import Result
 from ...errors import UsageError
 from ...utils.files import check_target
 from ...utils.inside import list_inside

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from ...cli.app import app
 from ...cli.exif import Exif
-from ...cli.number import number
-from ...cli.results import Result, show
-from ...cli.tables import print_texts
+from ...cli.shared.number import number
+from ...cli.shared.results import Result, show
+from ...cli.shared.tables import print_texts
 from ...errors import UsageError
 from ...utils.numbers import Real, Whole
 from ...utils.optional import require

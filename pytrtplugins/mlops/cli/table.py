@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from ...calibration import CALIBRATORS
-from ...cli import loading, option_values, options
 from ...cli.app import app
 from ...cli.exif import Exif
-from ...cli.number import number
-from ...cli.options import MAX_SAMPLES
-from ...cli.results import Result
+from ...cli.shared import loading, option_values, options
+from ...cli.shared.number import number
+from ...cli.shared.options import MAX_SAMPLES
+from ...cli.shared.results import Result
 from ...errors import UsageError
 from ...models import YoloData
 from ...utils.files import check_target, write_atomic

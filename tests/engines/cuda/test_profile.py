@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytrtplugins.cli import loading, main
+from pytrtplugins.cli import main
+from pytrtplugins.cli.shared import loading
 from pytrtplugins.engines.cuda import CudaEngine
 from pytrtplugins.engines.cuda.plan.arena import Layout
 from pytrtplugins.engines.cuda.plan.fallbacks import ARRAYS, UNCAPTURED, fallbacks

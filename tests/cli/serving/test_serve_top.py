@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytrtplugins.cli import serve_top
+from pytrtplugins.cli.serving import serve_top
 from pytrtplugins.serving.server_load import ModelLoad
 from tests.loopback import Server
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PYTRT = [sys.executable, "-c", "from pytrtplugins.cli import main; main()", "serve-top"]
 METRICS = b"""\
 # TYPE pytrt_ready gauge

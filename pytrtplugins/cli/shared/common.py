@@ -6,8 +6,8 @@ import functools
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..utils.optional import require
-from ..utils.terminal import be_quiet, be_verbose
+from ...utils.optional import require
+from ...utils.terminal import be_quiet, be_verbose
 from .config import defaults_for, find_config, open_config, read_config
 from .results import current_output
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UsageError
-from ..models import find_model, published_models
+from ...errors import UsageError
+from ...models import find_model, published_models
 
 __all__ = ["expect_images", "expect_model", "not_an_engine_here"]
 

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ..errors import UsageError
-from ..serving.config import choose_models, read_limits, read_scale
-from ..serving.model.spec import Limits, ModelSpec
-from ..serving.scale import Scale, read_replicas
-from ..utils.declared import field_limits
-from ..utils.optional import require
-from .app import app
-from .config import read_config
-from .number import number
-from .results import Result
+from ...errors import UsageError
+from ...serving.config import choose_models, read_limits, read_scale
+from ...serving.model.spec import Limits, ModelSpec
+from ...serving.scale import Scale, read_replicas
+from ...utils.declared import field_limits
+from ...utils.optional import require
+from ..app import app
+from ..shared.config import read_config
+from ..shared.number import number
+from ..shared.results import Result
 from .serve import milliseconds
 
 if TYPE_CHECKING:
-    from ..utils.toml_file import TomlFile
+    from ...utils.toml_file import TomlFile
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -102,7 +102,7 @@ def command(
 
     pytrt serve-export ray --config serving.toml --replicas 1:8 --gpus 0.5 -o deploy/
     """
-    from ..serving.export import Deployment, export  # here: with it comes all that a server imports
+    from ...serving.export import Deployment, export  # here: with it comes all that a server imports
 
     if output is None:
         raise UsageError("--output is missing.\nDo: pytrt serve-export ... -o deploy/")

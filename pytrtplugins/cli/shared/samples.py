@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..calibration import ImageBatches
-from ..errors import NoDataError, UsageError
-from ..models import YoloData
-from ..tensor import TensorDesc
-from ..utils.array_files import MAX_BYTES, read_npz
-from ..utils.data_yaml import DATA_YAML
-from ..utils.files import sha256_hex
-from ..utils.text_formats import shorten
-from ..vision import letterbox
+from ...calibration import ImageBatches
+from ...errors import NoDataError, UsageError
+from ...models import YoloData
+from ...tensor import TensorDesc
+from ...utils.array_files import MAX_BYTES, read_npz
+from ...utils.data_yaml import DATA_YAML
+from ...utils.files import sha256_hex
+from ...utils.text_formats import shorten
+from ...vision import letterbox
 
 __all__ = ["ArrayFiles", "is_labelled", "read_samples"]
 

@@ -11,15 +11,15 @@ import urllib.request
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
-from ..errors import UnavailableError, UsageError
-from ..serving.server_load import ModelLoad, Reading, ServerLoad, load_between
-from ..utils.numbers import Real
-from ..utils.optional import require
-from .app import app
+from ...errors import UnavailableError, UsageError
+from ...serving.server_load import ModelLoad, Reading, ServerLoad, load_between
+from ...utils.numbers import Real
+from ...utils.optional import require
+from ..app import app
+from ..shared.number import number
+from ..shared.results import Result, current_output
+from ..shared.tables import console
 from .key_presses import KeyPresses
-from .number import number
-from .results import Result, current_output
-from .tables import console
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytrtplugins.bench import Benchmark, Row
-from pytrtplugins.cli.tables import print_benchmark, print_offers, print_ran, print_report
+from pytrtplugins.cli.shared.tables import print_benchmark, print_offers, print_ran, print_report
 
 
 def cells(capsys, beginning):

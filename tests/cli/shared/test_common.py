@@ -61,7 +61,7 @@ def test_a_quiet_command_prints_errors_only(pytrt):
 
 @pytest.mark.parametrize(("option", "level"), [("-q", logging.ERROR), ("-v", logging.INFO), (None, logging.WARNING)])
 def test_the_packages_messages_follow(pytrt, monkeypatch, option, level):
-    from pytrtplugins.cli import tables
+    from pytrtplugins.cli.shared import tables
 
     found = []
     monkeypatch.setattr(

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FormatError, UsageError
-from ..plugin.base import Plugin
-from ..plugin.fields import FieldSpec
-from ..plugin.given import came_from
-from ..utils.text_formats import parse_json
+from ...errors import FormatError, UsageError
+from ...plugin.base import Plugin
+from ...plugin.fields import FieldSpec
+from ...plugin.given import came_from
+from ...utils.text_formats import parse_json
 from . import loading, option_values
 
 __all__ = ["open_plugin", "read_fields", "read_samples", "read_shapes"]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..utils.declared import mismatch, nearest, single_kind
-from ..utils.text_formats import shorten
-from ..utils.toml_file import TomlFile, read_text
+from ...utils.declared import mismatch, nearest, single_kind
+from ...utils.text_formats import shorten
+from ...utils.toml_file import TomlFile, read_text
 from .number import limits_of
 from .results import option_name
 
@@ -139,7 +139,7 @@ def _read(data: Any, command: Any, words: tuple[str, ...], file: TomlFile) -> It
 
 def _served_tables() -> tuple[str, ...]:
     """The tables that say which models are served and how."""
-    from ..serving.config import TABLES  # which takes long to import, and most have no such file
+    from ...serving.config import TABLES  # which takes long to import, and most have no such file
 
     return TABLES
 

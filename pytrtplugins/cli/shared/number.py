@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import UsageError
-from ..utils.numbers import Real, Whole
-from ..utils.optional import require
+from ...errors import UsageError
+from ...utils.numbers import Real, Whole
+from ...utils.optional import require
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pytrtplugins.cli import samples
+from pytrtplugins.cli.shared import samples
 from pytrtplugins.errors import UsageError
 from pytrtplugins.tensor import DType, TensorDesc
 

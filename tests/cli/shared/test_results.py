@@ -12,10 +12,10 @@ import onnx
 import pytest
 
 from pytrtplugins import models
-from pytrtplugins.cli import results
-from pytrtplugins.cli.keys import Key, keys, result_types
-from pytrtplugins.cli.results import to_json
-from tests.cli.test_common import COMMANDS
+from pytrtplugins.cli.shared import results
+from pytrtplugins.cli.shared.keys import Key, keys, result_types
+from pytrtplugins.cli.shared.results import to_json
+from tests.cli.shared.test_common import COMMANDS
 from tests.engines.networks import conv_net
 
 LAYER = """
@@ -150,7 +150,7 @@ def test_options_have_their_names_and_defaults(pytrt, net):
 
 
 def test_figures_that_are_not_finite_are_null_and_a_miss_ends_with_1(pytrt, net, monkeypatch):
-    from pytrtplugins.cli import loading
+    from pytrtplugins.cli.shared import loading
 
     monkeypatch.setattr(
         loading, "open_engine", lambda *_, **__: SimpleNamespace(name="cpu", precision="fp32", choices={})

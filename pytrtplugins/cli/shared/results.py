@@ -17,8 +17,8 @@ from typing import Any, Generic, TextIO, TypeVar
 
 import numpy as np
 
-from ..utils.optional import require
-from ..version import __version__
+from ...utils.optional import require
+from ...version import __version__
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ..engines import names
-from ..plugin.policy import FORMS
-from ..utils.numbers import SHARE, THREADS, Whole
-from ..utils.optional import require
-from ..vision.letterbox import Mode as FitMode
+from ...engines import names
+from ...plugin.policy import FORMS
+from ...utils.numbers import SHARE, THREADS, Whole
+from ...utils.optional import require
+from ...vision.letterbox import Mode as FitMode
 from . import loading
 from .number import number
 from .other_files import expect_model

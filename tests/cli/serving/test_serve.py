@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytrtplugins.cli import main, serve
+from pytrtplugins.cli import main
+from pytrtplugins.cli.serving import serve
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def served(monkeypatch):
         calls.append((specs, options))
         return {each.name: {each.version: counts} for each in specs}
 
-    monkeypatch.setattr("pytrtplugins.cli.serve.serve", serve)
+    monkeypatch.setattr("pytrtplugins.cli.serving.serve.serve", serve)
 
     def run(*words):
         with pytest.raises(SystemExit) as caught:
@@ -122,7 +123,7 @@ def test_a_file_says_what_is_served_and_the_command_line_wins(served, file):
     assert options["port"] == 8080
 
 
-PAGE = (Path(__file__).parents[2] / "docs/serving_config.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/serving_config.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("text", re.findall(r"^```toml.*?\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))

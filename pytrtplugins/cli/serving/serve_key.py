@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from ..serving.access.keys import Key, add_key
-from ..utils.declared import field_limits
-from ..utils.optional import require
-from .app import app
-from .number import number
-from .results import Result
+from ...serving.access.keys import Key, add_key
+from ...utils.declared import field_limits
+from ...utils.optional import require
+from ..app import app
+from ..shared.number import number
+from ..shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

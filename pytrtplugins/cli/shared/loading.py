@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from ..calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatches
-from ..engines import Engine, build, load_engine
-from ..engines.base.engine_file import is_engine_file
-from ..engines.registry import available_class
-from ..errors import ModelError, RegistryError, UsageError
-from ..model import Graph, read_onnx
-from ..models import Yolov2, describe, read_description
-from ..passes import CODES
-from ..plugin.base import Plugin
-from ..utils.user_module import import_user_module
+from ...calibration import CALIBRATORS, CalibrationTable, Calibrator, ImageBatches
+from ...engines import Engine, build, load_engine
+from ...engines.base.engine_file import is_engine_file
+from ...engines.registry import available_class
+from ...errors import ModelError, RegistryError, UsageError
+from ...model import Graph, read_onnx
+from ...models import Yolov2, describe, read_description
+from ...passes import CODES
+from ...plugin.base import Plugin
+from ...utils.user_module import import_user_module
 from .other_files import not_an_engine_here
 from .samples import ArrayFiles
 
@@ -261,7 +261,7 @@ def import_plugin(target: str, *, instances: bool = False) -> type[Plugin] | Plu
 
 def _library(path: str) -> Any:
     """A library of plugins in C++."""
-    from ..native import load_library
+    from ...native import load_library
 
     return load_library(path, namespace=Path(path).stem)
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytrtplugins.cli import runs
+from pytrtplugins.cli.shared import runs
 from tests.clock import Clock
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..engines import Engine
-from ..errors import FormatError, UsageError
-from ..plugin.policy import FORMS
-from ..tensor import AnyDims
-from ..utils.array_files import MAX_BYTES, read_npy
-from ..utils.text_formats import parse_json
+from ...engines import Engine
+from ...errors import FormatError, UsageError
+from ...plugin.policy import FORMS
+from ...tensor import AnyDims
+from ...utils.array_files import MAX_BYTES, read_npy
+from ...utils.text_formats import parse_json
 
 __all__ = ["read_array", "read_forms", "read_inputs", "read_pairs", "read_settings", "read_value", "read_words"]
 

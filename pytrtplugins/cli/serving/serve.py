@@ -6,20 +6,20 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ..errors import UsageError
-from ..serving.access.access import Access
-from ..serving.config import choose_models, read_limits, read_scale
-from ..serving.model.spec import MOST_PROCESSES, Limits, ModelSpec
-from ..serving.run import check, serve
-from ..serving.scale import read_replicas
-from ..utils.declared import field_limits
-from ..utils.numbers import Whole
-from ..utils.optional import require
-from ..utils.toml_file import TomlFile
-from . import options
-from .app import app
-from .number import number
-from .results import Result
+from ...errors import UsageError
+from ...serving.access.access import Access
+from ...serving.config import choose_models, read_limits, read_scale
+from ...serving.model.spec import MOST_PROCESSES, Limits, ModelSpec
+from ...serving.run import check, serve
+from ...serving.scale import read_replicas
+from ...utils.declared import field_limits
+from ...utils.numbers import Whole
+from ...utils.optional import require
+from ...utils.toml_file import TomlFile
+from ..app import app
+from ..shared import options
+from ..shared.number import number
+from ..shared.results import Result
 from .serve_facts import Checked, CheckedModel, Served, ServedModel
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -281,7 +281,7 @@ def command(
             _print_checked,
         )
     if ray is not None:
-        from ..serving.ray import serve_on_ray  # here: with it comes all that a server imports
+        from ...serving.ray import serve_on_ray  # here: with it comes all that a server imports
 
         serve_on_ray(specs, ray, host=host, port=port, scale=scale, limits=limits, modules=plugins or ())
         return Result(Served(()), _print_served)

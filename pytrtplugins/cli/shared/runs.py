@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..bench import stream_rate
-from ..engines import Engine
-from ..engines.base.context import Arrays
-from ..utils.files import atomic_path
+from ...bench import stream_rate
+from ...engines import Engine
+from ...engines.base.context import Arrays
+from ...utils.files import atomic_path
 
 __all__ = ["one_by_one", "save_arrays", "side_by_side"]
 

@@ -62,8 +62,8 @@ def _late() -> dict[str, Any]:
     """Classes in results' annotations whose names are not in the class's module: not imported there, or it is named for its package."""
     from darknet2caffe.inspect import Row
 
-    from ..engines import Arithmetic
-    from ..engines.cuda.profile import StepTime
+    from ...engines import Arithmetic
+    from ...engines.cuda.profile import StepTime
 
     return {"Arithmetic": Arithmetic, "Row": Row, "StepTime": StepTime}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto
 
-from pytrtplugins.cli import loading, option_values
+from pytrtplugins.cli.shared import loading, option_values
 from pytrtplugins.engines import Arithmetic
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg

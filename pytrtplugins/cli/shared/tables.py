@@ -8,19 +8,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..utils.optional import require
-from ..utils.terminal import is_quiet
+from ...utils.optional import require
+from ...utils.terminal import is_quiet
 from .results import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..bench import Benchmark
-    from ..doctor import Report
+    from ...bench import Benchmark
+    from ...doctor import Report
+    from ..facts import Built, Devices, Evaluated, Offers, WrittenFile
+    from ..model_facts import EngineFacts, ModelFacts, NodeFacts, Nodes, TensorFacts
+    from ..run_facts import Detected, Ran
     from .config import Defaults
-    from .facts import Built, Devices, Evaluated, Offers, WrittenFile
-    from .model_facts import EngineFacts, ModelFacts, NodeFacts, Nodes, TensorFacts
-    from .run_facts import Detected, Ran
 
 __all__ = [
     "console",

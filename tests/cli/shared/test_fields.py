@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from pytrtplugins.cli.fields import open_plugin, read_fields, read_samples
+from pytrtplugins.cli.shared.fields import open_plugin, read_fields, read_samples
 from pytrtplugins.errors import FieldError, RegistryError, UsageError
 
 LAYERS = """

@@ -6,7 +6,7 @@ import os
 import onnx
 import pytest
 
-from pytrtplugins.cli import config
+from pytrtplugins.cli.shared import config
 from tests.test_bench import times
 
 

@@ -1,0 +1,1 @@
+"""What several commands share: options, results, tables, and how models are loaded."""
