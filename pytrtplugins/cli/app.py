@@ -17,7 +17,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 typer_core: Any = require("typer.core", extra="cli", package="typer")
 typer_main: Any = require("typer.main", extra="cli", package="typer")
 
-__all__ = ["COMMANDS", "Commands", "app"]
+__all__ = ["COMMANDS", "GROUPS", "Commands", "app"]
 
 _HELP = """Build, run, calibrate and check networks with your own layers.
 
@@ -51,45 +51,57 @@ class Row(NamedTuple):
     modules: tuple[str, ...]
 
 
-COMMANDS = {
-    "devices": Row("List the engines, and why some do not work here", ("cli.doctor",)),
-    "config": Row("Show the defaults of options that are in force", ("cli.show_config",)),
-    "inspect": Row("Show a model's inputs, outputs, layers and plugins", ("cli.inspect",)),
-    "build": Row("Build an engine and save it", ("cli.build",)),
-    "calibrate": Row("Measure on images the scales that INT8 and FP8 need", ("cli.calibrate",)),
-    "quantize": Row("Write a model with Q/DQ nodes for TensorRT 11 and others", ("cli.quantize",)),
-    "convert": Row("Write a model in float16 or bfloat16", ("cli.quantize",)),
-    "equalize": Row("Rescale channels so that INT8 loses less accuracy", ("cli.calibrate",)),
-    "evaluate": Row("Measure a detector's average precision", ("cli.evaluate",)),
-    "bench": Row("Compare speed and memory of engines and precisions", ("cli.bench",)),
-    "check-plugin": Row("Check a plugin on many shapes and types", ("cli.check",)),
-    "doctor": Row("Show what is installed, and whether engines work", ("cli.doctor",)),
-    "download": Row("Fetch a model that this project publishes", ("cli.download",)),
-    "replace": Row("Replace a node by a plugin", ("cli.edit",)),
-    "extract": Row("Write a part of a network as a model of its own", ("cli.edit",)),
-    "embed": Row("Write plugins with their bodies, for onnxruntime", ("cli.edit",)),
-    "export-plugin": Row("Write a plugin as a library for TensorRT", ("cli.export",)),
-    "export-triton": Row("Write a model into a Triton model repository", ("cli.export",)),
-    "compare": Row("Compare every tensor of two engines or models", ("cli.precision",)),
-    "profile": Row("Time a network's layers on an NVIDIA GPU", ("cli.profile",)),
-    "repair": Row("Find and mend what exporters write wrongly", ("cli.repair",)),
-    "run": Row("Find objects in images, or run a model on arrays", ("cli.run",)),
-    "serve": Row("Serve models over HTTP", ("cli.serving.serve",)),
-    "serve-export": Row("Write the files that serve models on a cluster", ("cli.serving.serve_export",)),
-    "serve-key": Row("Make a key for clients of a server", ("cli.serving.serve_key",)),
-    "serve-top": Row("Watch the load of a running server", ("cli.serving.serve_top",)),
-    "table": Row("Measure networks, and put the figures in one table", ("mlops.cli.table",)),
-    "data": Row("Look at photos before a model is trained or served", ("mlops.cli.data",)),
-    "import": Row("Convert networks of other libraries to ONNX", ("cli.imports",)),
-    "models": Row("Keep versions of models with what they were made of", ("mlops.cli.models",)),
-    "pipeline": Row(
-        "Go from photos to a served model with one file",
-        ("mlops.cli.pipeline", "mlops.cli.pipeline_export", "mlops.cli.pipeline_report"),
-    ),
-    "precision": Row("Choose the precision of each layer", ("cli.precision",)),
-    "shards": Row("Pack labelled photos for training", ("mlops.cli.shards",)),
+GROUPS = {
+    "Networks": {
+        "inspect": Row("Show a model's inputs, outputs, layers and plugins", ("cli.inspect",)),
+        "import": Row("Convert networks of other libraries to ONNX", ("cli.imports",)),
+        "download": Row("Fetch a model that this project publishes", ("cli.download",)),
+        "build": Row("Build an engine and save it", ("cli.build",)),
+        "extract": Row("Write a part of a network as a model of its own", ("cli.edit",)),
+        "replace": Row("Replace a node by a plugin", ("cli.edit",)),
+        "embed": Row("Write plugins with their bodies, for onnxruntime", ("cli.edit",)),
+        "repair": Row("Find and mend what exporters write wrongly", ("cli.repair",)),
+    },
+    "Plugins": {
+        "check-plugin": Row("Check a plugin on many shapes and types", ("cli.check",)),
+        "export-plugin": Row("Write a plugin as a library for TensorRT", ("cli.export",)),
+    },
+    "Accuracy": {
+        "calibrate": Row("Measure on images the scales that INT8 and FP8 need", ("cli.calibrate",)),
+        "equalize": Row("Rescale channels so that INT8 loses less accuracy", ("cli.calibrate",)),
+        "quantize": Row("Write a model with Q/DQ nodes for TensorRT 11 and others", ("cli.quantize",)),
+        "convert": Row("Write a model in float16 or bfloat16", ("cli.quantize",)),
+        "evaluate": Row("Measure a detector's average precision", ("cli.evaluate",)),
+        "precision": Row("Choose the precision of each layer", ("cli.precision",)),
+        "compare": Row("Compare every tensor of two engines or models", ("cli.precision",)),
+    },
+    "Run and serve": {
+        "run": Row("Find objects in images, or run a model on arrays", ("cli.run",)),
+        "bench": Row("Compare speed and memory of engines and precisions", ("cli.bench",)),
+        "profile": Row("Time a network's layers on an NVIDIA GPU", ("cli.profile",)),
+        "serve": Row("Serve models over HTTP", ("cli.serving.serve",)),
+        "serve-export": Row("Write the files that serve models on a cluster", ("cli.serving.serve_export",)),
+        "serve-key": Row("Make a key for clients of a server", ("cli.serving.serve_key",)),
+        "serve-top": Row("Watch the load of a running server", ("cli.serving.serve_top",)),
+        "export-triton": Row("Write a model into a Triton model repository", ("cli.export",)),
+        "devices": Row("List the engines, and why some do not work here", ("cli.doctor",)),
+        "doctor": Row("Show what is installed, and whether engines work", ("cli.doctor",)),
+        "config": Row("Show the defaults of options that are in force", ("cli.show_config",)),
+    },
+    "Data and pipelines": {
+        "data": Row("Look at photos before a model is trained or served", ("mlops.cli.data",)),
+        "shards": Row("Pack labelled photos for training", ("mlops.cli.shards",)),
+        "table": Row("Measure networks, and put the figures in one table", ("mlops.cli.table",)),
+        "models": Row("Keep versions of models with what they were made of", ("mlops.cli.models",)),
+        "pipeline": Row(
+            "Go from photos to a served model with one file",
+            ("mlops.cli.pipeline", "mlops.cli.pipeline_export", "mlops.cli.pipeline_report"),
+        ),
+    },
 }
-"""The commands by their names, in the order in which they are listed."""
+"""The commands by their names, in the groups and in the order in which ``--help`` lists them."""
+COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
+_GROUP_OF = {name: group for group, rows in GROUPS.items() for name in rows}
 
 
 class Commands(Mapping[str, Any]):
@@ -127,7 +139,9 @@ class _Group(typer_core.TyperGroup):  # type: ignore[misc]
         return list(COMMANDS)
 
     def get_command(self, context: Any, name: str) -> Any:
-        return typer_core.TyperCommand(name, short_help=COMMANDS[name].summary) if name in COMMANDS else None
+        if name not in COMMANDS:
+            return None
+        return typer_core.TyperCommand(name, short_help=COMMANDS[name].summary, rich_help_panel=_GROUP_OF[name])
 
     def resolve_command(self, context: Any, words: list[str]) -> Any:
         name, listed, others = super().resolve_command(context, words)

@@ -1,6 +1,7 @@
 """The list of commands is complete, and a command imports what it needs, not what others need."""
 
 import importlib
+import re
 import subprocess
 import sys
 from typing import get_type_hints
@@ -12,7 +13,7 @@ pytest.importorskip("typer")
 from typer.models import OptionInfo
 
 from pytrtplugins.cli import command
-from pytrtplugins.cli.app import COMMANDS, app
+from pytrtplugins.cli.app import COMMANDS, GROUPS, app
 
 from .test_number_options import walked
 
@@ -62,6 +63,17 @@ def test_the_list_names_every_command_of_its_files():
     assert {name: each.name for name, each in made.items()} == {name: name for name in COMMANDS}
     added = [each.name or each.callback.__name__ for each in app.registered_commands]
     assert sorted([*added, *(each.name for each in app.registered_groups)]) == sorted(COMMANDS)
+
+
+def test_help_lists_the_commands_in_their_groups(pytrt):
+    _, out, _ = pytrt("--help")
+    listed = re.findall(
+        r"^╭─ (.+?) ─+╮$|^│ ([a-z-]+)  +[A-Z]", out.partition("╭─ Networks")[1] + out.partition("╭─ Networks")[2], re.M
+    )
+    assert [group or name for group, name in listed] == [
+        each for group, rows in GROUPS.items() for each in (group, *rows)
+    ]
+    assert len(GROUPS) == 5
 
 
 def test_summaries_fit_on_a_line_of_a_terminal():
