@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import onnx
 
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 
 PASSED, REFUSED, WRONG, FAILED, CRASHED, HUNG = "passed", "refused", "wrong", "failed", "crashed", "hung"
 LIBRARIES = {"onnxruntime": "onnxruntime alone", "cpu": "OpenVINO alone", "reference": "onnx.reference alone"}

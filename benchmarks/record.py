@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 
 
 class Record:

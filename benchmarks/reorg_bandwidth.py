@@ -21,7 +21,7 @@ import numpy as np
 from pytrtplugins import DType, Plugin, TensorDesc
 from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.layers import Region, Reorg
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.numbers import Whole
 
 _ENOUGH = 0.85

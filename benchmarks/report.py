@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.figures import MUTED, drawing, save
-from pytrtplugins.utils.files import write_atomic
 
 MARKERS = "<!-- {name}: written by a command -->", "<!-- end of {name} -->"
 PACKAGES = ("pytrtplugins", "openvino", "onnxruntime", "opencv-python-headless", "numpy", "onnx")

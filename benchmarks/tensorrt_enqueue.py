@@ -27,7 +27,7 @@ from pytrtplugins.engines.tensorrt.memory import DeviceMemory, use_memory
 from pytrtplugins.engines.tensorrt.plugin_fields import Extras, to_fields
 from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.tensor import DType
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 from tests.host_memory import HostMemory
 

@@ -10,7 +10,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.utils.files import atomic_path
+from pytrtplugins.utils.atomic import atomic_path
 from pytrtplugins.utils.optional import require
 
 from ._onnx_writer import Constant, Options, length_delimited

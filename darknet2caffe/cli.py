@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pytrtplugins.errors import MissingExtraError, UsageError
-from pytrtplugins.utils.files import check_target
+from pytrtplugins.utils.atomic import check_target
 from pytrtplugins.utils.numbers import Whole
 from pytrtplugins.utils.optional import require
 from pytrtplugins.utils.terminal import COMMAND, exit_on_error

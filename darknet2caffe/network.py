@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 
 from .cfg import Cfg, read_cfg
 from .dialect import ALEXEYAB_NET_KEYS, DialectChoice, choose_dialect

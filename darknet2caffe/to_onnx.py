@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Literal
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.model.data_file import removing_stale_data, write_apart
-from pytrtplugins.utils.files import atomic_path
+from pytrtplugins.utils.atomic import atomic_path
 
 from ._onnx_activations import LEAKY_SLOPE, chosen_activation
 from ._onnx_layers import write_layer

@@ -31,7 +31,7 @@ import torch
 import train_yolov2
 
 from pytrtplugins.errors import PytrtpluginsError, UsageError
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 from pytrtplugins.vision.labels.photo import EXIF
 from training.command import check_places

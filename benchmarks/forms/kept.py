@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 
 from ..node_tests import PASSED, Outcome, run_cases
 from .form import Form, draw_forms

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytrtplugins.engines.cuda.conv.cache import decode, encode
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 
 from .report import join
 from .rows import Claims, read_rows, row_of, write_rows

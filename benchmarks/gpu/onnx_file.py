@@ -29,7 +29,8 @@ from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
 from pytrtplugins.mlops.tables import LabelledImages, VerificationTask
 from pytrtplugins.passes import CODES
-from pytrtplugins.utils.files import sha256_hex, write_atomic
+from pytrtplugins.utils.atomic import write_atomic
+from pytrtplugins.utils.files import sha256_hex
 from pytrtplugins.utils.numbers import Whole
 from pytrtplugins.vision import PIXELS
 

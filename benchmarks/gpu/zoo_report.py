@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import image_link, image_paths, put_section
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.figures import INK, drawing, save
-from pytrtplugins.utils.files import write_atomic
 
 from .runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_GRAPH, TORCH_TUNED
 

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 
 from . import page, photos

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 
 from . import page

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 
 from .page import ROOT
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.figures import MUTED, drawing, save
-from pytrtplugins.utils.files import write_atomic
 from pytrtplugins.utils.numbers import Real
 
 from .. import report

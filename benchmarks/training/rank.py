@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pytrtplugins.errors import PytrtpluginsError
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 
 from . import subject
 from .group import JOB, finding

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CalibrationError, CalibrationTableError, NoDataError, UsageError
-from ..utils.files import read_regular, sha256_hex, write_atomic
+from ..utils.atomic import write_atomic
+from ..utils.files import read_regular, sha256_hex
 from ..utils.override import override
 from ..version import __version__
 from .clipping import MAX_LOST_DB, Clipping, clipping_of

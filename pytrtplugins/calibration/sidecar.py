@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import CalibrationTableError, FormatError
-from ..utils.files import read_regular, sha256_hex, write_atomic
+from ..utils.atomic import write_atomic
+from ..utils.files import read_regular, sha256_hex
 from ..utils.text_formats import read_json, shorten
 from .table import MAX_CACHE_BYTES
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import CalibrationTableError
-from ..utils.files import read_regular, write_atomic
+from ..utils.atomic import write_atomic
+from ..utils.files import read_regular
 from ..utils.notebook import view
 from ..utils.text_formats import shorten
 

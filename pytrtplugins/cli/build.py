@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-from ..utils.files import check_target
+from ..utils.atomic import check_target
 from ..utils.numbers import LARGEST_BATCH, SHARE, Whole
 from ..utils.optional import require
 from ..vision.letterbox import Mode as FitMode

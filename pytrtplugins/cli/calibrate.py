@@ -10,7 +10,7 @@ from ..calibration import ImageBatches
 from ..calibration.batches import MAX_IMAGES
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
-from ..utils.files import check_target, write_atomic
+from ..utils.atomic import check_target, write_atomic
 from ..utils.numbers import Whole
 from ..utils.optional import require
 from .app import app

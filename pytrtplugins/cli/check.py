@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from .. import check
-from ..utils.files import write_atomic
+from ..utils.atomic import write_atomic
 from ..utils.numbers import Real
 from ..utils.optional import require
 from .app import app

@@ -11,7 +11,7 @@ from ..model import Graph, read_onnx
 from ..model.proto import node_name
 from ..plugin.base import Plugin
 from ..plugin.onnx_node import is_plugin_node
-from ..utils.files import check_target
+from ..utils.atomic import check_target
 from ..utils.listing import first_names
 from ..utils.optional import require
 from ..validation.dataflow import walk

@@ -10,7 +10,7 @@ from ..engines import Engine
 from ..engines.base.arithmetic import Arithmetic
 from ..engines.base.fusion import Fusion, fusion_of
 from ..engines.base.fusion_chart import draw_fusion
-from ..utils.files import check_target
+from ..utils.atomic import check_target
 from ..utils.optional import require
 from .shared import loading, tables
 from .shared.results import Result

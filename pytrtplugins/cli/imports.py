@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from ..errors import UsageError
 from ..model import write_onnx
 from ..mxnet import from_mxnet
-from ..utils.files import check_target
+from ..utils.atomic import check_target
 from ..utils.optional import require
 from ..utils.terminal import COMMAND
 from .app import app

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from ..errors import UsageError
+from ..utils.atomic import check_target
 from ..utils.figures import check_figure
-from ..utils.files import check_target
 from ..utils.numbers import LARGEST_BATCH, Whole
 from ..utils.optional import require
 from .app import app

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from ..calibration import Calibrator
 from ..errors import UsageError
 from ..export.typed_model import FloatNode, TypedModel, export_half, export_quantized
-from ..utils.files import check_target
+from ..utils.atomic import check_target
 from ..utils.listing import count_text, first_lines, first_names
 from ..utils.optional import require
 from .app import app

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from ..model import read_onnx, write_onnx
 from ..passes import REPAIRS, repair
-from ..utils.files import check_target
+from ..utils.atomic import check_target
 from ..utils.listing import count_text, first_lines
 from ..utils.optional import require
 from .app import app

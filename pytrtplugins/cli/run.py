@@ -14,7 +14,7 @@ from ..errors import ImageError, UsageError
 from ..models import Summary, Yolov2
 from ..models.yolov2 import Decoder
 from ..utils.array_files import MAX_BYTES
-from ..utils.files import check_target
+from ..utils.atomic import check_target
 from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, SHARE, Whole
 from ..utils.optional import require
 from ..utils.progress import progress_bar

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ..errors import FormatError, UsageError
-from ..utils.files import atomic_path, open_regular, sha256_hex
+from ..utils.atomic import atomic_path
+from ..utils.files import open_regular, sha256_hex
 from ..utils.forks import in_children
 from ..utils.numbers import Whole
 

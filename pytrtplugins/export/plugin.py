@@ -15,7 +15,7 @@ from typing import Any
 from ..cuda.compiler import compile_source, find_nvcc, find_nvrtc
 from ..errors import ExportError, UnavailableError, UsageError
 from ..plugin.base import Plugin
-from ..utils.files import atomic_path
+from ..utils.atomic import atomic_path
 from ._traced import TracedPlugin
 from .source import images_of, source_files
 from .trace import trace_plugin

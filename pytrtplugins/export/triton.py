@@ -17,7 +17,7 @@ from ..errors import UsageError
 from ..passes import load_model
 from ..passes.dim_names import name_inputs, name_outputs
 from ..plugin.policy import requested_forms
-from ..utils.files import write_atomic
+from ..utils.atomic import write_atomic
 from ..utils.numbers import check_whole
 from ._triton_config import Word, bindings, config_text, same_batch
 from ._triton_sources import Source, from_engine_file, from_onnx, from_plan

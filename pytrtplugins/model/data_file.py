@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import UsageError
-from ..utils.files import atomic_path
+from ..utils.atomic import atomic_path
 
 __all__ = ["removing_stale_data", "write_apart"]
 

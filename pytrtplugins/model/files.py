@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
-from ..utils.files import atomic_path, check_path
+from ..utils.atomic import atomic_path
+from ..utils.files import check_path
 from ..utils.optional import require
 from ..validation import load_external_data, validated
 from ..validation.limits import MAX_FILE_BYTES

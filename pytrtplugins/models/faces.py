@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..engines.base.engine import Engine
 from ..errors import FormatError, UsageError
 from ..utils.array_files import read_npz
-from ..utils.files import write_atomic
+from ..utils.atomic import write_atomic
 from ..utils.override import override
 from .image_network import ImageNetwork
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..passes import CODES
-from ..utils.files import check_target
+from ..utils.atomic import check_target
 from ..utils.numbers import SHARE, THREADS
 from ..vision import MODES, Sources
 from ..vision.targets import plan_targets

@@ -12,7 +12,7 @@ from ..calibration.table import CalibrationTable
 from ..errors import CalibrationTableError, FormatError, UsageError
 from ..model.ir import to_ir, to_proto
 from ..model.proto import node_name
-from ..utils.files import write_atomic
+from ..utils.atomic import write_atomic
 from ..utils.optional import require
 from ..utils.text_formats import read_yaml, shorten
 from .codes import CODES

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..utils.files import write_atomic
+from ..utils.atomic import write_atomic
 from ..utils.web_page import html_table, web_page
 from .plots import draw_errors, draw_front, draw_histograms, draw_ranges, number_text, svg_of
 

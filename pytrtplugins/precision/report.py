@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FormatError
-from ..utils.files import write_atomic
+from ..utils.atomic import write_atomic
 from ..utils.text_formats import read_json, shorten
 from .measure import inf_to_text
 from .search import SearchResult

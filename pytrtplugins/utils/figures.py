@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import atomic_path, check_target
+from .atomic import atomic_path, check_target
 from .optional import require
 
 if TYPE_CHECKING:

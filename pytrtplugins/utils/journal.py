@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .files import write_atomic
+from .atomic import write_atomic
 from .text_formats import read_json
 
 __all__ = ["Journal"]

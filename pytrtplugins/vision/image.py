@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ImageError
-from ..utils.files import check_target, read_regular, read_stdin, write_atomic
+from ..utils.atomic import check_target, write_atomic
+from ..utils.files import read_regular, read_stdin
 from ..utils.optional import require
 from .jpeg import SIDEWAYS, JpegHeader, Memory, decode_jpeg, empty, read_header
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import UsageError
-from ..utils.files import check_target, remove_abandoned, write_atomic
+from ..utils.atomic import check_target, remove_abandoned, write_atomic
 from ..utils.listing import count_text
 from ..utils.prefetch import Behind, threads_for_files
 from .detections import Detections

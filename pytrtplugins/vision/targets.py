@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from ..errors import UsageError
-from ..utils.files import check_target
+from ..utils.atomic import check_target
 from .finding import Source
 from .image import SUFFIXES
 from .video import CODECS, check_video_path

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from ..utils.files import atomic_path, check_target
+from ..utils.atomic import atomic_path, check_target
 from ..utils.optional import require
 from .image import Image
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pytrtplugins.errors import FormatError, UsageError
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.optional import require
 from training.saved_tensors import load_saved
 

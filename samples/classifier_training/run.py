@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.override import override
 from training import run
 from training.batch import Pool

@@ -22,7 +22,8 @@ from torch import Tensor, distributed
 from torch.distributed import checkpoint
 
 from pytrtplugins.errors import FormatError, UsageError
-from pytrtplugins.utils.files import regular_size, sha256_hex, write_atomic
+from pytrtplugins.utils.atomic import write_atomic
+from pytrtplugins.utils.files import regular_size, sha256_hex
 from pytrtplugins.utils.inside import check_inside, holder
 from pytrtplugins.utils.text_formats import read_json
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytrtplugins.utils.atomic import atomic_path
 from pytrtplugins.utils.figures import FAINT, INK, PALETTE, drawing, save
-from pytrtplugins.utils.files import atomic_path
 
 __all__ = ["draw_curve", "read_log", "write_log"]
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.figures import INK, PALETTE, drawing, save
-from pytrtplugins.utils.files import write_atomic
 
 from .clock import Clock
 

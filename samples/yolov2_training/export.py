@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pytrtplugins.utils.files import atomic_path, write_atomic
+from pytrtplugins.utils.atomic import atomic_path, write_atomic
 
 from .network import ANCHORS, Convolution, Layer, Maxpool, Reorg, Route, Yolov2
 

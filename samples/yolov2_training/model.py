@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pytrtplugins.errors import FormatError, UsageError
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 from training.saved_tensors import load_saved
 
 from .network import ANCHORS, Yolov2, declare_layers

@@ -7,7 +7,8 @@ import pytest
 
 from pytrtplugins.errors import FormatError, UsageError
 from pytrtplugins.utils import inside
-from pytrtplugins.utils.files import read_regular, write_atomic
+from pytrtplugins.utils.atomic import write_atomic
+from pytrtplugins.utils.files import read_regular
 from pytrtplugins.utils.inside import check_inside, list_inside, open_inside
 
 if sys.platform == "win32":

@@ -11,7 +11,7 @@ import numpy as np
 from ...bench import stream_rate
 from ...engines import Engine
 from ...engines.base.context import Arrays
-from ...utils.files import atomic_path
+from ...utils.atomic import atomic_path
 
 __all__ = ["one_by_one", "save_arrays", "side_by_side"]
 

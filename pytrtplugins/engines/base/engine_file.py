@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ...errors import EngineFileError, ModelError
-from ...utils.files import open_regular, sha256_hex, write_atomic
+from ...utils.atomic import write_atomic
+from ...utils.files import open_regular, sha256_hex
 from ...utils.optional import require
 from ...utils.text_formats import parse_json, shorten
 from ...validation import validated

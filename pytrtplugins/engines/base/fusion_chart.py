@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree as Tree
 
+from ...utils.atomic import write_atomic
 from ...utils.figures import PALETTE
-from ...utils.files import write_atomic
 from .fusion import Fusion
 
 __all__ = ["draw_fusion"]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...tensor import Array
+from ...utils.atomic import write_atomic
 from ...utils.figures import PALETTE, drawing, save
-from ...utils.files import write_atomic
 from .conv.problem import ConvProblem
 from .conv.step import conv_problem
 from .operators import computed

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...cuda.cache import user_cache
 from ...errors import BuildError, FormatError, UsageError
-from ...utils.files import read_regular, write_atomic
+from ...utils.atomic import write_atomic
+from ...utils.files import read_regular
 from ..base.failures import shortened
 from ..base.types import BuildOptions
 from ._api import Api

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FormatError, UsageError
-from ...utils.files import read_regular, write_atomic
+from ...utils.atomic import write_atomic
+from ...utils.files import read_regular
 
 __all__ = ["LARGEST", "JitCache", "cache_path"]
 

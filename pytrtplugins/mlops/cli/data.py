@@ -14,7 +14,7 @@ from ...cli.shared.number import number
 from ...cli.shared.results import Result, show, to_json
 from ...cli.shared.tables import print_texts
 from ...errors import UsageError
-from ...utils.files import check_target, write_atomic
+from ...utils.atomic import check_target, write_atomic
 from ...utils.numbers import Whole
 from ...utils.optional import require
 from ...utils.terminal import COMMAND

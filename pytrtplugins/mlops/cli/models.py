@@ -9,7 +9,7 @@ from ...cli.app import app
 from ...cli.shared.number import number
 from ...cli.shared.results import Result, show
 from ...errors import UsageError
-from ...utils.files import check_target
+from ...utils.atomic import check_target
 from ...utils.numbers import Whole
 from ...utils.optional import require
 from ...utils.terminal import COMMAND

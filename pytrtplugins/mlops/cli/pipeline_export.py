@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from ...cli.shared import option_values
 from ...cli.shared.results import Result
 from ...errors import UsageError
-from ...utils.files import check_target, write_atomic
+from ...utils.atomic import check_target, write_atomic
 from ...utils.listing import count_text
 from ...utils.optional import require
 from ..pipeline.argo import ArgoTarget, argo_yaml, load_live

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from ...cli.shared.results import Result
 from ...errors import UsageError
-from ...utils.files import check_target
+from ...utils.atomic import check_target
 from ...utils.inside import list_inside
 from ...utils.optional import require
 from ...utils.text_formats import shorten

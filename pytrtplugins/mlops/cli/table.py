@@ -18,7 +18,7 @@ from ...cli.shared.options import MAX_SAMPLES
 from ...cli.shared.results import Result
 from ...errors import UsageError
 from ...models import YoloData
-from ...utils.files import check_target, write_atomic
+from ...utils.atomic import check_target, write_atomic
 from ...utils.name_list import read_class_names
 from ...utils.numbers import LARGEST_BATCH, Real, Whole
 from ...utils.optional import require

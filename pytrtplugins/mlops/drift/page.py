@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ...utils.atomic import write_atomic
 from ...utils.figures import drawing, save, svg
-from ...utils.files import write_atomic
 from ...utils.web_page import html_table, web_page
 from .compare import Comparison, Drift, Spread
 

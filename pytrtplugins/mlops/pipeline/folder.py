@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FormatError, PipelineError, StepError
+from ...utils.atomic import write_atomic
 from ...utils.file_lock import take_lock
-from ...utils.files import read_regular, write_atomic
+from ...utils.files import read_regular
 from ...utils.inside import check_inside, holder, open_inside
 from ...utils.text_formats import MAX_BYTES, read_json
 from ...version import __version__

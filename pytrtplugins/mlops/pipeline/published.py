@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FormatError, StepError
-from ...utils.files import write_atomic
+from ...utils.atomic import write_atomic
 from ...utils.text_formats import read_json
 from .folder import PipelineFolder
 from .scratch import remove_tree

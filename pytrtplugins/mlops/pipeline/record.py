@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 from ...errors import FormatError
+from ...utils.atomic import write_atomic
 from ...utils.declared import field_types, mismatch
-from ...utils.files import write_atomic
 from ...utils.inside import list_inside
 from ...utils.text_formats import read_json, shorten
 

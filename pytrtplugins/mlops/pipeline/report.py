@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from ...utils.files import open_regular, write_atomic
+from ...utils.atomic import write_atomic
+from ...utils.files import open_regular
 from ...utils.listing import count_text
 from ...utils.web_page import html_table, web_page
 from .comparison import Change, RunComparison, compare, earlier_runs

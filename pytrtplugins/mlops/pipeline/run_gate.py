@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ...errors import PipelineError
-from ...utils.files import write_atomic
+from ...utils.atomic import write_atomic
 from ...utils.terminal import exit_on_error
 from ...utils.text_formats import read_json
 from .figures import read_figures

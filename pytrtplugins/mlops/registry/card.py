@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...utils.files import write_atomic
+from ...utils.atomic import write_atomic
 from ...utils.notebook import view
 from .history import History
 from .manifest import ModelVersion

@@ -12,8 +12,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ...errors import ModelRegistryError
+from ...utils.atomic import atomic_file, write_atomic
 from ...utils.file_lock import take_lock
-from ...utils.files import atomic_file, check_path, open_regular, read_regular, sha256_hex, write_atomic
+from ...utils.files import check_path, open_regular, read_regular, sha256_hex
 from ...utils.inside import holder, list_inside, open_inside
 from ...utils.text_formats import read_json
 from .history import History

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 from ...utils.array_files import read_npz
-from ...utils.files import write_atomic
+from ...utils.atomic import write_atomic
 from ...utils.text_formats import parse_json, shorten
 
 __all__ = ["BLOCK", "VERSION", "Index"]

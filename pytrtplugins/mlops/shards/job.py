@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ImageError, PytrtpluginsError
+from ...utils.atomic import atomic_file
 from ...utils.file_set import FileSet
-from ...utils.files import atomic_file
 from ...utils.progress import ProgressBar
 from ...vision.image import MAX_FILE_BYTES, decode_image, turn_boxes
 from ...vision.labels import Problem

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FormatError, NoDataError, UsageError
+from ...utils.atomic import remove_abandoned
 from ...utils.file_lock import take_lock
 from ...utils.file_set import FileSet
-from ...utils.files import regular_size, remove_abandoned
+from ...utils.files import regular_size
 from ...utils.inside import holder
 from ...utils.journal import Journal
 from ...utils.name_list import read_class_names, read_name_list

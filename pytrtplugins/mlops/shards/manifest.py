@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FormatError, NoDataError
-from ...utils.files import sha256_hex, write_atomic
+from ...utils.atomic import write_atomic
+from ...utils.files import sha256_hex
 from ...utils.text_formats import read_json, shorten
 
 __all__ = ["NAME", "Manifest", "ShardFacts"]

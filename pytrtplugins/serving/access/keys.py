@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from ...errors import RequestError, UsageError
+from ...utils.atomic import atomic_path, check_target
 from ...utils.declared import check_fields, field_types, mismatch, nearest
-from ...utils.files import atomic_path, check_target, locked_folder
+from ...utils.files import locked_folder
 from ...utils.numbers import Real, Whole
 from ...utils.text_formats import shorten
 from ...utils.toml_file import TomlFile

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from benchmarks.training.group import JOB, finding
-from pytrtplugins.utils.files import write_atomic
+from pytrtplugins.utils.atomic import write_atomic
 
 
 def main(folder: Path) -> int:

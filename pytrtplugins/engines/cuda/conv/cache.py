@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ....cuda.cache import cache_folder
 from ....errors import FormatError, UsageError
-from ....utils.files import read_regular, sha256_hex, write_atomic
+from ....utils.atomic import write_atomic
+from ....utils.files import read_regular, sha256_hex
 from ....utils.text_formats import MAX_BYTES, parse_json, shorten
 
 __all__ = ["FORMAT", "Choice", "TacticCache", "choose"]
