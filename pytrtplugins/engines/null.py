@@ -23,6 +23,7 @@ class NullEngine(Engine):
     """Gives zeros in the outputs' dims. It has every precision, since it computes in none."""
 
     name: ClassVar[str] = "null"
+    plugin_forms: ClassVar[tuple[str, ...]] = ()  # it runs no plugin
     foreign_operators: ClassVar[bool] = True
     runs_blocks: ClassVar[bool] = True
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8", "fp8")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.metadata
 import logging
 from collections.abc import Collection
 
@@ -11,7 +13,16 @@ from ..errors import UnavailableError, UsageError
 from .base.engine import Engine
 from .base.types import Availability
 
-__all__ = ["NEVER_AUTO", "auto_engine", "availability", "availability_of", "available_class", "engine_class", "names"]
+__all__ = [
+    "NEVER_AUTO",
+    "auto_engine",
+    "availability",
+    "availability_of",
+    "available_class",
+    "engine_class",
+    "names",
+    "names_outside",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -24,33 +35,42 @@ _CLASSES = {  # in the order in which "auto" prefers them
     "reference": ("reference", "ReferenceEngine"),
     "null": ("null", "NullEngine"),
 }
+_GROUP = "pytrtplugins.engines"
+"""Entry points of other packages: an engine's name → its class."""
 _SLOW = "reference"  # only where there is no other
 NEVER_AUTO = frozenset({"null", "tensorrt", "tensorrt_rtx"})
 
 
 def names() -> tuple[str, ...]:
-    """Names of all engines, in the order in which ``"auto"`` tries them."""
+    """Names of all engines of this package, in the order in which ``"auto"`` tries them."""
     return tuple(_CLASSES)
+
+
+def names_outside() -> tuple[str, ...]:
+    """Names of the engines that other packages register, by entry points of the group ``pytrtplugins.engines``."""
+    return tuple(sorted(_outside()))
 
 
 def engine_class(name: str) -> type[Engine]:
     """The class of an engine; its heavy library is not imported yet.
 
     Raises:
-        UsageError: there is no such engine.
+        UsageError: there is no such engine, or what another package registers under this name is none.
+        UnavailableError: another package registers it, and cannot be imported.
     """
+    if name not in _CLASSES and name in _outside():
+        return _loaded(_outside()[name])
     if name not in _CLASSES:
-        raise UsageError(
-            f"engine {name!r} is unknown; there are auto, {', '.join(_CLASSES)}.\nDo: pytrt devices", engine=name
-        )
+        known = ", ".join(("auto", *_CLASSES, *names_outside()))
+        raise UsageError(f"engine {name!r} is unknown; there are {known}.\nDo: pytrt devices", engine=name)
     module, cls = _CLASSES[name]
     found: type[Engine] = getattr(importlib.import_module(f".{module}", __package__), cls)
     return found
 
 
 def availability() -> tuple[Availability, ...]:
-    """Every engine, and whether it can be used here."""
-    return tuple(availability_of(name) for name in _CLASSES)
+    """Every engine, and whether it can be used here; behind this package's own those that others register."""
+    return tuple(availability_of(name) for name in (*_CLASSES, *names_outside()))
 
 
 def auto_engine(precision: str = "fp32") -> str:
@@ -59,11 +79,12 @@ def auto_engine(precision: str = "fp32") -> str:
 
 
 def available_class(
-    name: str, precision: str = "fp32", never: Collection[str] = NEVER_AUTO, *, to_build: bool = False
+    name: str | type[Engine], precision: str = "fp32", never: Collection[str] = NEVER_AUTO, *, to_build: bool = False
 ) -> type[Engine]:
     """An engine that can be used here, or ``to_build`` files at least; for ``"auto"`` the first, if possible one with the precision."""
     if name != "auto":
-        cls = engine_class(name)
+        cls = engine_class(name) if isinstance(name, str) else _checked(name)
+        name = cls.name
         here = cls.availability()
         if (reason := here.reason) and not (to_build and here.builds):
             why = reason.removeprefix(f"engine {name!r}").removeprefix(":").lstrip()
@@ -94,4 +115,37 @@ def availability_of(name: str) -> Availability:
             check_driver()
         except UnavailableError as error:
             return Availability(name, str(error), "")
-    return engine_class(name).availability()
+    try:
+        return engine_class(name).availability()
+    except (UnavailableError, UsageError) as error:
+        if name not in _outside():
+            raise
+        return Availability(name, str(error), "")
+
+
+@functools.cache
+def _outside() -> dict[str, importlib.metadata.EntryPoint]:
+    found = importlib.metadata.entry_points(group=_GROUP)
+    return {entry.name: entry for entry in found if entry.name not in ("auto", *_CLASSES)}
+
+
+def _loaded(entry: importlib.metadata.EntryPoint) -> type[Engine]:
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise UnavailableError(
+            f"engine {entry.name!r}: the package that registers it cannot be imported: {error} ({entry.value})",
+            engine=entry.name,
+        ) from error
+    return _checked(found, entry.name)
+
+
+def _checked(given: object, name: str = "") -> type[Engine]:
+    """An engine's class that is not this package's own; its name is that of its entry point, if it has one."""
+    if not isinstance(given, type) or not issubclass(given, Engine):
+        raise UsageError(
+            f"engine {name or given!r}: expected a class that inherits pytrtplugins.engines.Engine, found {given!r}"
+        )
+    if name and given.name != name:
+        raise UsageError(f"engine {name!r}: its class {given.__qualname__} has the name {given.name!r}", engine=name)
+    return given

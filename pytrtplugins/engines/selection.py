@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 def build(
     model: str | Path | onnx.ModelProto | Graph,
     *,
-    engine: str = "auto",
+    engine: str | type[Engine] = "auto",
     precision: str | Path | Precisions = "fp32",
     calibration: Calibrator | CalibrationTable | str | Path | None = None,
     threads: int | None = None,
@@ -55,7 +55,8 @@ def build(
 
     Args:
         model: An ONNX file, a model, or a graph. With Q/DQ nodes inside, it is taken as it is.
-        engine: Name of an engine, or ``"auto"``: the first that this machine has and that has the precision.
+        engine: Name of an engine, or ``"auto"``: the first that this machine has and that has the precision. Or the class of an engine
+            that is not of this package; docs/design.md says how one is registered, so that its name and `load_engine` work too.
         precision: ``"fp32"``, ``"int8"``, or what else the engine has; or the path of a precision file (``.yaml``) that says it
             layer by layer, or what such a file holds. For INT8 and FP8 it brings its scales with it. With ``"int8"`` the engines for
             CPUs time both forms, and keep float32 where INT8 is slower: ``engine.choices["int8"]`` says so. ``"fp8"`` is E4M3,
@@ -102,7 +103,7 @@ def build(
     with explaining("the model cannot be prepared", cls.name):
         prepared = prepare_loaded(loaded, native=native)
     check_operators(prepared, cls)
-    check_forms(prepared, cls.name, options.plugins)
+    check_forms(prepared, cls.name, cls.plugin_forms, options.plugins)
     building, written = f"engine {cls.name!r} cannot build the model", prepared
     if table is not None:
         written = with_precisions(prepared, table, cls, calibration, given)

@@ -15,7 +15,7 @@ from ..errors import EngineFileError, ModelError, PluginError, UsageError
 from ..model import Graph, write_onnx
 from ..model.proto import node_name
 from ..plugin.onnx_node import STANDARD_DOMAINS, from_node, is_plugin_node
-from ..plugin.policy import NO_REQUESTS, check_forms, forms_in, requested_forms
+from ..plugin.policy import HOST_FORMS, NO_REQUESTS, check_forms, forms_in, requested_forms
 from ..plugin.registry import lookup
 from ..tensor import SymbolicDim, TensorDesc
 from ..validation.dataflow import walk
@@ -71,7 +71,7 @@ def from_onnx(
         UsageError: a library is none of onnxruntime's; or a plugin is to run in a form that needs Python.
     """
     _check_python(requested, ("decomposition", "enqueue") if libraries else ("decomposition",))
-    check_forms(model, "onnxruntime", requested)
+    check_forms(model, "onnxruntime", HOST_FORMS, requested)
     for library in libraries:
         if _ENTRY_OF_OPERATORS not in Path(library).read_bytes():
             raise UsageError(
@@ -79,7 +79,7 @@ def from_onnx(
                 "Do: pytrt build MODEL --engine tensorrt -o FILE.engine, if it holds TensorRT plugins, and export that",
                 path=library,
             )
-    inlined = Graph(write_decompositions(model, "onnxruntime", requested)).model  # with the shapes of all outputs
+    inlined = Graph(write_decompositions(model, HOST_FORMS, requested)).model  # with the shapes of all outputs
     functions = {(function.domain, function.name) for function in inlined.functions}
     for node in walk(inlined.graph.node):
         if libraries or node.domain in STANDARD_DOMAINS or (node.domain, node.op_type) in functions:

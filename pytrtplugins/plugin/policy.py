@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMS",
+    "GPU_FORMS",
+    "HOST_ENQUEUE",
+    "HOST_FORMS",
     "NO_REQUESTS",
-    "POLICY",
     "RUNNING",
     "check_forms",
     "chosen_form",
@@ -36,24 +38,13 @@ FORMS = ("enqueue", "decomposition", "compute")
 RUNNING = ("enqueue", "compute")
 """Forms of a node that stays a plugin's."""
 
-_HOST_ENQUEUE = "enqueue without kernels"
+HOST_ENQUEUE = "enqueue without kernels"
+"""`enqueue`, unless it launches kernels: these come on a CPU only where the user asks for them. `compute` is faster there, and needs
+no C++ compiler."""
 
-POLICY: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "cuda": ("enqueue", "decomposition", "compute"),
-        "tensorrt": ("enqueue", "decomposition", "compute"),
-        "tensorrt_rtx": ("enqueue", "decomposition", "compute"),
-        "cpu": ("decomposition", _HOST_ENQUEUE, "compute"),
-        "onnxruntime": ("decomposition", _HOST_ENQUEUE, "compute"),
-        "reference": (_HOST_ENQUEUE, "compute"),
-        "null": (),
-    }
-)
-"""Engine → the forms that it runs; a plugin runs in the first that its class has.
-
-On a CPU an `enqueue` that launches kernels comes only where the user asks for it: `compute` is faster there, and needs no C++
-compiler. Engine ``reference`` is the oracle, and runs no decomposition. Engine ``null`` runs no plugin.
-"""
+GPU_FORMS: tuple[str, ...] = ("enqueue", "decomposition", "compute")
+HOST_FORMS: tuple[str, ...] = ("decomposition", HOST_ENQUEUE, "compute")
+"""What `Engine.plugin_forms` is for most engines: the forms that it runs; a plugin runs in the first that its class has."""
 
 NO_REQUESTS: Mapping[str, str] = MappingProxyType({})
 """The user leaves every form to the engine."""
@@ -71,18 +62,22 @@ def forms_of(cls: type[Plugin]) -> tuple[str, ...]:
 
 
 def chosen_form(
-    cls: type[Plugin], engine: str, requested: Mapping[str, str] = NO_REQUESTS, among: Collection[str] = FORMS
+    cls: type[Plugin],
+    forms: Sequence[str],
+    requested: Mapping[str, str] = NO_REQUESTS,
+    among: Collection[str] = FORMS,
 ) -> str:
-    """The form in which an engine runs a class: what the user requested, by names such as ``"acme::Scale"``, else by the policy.
+    """The form in which an engine with these ``plugin_forms`` runs a class: what the user requested, else the first that the class has.
 
-    ``among`` is what can be chosen: `RUNNING` for a node whose decomposition could not be written.
+    ``requested`` has names such as ``"acme::Scale"``. ``among`` is what can be chosen: `RUNNING` for a node whose decomposition could
+    not be written.
     """
     possible = [form for form in forms_of(cls) if form in among]
     if requested.get(_name(cls)) in possible:
         return requested[_name(cls)]
-    for entry in POLICY[engine]:
+    for entry in forms:
         form = entry.partition(" ")[0]
-        if form in possible and not (entry == _HOST_ENQUEUE and launches_kernels(cls)):
+        if form in possible and not (entry == HOST_ENQUEUE and launches_kernels(cls)):
             return form
     return "compute"
 
@@ -115,8 +110,8 @@ def requested_forms(requested: Mapping[str, str]) -> dict[str, str]:
     return dict(requested)
 
 
-def check_forms(model: onnx.ModelProto, engine: str, requested: Mapping[str, str]) -> None:
-    """Require that a model has the plugins for which a user asks for a form, that these have it, and that the engine runs it.
+def check_forms(model: onnx.ModelProto, engine: str, forms: Sequence[str], requested: Mapping[str, str]) -> None:
+    """Require that a model has the plugins for which a form is asked, that these have it, and that it is among an engine's ``forms``.
 
     Raises:
         UsageError: one is not so; the message gives the alternatives.
@@ -126,7 +121,7 @@ def check_forms(model: onnx.ModelProto, engine: str, requested: Mapping[str, str
         if name not in classes:
             known = ", ".join(sorted(classes)) or "none"
             raise UsageError(f"plugins: the model has no plugin {name!r}; it has {known}", plugin=name)
-        runs = {entry.partition(" ")[0] for entry in POLICY[engine]} or set(FORMS)
+        runs = {entry.partition(" ")[0] for entry in forms} or set(FORMS)
         possible = [each for each in forms_of(classes[name]) if each in runs]
         if form not in possible:
             why = "has none of its own" if form in runs else f"is never run by engine {engine!r}"

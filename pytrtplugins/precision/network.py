@@ -57,7 +57,7 @@ class Network:
         }
         self.settings = {**(self.engine.fast_build if fast_build else {}), **(settings or {})}
         self.plugins = requested_forms(plugins or {})
-        check_forms(self.model, self.engine.name, self.plugins)
+        check_forms(self.model, self.engine.name, self.engine.plugin_forms, self.plugins)
         self._options: dict[str, Any] = {"threads": threads, "device": device, "settings": self.settings}
         self._written: tuple[Precisions, onnx.ModelProto] | None = None
 

@@ -7,7 +7,7 @@ from pytrtplugins import Plugin, check_plugin, plugin
 from pytrtplugins.cuda import launches_kernels
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.layers import Region, Reorg, Yolo
-from pytrtplugins.plugin.policy import RUNNING, chosen_form
+from pytrtplugins.plugin.policy import HOST_FORMS, RUNNING, chosen_form
 from pytrtplugins.plugin.runner import PluginRunner
 from tests.broken_kernels import Twice, kernel
 
@@ -28,7 +28,7 @@ class Written(Plugin):
 
 
 def runner_on_a_cpu(made):
-    return PluginRunner(made.clone(), "node", form=chosen_form(type(made), "onnxruntime", among=RUNNING))
+    return PluginRunner(made.clone(), "node", form=chosen_form(type(made), HOST_FORMS, among=RUNNING))
 
 
 def test_plugins_with_kernels_are_told_from_others():

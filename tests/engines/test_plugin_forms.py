@@ -7,6 +7,7 @@ import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines import calibrate
+from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.errors import EngineFileError, UsageError
 from pytrtplugins.plugin.policy import FORMS, chosen_form
 from tests.engines.networks import Affine, Complete, Launching, NeedsDims, Witness, conv_net, image
@@ -41,7 +42,7 @@ def calls():
 def test_an_engine_runs_the_form_of_the_policy(engine_name, cls):
     engine = ptp.build(conv_net(cls()), engine=engine_name)
     assert not [about for about in engine.choices if about.startswith("plugin ")]
-    check_runs(engine, chosen_form(cls, engine_name), image())
+    check_runs(engine, chosen_form(cls, engine_class(engine_name).plugin_forms), image())
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...errors import EngineError, ModelError, PrecisionError, UsageError
 from ...model.decompose import check_claims
 from ...model.proto import info_dims, info_dtype
-from ...plugin.policy import check_forms
+from ...plugin.policy import HOST_FORMS, check_forms
 from ...tensor import SMALL_DTYPES, Array, DType, TensorDesc
 from ...utils.files import sha256_hex
 from ...utils.forks import forks, in_children, never_free
@@ -51,6 +51,7 @@ class Engine(Uncopied, ABC):
         survives_fork: Whether a child process may use what its parent built before it forked.
         parents_alone: What a child process cannot use once its parent has, where it may not; for messages.
         dtypes: Element types that its inputs and outputs may have.
+        plugin_forms: The forms that it runs, of `pytrtplugins.plugin.policy`: a plugin runs in the first that its class has.
         foreign_operators: Whether the library below may know operators of anybody's domain.
         runs_contrib: Whether the library below computes onnxruntime's own operators, so that they need not be written with ONNX's.
         runs_blocks: Whether it runs files of onnxruntime's optimizer whose weights are in the layout of a CPU; see `check_layouts`.
@@ -84,6 +85,7 @@ class Engine(Uncopied, ABC):
     asks_fast: ClassVar[bool] = True
     weights_location: ClassVar[str | None] = None
     nests: ClassVar[bool] = True
+    plugin_forms: ClassVar[tuple[str, ...]] = HOST_FORMS
     foreign_operators: ClassVar[bool] = False
     runs_contrib: ClassVar[bool] = False
     runs_blocks: ClassVar[bool] = False
@@ -99,7 +101,7 @@ class Engine(Uncopied, ABC):
         self.check_precision(options.precision)
         self.check_settings(options.settings)
         model = check_claims(model, self.weights_location)
-        check_forms(model, self.name, options.plugins)
+        check_forms(model, self.name, self.plugin_forms, options.plugins)
         self._model, self.options, self._forks = model, options, forks()
         self.choices: dict[str, str] = {}
         self.fallback = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...model.ir import array_of, dtype_of, is_op, remove_unused, set_attributes, swap, to_ir, to_proto
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["on_codes", "write_codes"]
 
 
-def write_codes(model: onnx.ModelProto, engine: str, requested: Mapping[str, str]) -> onnx.ModelProto:
+def write_codes(model: onnx.ModelProto, forms: Sequence[str], requested: Mapping[str, str]) -> onnx.ModelProto:
     """Hand int8 codes to the plugins with ``int8 = "requantize"`` that run through `enqueue`: DQ → plugin → Q becomes the plugin alone.
 
     The node gets the attribute `SCALES`. Other forms, `compute` and decompositions, compute on the numbers that the codes stand for.
 
     Args:
         model: A model in which the decompositions are written; it is not changed.
-        engine: Name of the engine.
+        forms: The engine's ``plugin_forms``.
         requested: Plugin → the form that the user asks for.
 
     Returns:
@@ -35,7 +35,7 @@ def write_codes(model: onnx.ModelProto, engine: str, requested: Mapping[str, str
     """
 
     def enqueues(plugin: Plugin) -> bool:
-        return chosen_form(type(plugin), engine, requested, RUNNING) == "enqueue"
+        return chosen_form(type(plugin), forms, requested, RUNNING) == "enqueue"
 
     if not any(
         is_plugin_node(node) and requantizes(node) and enqueues(from_node(node)) for node in walk(model.graph.node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import BuildError
@@ -37,23 +37,23 @@ def check_operators(model: onnx.ModelProto, engine: type[Engine]) -> None:
         )
 
 
-def write_decompositions(model: onnx.ModelProto, engine: str, requested: Mapping[str, str]) -> onnx.ModelProto:
-    """A copy of a prepared model with the decompositions that the policy chooses; those that need to know free dims are not written."""
-    return inline_plugins(model, chosen=lambda cls: chosen_form(cls, engine, requested) == "decomposition")
+def write_decompositions(model: onnx.ModelProto, forms: Sequence[str], requested: Mapping[str, str]) -> onnx.ModelProto:
+    """A prepared model with the decompositions that an engine with these ``plugin_forms`` runs; those that need free dims stay."""
+    return inline_plugins(model, chosen=lambda cls: chosen_form(cls, forms, requested) == "decomposition")
 
 
 def forms_run(
-    model: onnx.ModelProto, written: onnx.ModelProto | ir.Model, engine: str, requested: Mapping[str, str]
+    model: onnx.ModelProto, written: onnx.ModelProto | ir.Model, forms: Sequence[str], requested: Mapping[str, str]
 ) -> dict[str, str]:
     """What became of the plugins for which a user asked for a form, for `Engine.choices`; ``written`` has the decompositions."""
     if not requested:
         return {}
     classes, left = plugin_classes(model), plugin_classes(written)
-    forms = {}
+    found = {}
     for name in requested:
-        form = chosen_form(classes[name], engine, requested)
+        form = chosen_form(classes[name], forms, requested)
         if form == "decomposition" and name in left:
-            running = chosen_form(classes[name], engine, requested, RUNNING)
+            running = chosen_form(classes[name], forms, requested, RUNNING)
             form = f"{running}, since its decomposition needs dims that are free"
-        forms[f"plugin {name}"] = form
-    return forms
+        found[f"plugin {name}"] = form
+    return found

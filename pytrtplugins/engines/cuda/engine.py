@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ...errors import BuildError, DimsError, MissingExtraError, UnavailableError
 from ...model.ir import to_ir, to_proto
 from ...model.proto import node_name
+from ...plugin.policy import GPU_FORMS
 from ...tensor import DType, SymbolicDim
 from ...utils.optional import require
 from ...utils.override import override
@@ -90,6 +91,7 @@ class CudaEngine(Engine):
     """
 
     name: ClassVar[str] = "cuda"
+    plugin_forms: ClassVar[tuple[str, ...]] = GPU_FORMS
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8", "fp8")
     settings: ClassVar[tuple[str, ...]] = ("disable", "batch", "float", "cudnn_seconds")
     fast_build: ClassVar[Mapping[str, Any]] = {
@@ -127,7 +129,7 @@ class CudaEngine(Engine):
         else:
             graph = require("onnx", extra="onnx").ModelProto.FromString(plan.graph)
             self._graph = to_ir(validated(graph, weights_location=WEIGHTS_LOCATION), checked=True)
-        self.choices.update(forms_run(self._model, self._graph, self.name, options.plugins))
+        self.choices.update(forms_run(self._model, self._graph, self.plugin_forms, options.plugins))
         self.capturing = threading.Lock()
         with self.device.xp.cuda.Device(self.device.number):
             self._cublaslt = None if "cublaslt-kernels" in self.disabled else CublasLtProvider(self.device)

@@ -161,11 +161,11 @@ class HostEngine(Engine):
 
     def _written_out(self) -> onnx.ModelProto:
         """The model with decompositions written out as the policy, or the user, chooses."""
-        written = write_decompositions(self.model, self.name, self.options.plugins)
-        self.choices.update(forms_run(self.model, written, self.name, self.options.plugins))
+        written = write_decompositions(self.model, self.plugin_forms, self.options.plugins)
+        self.choices.update(forms_run(self.model, written, self.plugin_forms, self.options.plugins))
         grown = len(written.graph.node) > len(self.model.graph.node)
         written = add_shapes(written) if grown else written  # with types and dims of the tensors inside decompositions
-        return write_codes(written, self.name, self.options.plugins)
+        return write_codes(written, self.plugin_forms, self.options.plugins)
 
 
 def _times(int8: Engine, float32: Engine, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, float] | str:

@@ -147,7 +147,7 @@ class OnnxruntimeContext(ExecutionContext):
             index: PluginRunner(
                 step.plugin.clone(),
                 step.name,
-                form=chosen_form(type(step.plugin), engine.name, engine.options.plugins, RUNNING),
+                form=chosen_form(type(step.plugin), engine.plugin_forms, engine.options.plugins, RUNNING),
                 scales=step.scales,
             )
             for index, step in enumerate(engine._steps)

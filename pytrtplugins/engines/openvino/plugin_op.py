@@ -66,7 +66,7 @@ class PluginHost:
         self._empty = dict(empty or {})
         self.dtypes: Sequence[DType] = ()
         self._engine = weakref.ref(engine)
-        self._form = chosen_form(type(plugin), engine.name, engine.options.plugins, RUNNING)
+        self._form = chosen_form(type(plugin), engine.plugin_forms, engine.options.plugins, RUNNING)
         self._runners: list[PluginRunner] = []
         self._local = threading.local()
 

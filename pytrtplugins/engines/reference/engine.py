@@ -12,7 +12,7 @@ from ...errors import EngineError, ExecutionError, PytrtpluginsError, UsageError
 from ...model.proto import node_name
 from ...passes.half import HALF_TYPES, to_half
 from ...plugin.onnx_node import is_plugin_node, scales_of
-from ...plugin.policy import chosen_form
+from ...plugin.policy import HOST_ENQUEUE, chosen_form
 from ...plugin.runner import PluginRunner
 from ...tensor import Array
 from ...utils.optional import require
@@ -65,6 +65,7 @@ class ReferenceEngine(Engine):
     """
 
     name: ClassVar[str] = "reference"
+    plugin_forms: ClassVar[tuple[str, ...]] = (HOST_ENQUEUE, "compute")  # it is the oracle, and runs no decomposition
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8", "fp8")
     settings: ClassVar[tuple[str, ...]] = ("sums",)
 
@@ -74,8 +75,8 @@ class ReferenceEngine(Engine):
         if sums not in ("float32", "float16"):
             raise UsageError(f"engine 'reference': sums: expected float32 or float16, found {sums!r}", setting="sums")
         self._float16_ops = {**OPS, **HALF_SUM_OPS} if sums == "float16" else OPS
-        self.choices.update(forms_run(model, model, self.name, options.plugins))
-        model = write_codes(_without_functions(model), self.name, options.plugins)
+        self.choices.update(forms_run(model, model, self.plugin_forms, options.plugins))
+        model = write_codes(_without_functions(model), self.plugin_forms, options.plugins)
         if options.precision in HALF_TYPES:
             model = to_half(model, HALF_TYPES[options.precision])
         opsets = {standard_domain(item.domain): item.version for item in model.opset_import}
@@ -105,7 +106,7 @@ class ReferenceContext(ExecutionContext):
             id(step): PluginRunner(
                 step.plugin.clone(),
                 step.node.name or step.node.op_type,
-                form=chosen_form(type(step.plugin), engine.name, engine.options.plugins),
+                form=chosen_form(type(step.plugin), engine.plugin_forms, engine.options.plugins),
                 scales=scales_of(step.node),
             )
             for step in engine._steps

@@ -16,6 +16,7 @@ from ...passes import Placement
 from ...passes.codes import CODES
 from ...passes.half import HALF_TYPES, to_half
 from ...passes.half_ranges import float_nodes
+from ...plugin.policy import GPU_FORMS
 from ...plugin.registry import PluginKey
 from ...utils.override import override
 from ..base.arithmetic import Arithmetic
@@ -55,6 +56,7 @@ class TensorrtEngine(Engine):
     """
 
     name: ClassVar[str] = "tensorrt"
+    plugin_forms: ClassVar[tuple[str, ...]] = GPU_FORMS
     package: ClassVar[str] = "tensorrt"
     """As `_api.load` takes it."""
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8", "fp8")
@@ -77,7 +79,7 @@ class TensorrtEngine(Engine):
         self.device = self._find_device(options)
         self.errors = ErrorLog()
         self._form = written_out(model, options.plugins)
-        self.choices.update(forms_run(model, self._form, self.name, options.plugins))
+        self.choices.update(forms_run(model, self._form, self.plugin_forms, options.plugins))
         self._keys = plugin_keys(self._form)
         for key in self._keys:
             register_key(key, self.package)

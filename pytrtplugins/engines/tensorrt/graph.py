@@ -11,7 +11,7 @@ from ...model.ir import names_in, remove_unused, set_attributes, to_ir, to_proto
 from ...model.proto import copy_of
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
-from ...plugin.policy import NO_REQUESTS, RUNNING, chosen_form, has_enqueue
+from ...plugin.policy import GPU_FORMS, NO_REQUESTS, RUNNING, chosen_form, has_enqueue
 from ...plugin.registry import PluginKey
 from ..base.plugin_codes import on_codes
 from ..base.plugins import write_decompositions
@@ -59,7 +59,7 @@ def written_out(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
     written = copy_of(model)
     for index, node in enumerate(node for node in written.graph.node if is_plugin_node(node)):
         node.name = node.name or f"plugin{index}_{node.output[0]}"
-    return add_shapes(write_decompositions(written, "tensorrt", requested))
+    return add_shapes(write_decompositions(written, GPU_FORMS, requested))
 
 
 def _name_outputs(node: ir.Node, taken: set[str | None]) -> None:
@@ -80,7 +80,7 @@ def _small_letters(equation: str) -> str:
 def _complete(node: ir.Node, plugin: Plugin, scales: list[float], requested: Mapping[str, str]) -> None:
     for name in left_out(plugin):  # the bytes have them
         node.attributes.pop(name, None)
-    form = chosen_form(type(plugin), "tensorrt", requested, RUNNING)
+    form = chosen_form(type(plugin), GPU_FORMS, requested, RUNNING)
     told = form if form == "compute" and has_enqueue(type(plugin)) else ""
     extras = Extras(len(node.outputs), tuple(scales), told)
     set_attributes(node, attribute_values(plugin, extras, len(node.inputs) + len(node.outputs)))

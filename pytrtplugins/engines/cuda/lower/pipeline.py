@@ -13,7 +13,7 @@ from ....model.proto import node_name
 from ....passes import Eliminate, Pass, PropagateConstants
 from ....passes.half import halve
 from ....plugin.onnx_node import is_plugin_node
-from ....plugin.policy import NO_REQUESTS, chosen_form, plugin_classes
+from ....plugin.policy import GPU_FORMS, NO_REQUESTS, chosen_form, plugin_classes
 from ....tensor import DType
 from ....utils.garbage import no_collection
 from ....utils.optional import require
@@ -260,6 +260,6 @@ def _float_plugins(graph: ir.Graph) -> list[str]:
 
 def _written_out(model: onnx.ModelProto, requested: Mapping[str, str]) -> onnx.ModelProto:
     classes = plugin_classes(model).values()
-    if any(chosen_form(cls, "cuda", requested) == "decomposition" for cls in classes):
-        model = add_shapes(write_decompositions(model, "cuda", requested))
-    return write_codes(model, "cuda", requested)
+    if any(chosen_form(cls, GPU_FORMS, requested) == "decomposition" for cls in classes):
+        model = add_shapes(write_decompositions(model, GPU_FORMS, requested))
+    return write_codes(model, GPU_FORMS, requested)

@@ -15,7 +15,7 @@ from ....model.proto import node_name
 from ....passes import PropagateConstants
 from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node, scales_of
-from ....plugin.policy import NO_REQUESTS, RUNNING, chosen_form
+from ....plugin.policy import GPU_FORMS, NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, evaluate_dims
 from ....utils.garbage import no_collection
 from ..device.expression import Expression
@@ -323,7 +323,7 @@ class _Planner:
 
     def _enqueues(self, plugin: Plugin) -> bool:
         """Whether a plugin runs through an `enqueue` of its own."""
-        return chosen_form(type(plugin), "cuda", self.requested, RUNNING) == "enqueue"
+        return chosen_form(type(plugin), GPU_FORMS, self.requested, RUNNING) == "enqueue"
 
     def _wants_pixels(self, plugin: Plugin) -> bool:
         """Whether a plugin is asked first if it takes NHWC, as all around it lies."""

@@ -12,7 +12,7 @@ from ....model.ir import array_of, is_op
 from ....model.proto import node_name
 from ....passes.functions import definition
 from ....plugin.onnx_node import from_node, is_plugin_node, scales_of
-from ....plugin.policy import RUNNING, chosen_form
+from ....plugin.policy import GPU_FORMS, RUNNING, chosen_form
 from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
 from ....utils.optional import require
@@ -188,7 +188,7 @@ class Interpreter:
         runner = self._runners.get(node)
         if runner is None:
             plugin = from_node(node)
-            form = chosen_form(type(plugin), "cuda", self._tail.requested, RUNNING)
+            form = chosen_form(type(plugin), GPU_FORMS, self._tail.requested, RUNNING)
             runner = PluginRunner(
                 plugin.clone(), node_name(node), form=form, allocate=self._device.allocate, scales=scales_of(node)
             )

@@ -1,0 +1,110 @@
+"""Engines of other packages: by the class, or by the name of an entry point, in the same places as this package's own."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pytrtplugins as ptp
+from pytrtplugins.engines import registry
+from pytrtplugins.errors import PrecisionError, UnavailableError, UsageError
+from tests.engines.networks import Affine, conv_net, image
+
+SAMPLE = Path(__file__).parents[2] / "samples" / "onnx_reference_engine"
+tomllib = pytest.importorskip("tomllib")
+
+
+def install(folder, monkeypatch, entry_points):
+    """Write what an installer writes of a package: its name and its entry points; the sample's module is on the path, too."""
+    info = folder / "outside-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    lines = [f"{name} = {target}" for name, target in entry_points.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[pytrtplugins.engines]", *lines, ""]))
+    monkeypatch.syspath_prepend(SAMPLE)
+    monkeypatch.syspath_prepend(folder)
+    registry._outside.cache_clear()
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    entry_points = tomllib.loads((SAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
+    install(tmp_path, monkeypatch, entry_points["pytrtplugins.engines"])
+    yield
+    registry._outside.cache_clear()
+    sys.modules.pop("onnx_reference_engine", None)
+
+
+def outputs(engine):
+    with engine.create_context() as context:
+        return context.run({"data": image()})["y"]
+
+
+def test_its_name_builds_saves_and_loads(installed, tmp_path):
+    model = conv_net(Affine(3.0))
+    engine = ptp.build(model, engine="onnx_reference")
+    np.testing.assert_allclose(outputs(engine), outputs(ptp.build(model, engine="reference")), rtol=1e-5, atol=1e-6)
+    engine.save(tmp_path / "net.engine")
+    loaded = ptp.load_engine(tmp_path / "net.engine")
+    assert loaded.name == "onnx_reference"
+    np.testing.assert_array_equal(outputs(loaded), outputs(engine))
+
+
+def test_it_is_listed_behind_the_others_and_never_chosen_by_itself(installed):
+    assert [each.name for each in ptp.engines.availability()] == [*ptp.engines.names(), "onnx_reference"]
+    assert ptp.engines.auto_engine() != "onnx_reference"
+    with pytest.raises(UsageError, match=r"there are auto, cuda, .*null, onnx_reference"):
+        ptp.build(conv_net(), engine="other")
+
+
+def test_its_class_builds_without_an_installation(monkeypatch):
+    monkeypatch.syspath_prepend(SAMPLE)
+    cls = importlib.import_module("onnx_reference_engine").OnnxReferenceEngine
+    engine = ptp.build(conv_net(), engine=cls)
+    np.testing.assert_allclose(
+        outputs(engine), outputs(ptp.build(conv_net(), engine="reference")), rtol=1e-5, atol=1e-6
+    )
+    with pytest.raises(PrecisionError, match="engine 'onnx_reference' has no precision 'int8'; it has fp32"):
+        ptp.build(conv_net(), engine=cls, precision="int8")
+    sys.modules.pop("onnx_reference_engine")
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "problem"),
+    [
+        (
+            {"other": "onnx_reference_engine:OnnxReferenceEngine"},
+            "'other': its class OnnxReferenceEngine has the name 'onnx_reference'",
+        ),
+        (
+            {"other": "onnx_reference_engine:Any"},
+            r"'other': expected a class that inherits pytrtplugins\.engines\.Engine",
+        ),
+    ],
+)
+def test_what_is_registered_must_be_an_engine_of_that_name(tmp_path, monkeypatch, entry_point, problem):
+    install(tmp_path, monkeypatch, entry_point)
+    with pytest.raises(UsageError, match=problem):
+        ptp.build(conv_net(), engine="other")
+    registry._outside.cache_clear()
+    sys.modules.pop("onnx_reference_engine", None)
+
+
+@pytest.mark.parametrize("target", ["no_such_module:Engine", "onnx_reference_engine:Missing"])
+def test_a_package_that_cannot_be_imported_leaves_the_other_engines(tmp_path, monkeypatch, target):
+    install(tmp_path, monkeypatch, {"other": target})
+    reason = "engine 'other': the package that registers it cannot be imported: "
+    assert ptp.engines.availability()[-1].reason.startswith(reason)
+    with pytest.raises(UnavailableError, match="engine 'other'"):
+        ptp.build(conv_net(), engine="other")
+    registry._outside.cache_clear()
+    sys.modules.pop("onnx_reference_engine", None)
+
+
+def test_an_own_name_cannot_be_taken(tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, {"cpu": "onnx_reference_engine:OnnxReferenceEngine"})
+    assert registry.engine_class("cpu").__module__ == "pytrtplugins.engines.openvino.engine"
+    assert registry.names_outside() == ()
+    registry._outside.cache_clear()
