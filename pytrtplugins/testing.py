@@ -1,10 +1,10 @@
-"""Helpers for the tests of plugins."""
+"""Helpers for the tests of plugins and engines."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
@@ -14,7 +14,10 @@ from .check.compare import difference
 from .plugin.base import Plugin
 from .tensor import Array, DType
 
-__all__ = ["assert_same", "plugin_test", "random_tensor"]
+if TYPE_CHECKING:
+    from .engines import Engine
+
+__all__ = ["assert_same", "engine_contract", "plugin_test", "random_tensor"]
 
 
 def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[..., None]:
@@ -50,6 +53,30 @@ def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[..., 
         test = sys.modules["pytest"].mark.parametrize("check", names)(test_one)
     test.__name__ = test.__qualname__ = f"test_{cls.__name__}"
     test.__doc__ = f"{cls.__name__} keeps the contract of plugins."
+    return test
+
+
+def engine_contract(engine: str | type[Engine]) -> Callable[..., None]:
+    """Make a pytest test of an engine that another package brings, with an item for each part of the contract of all engines.
+
+    In a test file, ``test_contract = engine_contract("onnx_reference")`` is all that is needed: numbers, memory of inputs and outputs,
+    what is refused, threads, engine files, unknown operators. Where pytest does not run, the test is one function of all checks.
+
+    Args:
+        engine: Its name, which an entry point makes known, or its class; without an entry point ``files`` fails.
+    """
+    from .engines.contract import CHECKS
+
+    def test_all() -> None:
+        for check in CHECKS.values():
+            check(engine)
+
+    def test_one(check: str) -> None:
+        CHECKS[check](engine)
+
+    test: Callable[..., None] = test_all
+    if "pytest" in sys.modules:
+        test = sys.modules["pytest"].mark.parametrize("check", list(CHECKS))(test_one)
     return test
 
 

@@ -34,7 +34,7 @@ ENGINE_ROOMS = (
     ("calibrate", "weights"),
     ("quantized",),
     ("selection",),
-    ("unsupported",),
+    ("unsupported", "contract"),
 )
 ENGINES = ("reference", "openvino", "onnxruntime", "null", "cuda", "tensorrt")
 CUDA_ROOMS = (

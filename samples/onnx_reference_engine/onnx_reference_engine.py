@@ -5,6 +5,7 @@
 
 The entry point in pyproject.toml makes its name known to `pytrtplugins.build`, `load_engine` and ``pytrt``. Without an installation
 ``build(model, engine=OnnxReferenceEngine)`` takes the class itself.
+``test_contract = pytrtplugins.testing.engine_contract("onnx_reference")`` is its test.
 """
 
 from __future__ import annotations

@@ -9,7 +9,10 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.engines import registry
-from pytrtplugins.errors import PrecisionError, UnavailableError, UsageError
+from pytrtplugins.engines.contract import CHECKS
+from pytrtplugins.engines.reference.engine import ReferenceContext, ReferenceEngine
+from pytrtplugins.errors import EngineError, EngineFileError, PrecisionError, UnavailableError, UsageError
+from pytrtplugins.testing import engine_contract
 from tests.engines.networks import Affine, conv_net, image
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "onnx_reference_engine"
@@ -108,3 +111,61 @@ def test_an_own_name_cannot_be_taken(tmp_path, monkeypatch):
     assert registry.engine_class("cpu").__module__ == "pytrtplugins.engines.openvino.engine"
     assert registry.names_outside() == ()
     registry._outside.cache_clear()
+
+
+@pytest.fixture(params=["onnx_reference", "cpu", "onnxruntime", "reference"])
+def contract(request, installed):
+    return engine_contract(request.param)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_sample_and_this_packages_engines_keep_the_contract(contract, check):
+    contract(check)
+
+
+class Faulty(ReferenceEngine):
+    """Right, but for what a test takes away."""
+
+    name = "faulty"
+
+
+def faulty(monkeypatch, change):
+    """A class whose context computes with ``change(outputs, inputs)``."""
+    run = ReferenceContext._run
+    monkeypatch.setattr(ReferenceContext, "_run", lambda self, inputs: change(run(self, inputs), inputs))
+    return Faulty
+
+
+KEPT: dict[str, np.ndarray] = {}
+
+
+def keep(outputs, inputs):
+    """All runs share one output."""
+    if "y" in KEPT and KEPT["y"].shape == outputs["y"].shape:
+        KEPT["y"][...] = outputs["y"]
+    else:
+        KEPT["y"] = outputs["y"]
+    return dict(KEPT)
+
+
+def spoil(outputs, inputs):
+    """The run changes its input."""
+    inputs["x"][...] = 0
+    return outputs
+
+
+@pytest.mark.parametrize(
+    ("check", "change"),
+    [
+        ("numbers", lambda outputs, inputs: {"y": outputs["y"] * np.float32(1.001)}),
+        ("numbers", lambda outputs, inputs: {"y": outputs["y"] - np.float32(1e-3)}),
+        ("memory", keep),
+        ("memory", spoil),
+        ("threads", lambda outputs, inputs: {"y": np.repeat(outputs["y"][:1], len(outputs["y"]), 0)}),
+        ("files", lambda outputs, inputs: outputs),
+    ],
+)
+def test_an_engine_that_does_not_keep_it_fails(monkeypatch, check, change):
+    KEPT.clear()
+    with pytest.raises((AssertionError, EngineError, EngineFileError)):
+        engine_contract(faulty(monkeypatch, change))(check)
