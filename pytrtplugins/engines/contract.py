@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS"]
 
 _WEIGHTS = np.arange(12, dtype=np.float32).reshape(3, 4) / 8 - 0.5
-_BIAS = np.float32([0.5, -1, 0, 2])
+_BIAS = np.array([0.5, -1, 0, 2], np.float32)
 
 
 def _network() -> onnx.ModelProto:
@@ -50,7 +50,7 @@ def _right(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _near(found: npt.NDArray[Any], x: npt.NDArray[Any]) -> None:
-    assert (found.shape, found.dtype) == ((len(x), 4), np.float32), (
+    assert (found.shape, found.dtype.name) == ((len(x), 4), "float32"), (
         f"expected float32 ({len(x)}, 4), found {found.dtype} {found.shape}"
     )
     np.testing.assert_allclose(found, _right(x), rtol=1e-5, atol=1e-5)
