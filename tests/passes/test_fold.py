@@ -176,7 +176,7 @@ def test_numbers_that_are_not_finite_stay_so_without_a_warning(name, value, dtyp
     assert not np.isfinite(actual[:, 1]).all() or (name == "variance" and value == np.inf)
 
 
-def held(network):
+def constants_of(network):
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in network.graph.initializer}
 
 
@@ -189,7 +189,7 @@ def test_the_bias_may_be_missing_and_the_new_constants_are_named_after_the_old_o
     offset = (constants["b"] if bias else 0) - constants["mean"]
     assert list(folded.graph.node[0].input) == ["x", "w_folded", "b_folded" if bias else "shift_folded"]
     np.testing.assert_allclose(
-        list(held(folded).values())[1], constants["shift"] + offset * factor, rtol=1e-6, atol=1e-7
+        list(constants_of(folded).values())[1], constants["shift"] + offset * factor, rtol=1e-6, atol=1e-7
     )
 
 

@@ -27,10 +27,10 @@ def opset(found):
 
 def test_functions_are_written_out_in_branches_too():
     for name in ("functions_of_functions", "functions_of_one_name", "function_in_a_branch"):
-        made, _ = MODELS[name]()
-        found = normalize(made)
+        network, _ = MODELS[name]()
+        found = normalize(network)
         assert not found.functions
-        assert made.functions
+        assert network.functions
         onnx.checker.check_model(found, full_check=True)
 
 
@@ -45,14 +45,14 @@ def called(ends, nodes, *functions, opset=18, ir=8):
 
 @pytest.mark.parametrize("domain", ["a", "pkg", "z"])
 def test_functions_of_plugins_stay(domain):
-    made = called(
+    network = called(
         "(float[1,4,4,4] x) => (float[1,16,2,2] y)",
         f"h = darknet.Reorg (x) y = {domain}.Act (h)",
         ("darknet", 18, "Reorg <stride> (x) => (y) { y = SpaceToDepth <blocksize = 2> (x) }"),
         (domain, 18, "Act (x) => (y) { y = Relu (x) }"),
     )
-    made.graph.node[0].CopyFrom(as_node(Reorg(stride=2), ["x"], ["h"]))
-    found = normalize(made)
+    network.graph.node[0].CopyFrom(as_node(Reorg(stride=2), ["x"], ["h"]))
+    found = normalize(network)
     assert [item.name for item in found.functions] == ["Reorg"]
     assert [item.op_type for item in found.graph.node] == ["Reorg", "Relu"]
 
@@ -60,11 +60,11 @@ def test_functions_of_plugins_stay(domain):
 def test_large_weights_come_through_functions_and_conversions():
     weight = values(40, 40)
     ends = "(float[1,40] x) => (float[1,40] y)"
-    made = called(
+    network = called(
         ends, "h = MatMul (x, w) y = pkg.Act (h)", ("pkg", 11, "Act (x) => (y) { y = Relu (x) }"), opset=11, ir=6
     )
-    made.graph.initializer.append(constant("w", weight))
-    found = normalize(made)
+    network.graph.initializer.append(constant("w", weight))
+    found = normalize(network)
     assert opset(found) == 13
     assert [item.name for item in found.graph.input] == ["x"]
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(found.graph.initializer[0]), weight)
@@ -72,24 +72,24 @@ def test_large_weights_come_through_functions_and_conversions():
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_a_model_is_copied_only_where_something_is_to_be_changed(name):
-    made, _ = MODELS[name]()
-    before = made.SerializeToString(deterministic=True)
-    whole = normalize(made)
-    assert whole is not made
-    found = normalized(made)
+    network, _ = MODELS[name]()
+    before = network.SerializeToString(deterministic=True)
+    whole = normalize(network)
+    assert whole is not network
+    found = normalized(network)
     assert found.SerializeToString(deterministic=True) == whole.SerializeToString(deterministic=True)
     unchanged = whole.SerializeToString(deterministic=True) == before
-    assert (found is made) == unchanged
-    assert made.SerializeToString(deterministic=True) == before
+    assert (found is network) == unchanged
+    assert network.SerializeToString(deterministic=True) == before
 
 
 def test_what_is_not_copied_is_not_changed_either():
-    made = tiny_yolo()
-    before = made.SerializeToString(deterministic=True)
-    assert normalized(made) is made
-    prepared = prepare_loaded(made)
+    network = tiny_yolo()
+    before = network.SerializeToString(deterministic=True)
+    assert normalized(network) is network
+    prepared = prepare_loaded(network)
     prepared.graph.initializer[0].raw_data = b""
-    assert made.SerializeToString(deterministic=True) == before
+    assert network.SerializeToString(deterministic=True) == before
 
 
 def test_weights_are_no_inputs():
@@ -108,12 +108,12 @@ def test_free_dims_have_neither_value_nor_name(name):
 
 @pytest.mark.parametrize("name", ["old_resize", "old_axes", "old_normalization", "weights_as_inputs"])
 def test_old_opsets_are_converted_with_a_note(name, caplog):
-    made, _ = MODELS[name]()
+    network, _ = MODELS[name]()
     with caplog.at_level(logging.INFO):
-        found = normalize(made)
+        found = normalize(network)
     assert opset(found) == 13
     onnx.checker.check_model(found, full_check=True)
-    assert f"the model has opset {opset(made)}; it was converted to opset 13" in caplog.text
+    assert f"the model has opset {opset(network)}; it was converted to opset 13" in caplog.text
 
 
 def test_what_cannot_be_converted_stays_with_a_warning_that_names_the_node(caplog):
@@ -123,47 +123,47 @@ def test_what_cannot_be_converted_stays_with_a_warning_that_names_the_node(caplo
 
 
 def test_plugins_in_what_cannot_be_converted_are_refused():
-    made, _ = MODELS["old_branches"]()
-    branch = made.graph.node[1].attribute[0].g
+    network, _ = MODELS["old_branches"]()
+    branch = network.graph.node[1].attribute[0].g
     branch.node.append(as_node(Reorg(stride=1), ["h"], ["unused"]))
-    made.opset_import.add(domain="darknet", version=1)
-    assert opset(normalize(made)) == 13
+    network.opset_import.add(domain="darknet", version=1)
+    assert opset(normalize(network)) == 13
     branch.node.append(node("Upsample", ["h"], ["broken"]))
     with pytest.raises(
         ModelError,
         match=r"(?s)node 'Upsample_broken' \(Upsample\) cannot be converted.*Do: export the model with opset 13",
     ):
-        normalize(made)
+        normalize(network)
 
 
 def test_an_opset_of_the_future_is_refused():
-    made = model([node("Relu", ["x"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=999)
+    network = model([node("Relu", ["x"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=999)
     with pytest.raises(ModelError, match=r"(?s)the model has opset 999; onnx .* knows opsets up to .*Do: "):
-        normalize(made)
+        normalize(network)
 
 
 def test_a_function_that_cannot_be_written_out_is_named():
     ends, function = "(float[1] x) => (float[1] y)", "Endless (x) => (y) { y = pkg.Endless (x) }"
-    made = called(ends, "y = pkg.Endless (x)", ("pkg", 18, function))
-    made.functions[0].opset_import[0].CopyFrom(helper.make_opsetid("pkg", 1))
+    network = called(ends, "y = pkg.Endless (x)", ("pkg", 18, function))
+    network.functions[0].opset_import[0].CopyFrom(helper.make_opsetid("pkg", 1))
     with pytest.raises(ModelError, match="Endless"):
-        normalize(made)
+        normalize(network)
 
 
 def test_the_model_given_is_not_changed():
     for make in MODELS.values():
-        made, _ = make()
-        before = made.SerializeToString(deterministic=True)
-        normalize(made)
-        assert made.SerializeToString(deterministic=True) == before
+        network, _ = make()
+        before = network.SerializeToString(deterministic=True)
+        normalize(network)
+        assert network.SerializeToString(deterministic=True) == before
 
 
 def test_dims_in_bodies_are_freed_too():
     inner = body([node("Relu", ["x"], ["b"])], [info("b", F, [-1])])
     other = body([node("Neg", ["x"], ["c"])], [info("c", F, [-1])])
     nodes = [node("If", ["f"], ["y"], then_branch=inner, else_branch=other)]
-    made = model(nodes, [info("x", F, [-1]), info("f", 9, [])], [info("y", F, [-1])])
-    branch = normalize(made).graph.node[0].attribute[0].g
+    network = model(nodes, [info("x", F, [-1]), info("f", 9, [])], [info("y", F, [-1])])
+    branch = normalize(network).graph.node[0].attribute[0].g
     assert not branch.output[0].type.tensor_type.shape.dim[0].WhichOneof("value")
 
 
@@ -172,9 +172,9 @@ def test_at_most_300_characters_of_a_converters_reason_are_told(monkeypatch, cap
         raise RuntimeError(" ".join(["x" * 150, "\n", "y" * 500]))
 
     monkeypatch.setattr(onnx.version_converter, "convert_version", refuse)
-    made = model([node("Relu", ["x"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=7)
+    network = model([node("Relu", ["x"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=7)
     with caplog.at_level(logging.WARNING):
-        found = normalize(made)
+        found = normalize(network)
     assert opset(found) == 7
     (record,) = caplog.records
     text = record.getMessage()
@@ -185,16 +185,16 @@ def test_at_most_300_characters_of_a_converters_reason_are_told(monkeypatch, cap
 @pytest.mark.parametrize("place", ["input", "output"])
 def test_inputs_and_outputs_that_are_no_tensors_of_numbers_are_refused(place):
     sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(F, [2]))
-    made = model([node("Identity", ["x"], ["y"])], [info("x", F, [2])], [info("y", F, [2])])
-    getattr(made.graph, place)[0].type.CopyFrom(sequence)
+    network = model([node("Identity", ["x"], ["y"])], [info("x", F, [2])], [info("y", F, [2])])
+    getattr(network.graph, place)[0].type.CopyFrom(sequence)
     with pytest.raises(ModelError, match=f"tensor '{'x' if place == 'input' else 'y'}' is of the kind sequence"):
-        normalize(made)
+        normalize(network)
 
 
 def test_an_output_without_a_type_is_left_to_later_passes():
-    made = model([node("Identity", ["x"], ["y"])], [info("x", F, [2])], [info("y", F, [2])])
-    made.graph.output[0].ClearField("type")
-    assert not normalize(made).graph.output[0].HasField("type")
+    network = model([node("Identity", ["x"], ["y"])], [info("x", F, [2])], [info("y", F, [2])])
+    network.graph.output[0].ClearField("type")
+    assert not normalize(network).graph.output[0].HasField("type")
 
 
 def test_a_node_without_a_name_is_called_by_its_first_output(caplog):
@@ -204,7 +204,7 @@ def test_a_node_without_a_name_is_called_by_its_first_output(caplog):
 
 
 def plain(opset=18, ir=8, dims=(2, 3), nodes=None, domain="", constants=(), extra_inputs=()):
-    made = model(
+    network = model(
         nodes or [node("Relu", ["x"], ["y"])],
         [info("x", F, dims), *extra_inputs],
         [info("y", F, dims)],
@@ -212,8 +212,8 @@ def plain(opset=18, ir=8, dims=(2, 3), nodes=None, domain="", constants=(), extr
         opset=opset,
         ir=ir,
     )
-    made.opset_import[0].domain = domain
-    return made
+    network.opset_import[0].domain = domain
+    return network
 
 
 @pytest.mark.parametrize("domain", ["", "ai.onnx"])
@@ -225,8 +225,8 @@ def test_only_opsets_before_13_are_converted(domain, number, expected):
 
 
 def test_a_model_without_onnxs_operators_has_no_opset_to_convert(caplog):
-    made = plain(1, nodes=[helper.make_node("Act", ["x"], ["y"], domain="pkg")], domain="pkg")
-    assert normalize(made) == made
+    network = plain(1, nodes=[helper.make_node("Act", ["x"], ["y"], domain="pkg")], domain="pkg")
+    assert normalize(network) == network
     assert not caplog.records
 
 
@@ -273,8 +273,8 @@ def unconvertible(broken, name, x="x"):
 @pytest.mark.parametrize("broken", [0, 1, 2])
 @pytest.mark.parametrize("name", ["", "node"])
 def test_the_node_that_cannot_be_converted_is_found_wherever_it_stands(broken, name, caplog):
-    made = unconvertible(broken, name)
-    assert normalize(made).graph.node == made.graph.node
+    network = unconvertible(broken, name)
+    assert normalize(network).graph.node == network.graph.node
     (record,) = caplog.records
     called = f"node{broken}" if name else f"t{broken}"
     assert (
@@ -288,42 +288,42 @@ def test_the_node_that_cannot_be_converted_is_found_wherever_it_stands(broken, n
 
 def test_functions_of_an_older_opset_are_converted_where_they_are_written_out():
     function = "Act (x) => (y) { h = Squeeze <axes = [0]> (x) y = Relu (h) }"
-    made = called("(float[1,3] x) => (float[3] y)", "y = pkg.Act (x)", ("pkg", 11, function))
+    network = called("(float[1,3] x) => (float[3] y)", "y = pkg.Act (x)", ("pkg", 11, function))
     x = values(1, 3)
-    session = onnxruntime.InferenceSession(normalize(made).SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(normalize(network).SerializeToString(), providers=["CPUExecutionProvider"])
     np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.maximum(x[0], 0))
 
 
 def test_the_first_node_is_named_where_each_can_be_converted_by_itself(monkeypatch, caplog):
     plain = onnx.version_converter.convert_version
 
-    def refuse(made, version):
-        if len(made.graph.node) > 1:
+    def refuse(network, version):
+        if len(network.graph.node) > 1:
             raise RuntimeError("too many")
-        return plain(made, version)
+        return plain(network, version)
 
     monkeypatch.setattr(onnx.version_converter, "convert_version", refuse)
-    made = parsed("(float[1] x) => (float[1] y) { [Relu_h] h = Relu (x) y = Neg (h) }", 9, 8)
-    assert opset(normalize(made)) == 9
+    network = parsed("(float[1] x) => (float[1] y) { [Relu_h] h = Relu (x) y = Neg (h) }", 9, 8)
+    assert opset(normalize(network)) == 9
     assert "node 'Relu_h' (Relu) cannot be converted to opset 13: too many; it stays as it is" in caplog.text
 
 
 def test_a_model_is_converted_to_the_opset_that_new_operators_need():
-    made = normalize(plain(18))
-    assert with_opset(made, 17) is made
-    assert with_opset(made, 18) is made
-    found = with_opset(made, 19)
-    assert (opset(found), opset(made)) == (19, 18)
-    assert found.graph.node == made.graph.node
+    network = normalize(plain(18))
+    assert with_opset(network, 17) is network
+    assert with_opset(network, 18) is network
+    found = with_opset(network, 19)
+    assert (opset(found), opset(network)) == (19, 18)
+    assert found.graph.node == network.graph.node
 
 
 def test_a_model_that_cannot_be_converted_to_an_opset_is_refused():
-    made = normalize(model([node("Upsample", ["x"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=9))
+    network = normalize(model([node("Upsample", ["x"], ["y"])], [info("x", F, [1])], [info("y", F, [1])], opset=9))
     with pytest.raises(
         ModelError,
         match=r"(?s)has opset 9, and node 'Upsample_y' .Upsample. cannot be converted to opset 19.*Do: export .* 19 or newer",
     ):
-        with_opset(made, 19)
+        with_opset(network, 19)
 
 
 @pytest.mark.parametrize(

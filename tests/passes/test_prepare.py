@@ -31,15 +31,15 @@ def called(opset=17):
 @pytest.mark.parametrize("opset", [17, 13])
 def test_tensors_of_functions_get_the_same_names_in_each_release(opset):
     """Calibration tables speak of them."""
-    made = prepare(called(opset))
-    assert [(node.op_type, *node.input, *node.output) for node in made.graph.node] == [
+    prepared = prepare(called(opset))
+    assert [(node.op_type, *node.input, *node.output) for node in prepared.graph.node] == [
         ("Relu", "x", "t__1"),
         ("Add", "t__1", "x", "a"),
         ("Relu", "a", "t__2"),
         ("Add", "t__2", "a", "t"),
         ("Add", "t", "k", "y"),
     ]
-    assert network_digest(made) == "a79de85dbe3f9d9c0f674e5dc128a02e5ec62b777f083f3a7030e6318b0e0664"
+    assert network_digest(prepared) == "a79de85dbe3f9d9c0f674e5dc128a02e5ec62b777f083f3a7030e6318b0e0664"
 
 
 @pytest.mark.parametrize("opset", [17, 13])
@@ -53,20 +53,20 @@ def test_what_it_gives_computes_the_same(opset):
 
 
 def test_dims_of_inputs_have_names_and_all_tensors_dims():
-    made = prepare(called())
+    prepared = prepare(called())
     shapes = {
         info.name: [dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim]
-        for info in (*made.graph.input, *made.graph.output, *made.graph.value_info)
+        for info in (*prepared.graph.input, *prepared.graph.output, *prepared.graph.value_info)
     }
     assert shapes == {"unused": [4], **{name: ["N", 4] for name in ("x", "t__1", "a", "t__2", "t", "y")}}
 
 
 def test_the_given_model_and_a_prepared_one_stay_as_they_are():
-    given = called()
-    before = given.SerializeToString(deterministic=True)
-    made = prepare(given)
-    assert given.SerializeToString(deterministic=True) == before
-    assert prepare(made).SerializeToString(deterministic=True) == made.SerializeToString(deterministic=True)
+    original = called()
+    before = original.SerializeToString(deterministic=True)
+    prepared = prepare(original)
+    assert original.SerializeToString(deterministic=True) == before
+    assert prepare(prepared).SerializeToString(deterministic=True) == prepared.SerializeToString(deterministic=True)
 
 
 def growing(factor):
@@ -93,10 +93,10 @@ def test_what_functions_make_of_constants_counts_with_the_weights_it_is_made_of(
 
 
 def test_dims_that_contradict_what_a_function_gives_are_refused():
-    given = called()
-    given.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 5
+    original = called()
+    original.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 5
     with pytest.raises(ModelError, match="'y'"):
-        prepare(given)
+        prepare(original)
 
 
 def test_passes_run_without_the_garbage_collector_and_leave_it_as_it_was(monkeypatch):

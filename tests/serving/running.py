@@ -41,9 +41,9 @@ class Running:
 
 def triton_row(library, first=1, second=2):
     """The input of one row, for NVIDIA's client."""
-    given = library.InferInput("x", [1, 2], "FP32")
-    given.set_data_from_numpy(np.float32([[first, second]]))
-    return given
+    row = library.InferInput("x", [1, 2], "FP32")
+    row.set_data_from_numpy(np.float32([[first, second]]))
+    return row
 
 
 def everything(sock):

@@ -115,8 +115,8 @@ def test_grpc_answers_name_them_too(registry):
         running([registered(registry)], Limits(), grpc=True) as server,
         library.InferenceServerClient(f"127.0.0.1:{server.grpc_port}") as asked,
     ):
-        given = triton_row(library, 1, 1)
-        found = asked.infer("scale", [given], client_timeout=20).get_response()
+        row = triton_row(library, 1, 1)
+        found = asked.infer("scale", [row], client_timeout=20).get_response()
     assert found.model_version == "1"
     assert found.parameters["digest"].string_param == registry.get("scale", 1).digest
 
@@ -127,10 +127,10 @@ def test_open_loop_clients_over_http_lose_nothing_while_versions_change(registry
     monkeypatch.setattr("pytrtplugins.serving.backends.follow._EVERY_S", 0.01)
 
     async def ask(client, asked):
-        given = triton_row(library, 1, 1)
+        row = triton_row(library, 1, 1)
         asked.append(0)
         at = len(asked) - 1
-        found = await client.infer("scale", [given])
+        found = await client.infer("scale", [row])
         asked[at] = int(found.get_response()["model_version"])
         assert found.as_numpy("y")[0, 0] == asked[at]
 
@@ -167,9 +167,9 @@ def test_processes_that_are_killed_while_versions_change_lose_nothing(registry):
 
         def load():
             client = library.InferenceServerClient(address)
-            given = triton_row(library, 1, 1)
+            row = triton_row(library, 1, 1)
             while not ended.is_set():
-                found = client.infer("scale", [given])
+                found = client.infer("scale", [row])
                 version = int(found.get_response()["model_version"])
                 (answered if found.as_numpy("y")[0, 0] == version else wrong).append(version)
                 time.sleep(0.005)

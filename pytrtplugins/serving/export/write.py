@@ -62,6 +62,10 @@ def export(kind: str, deployment: Deployment, folder: str | Path, *, force: bool
                 f"{folder / there[0]} is there already{f', and {len(there) - 1} others' if len(there) > 1 else ''}.\n"
                 "Do: name another folder, or --force to replace them"
             )
+        if folders := [folder / each for each in found if (folder / each).is_dir()]:
+            raise UsageError(
+                f"{folders[0]}: expected a file to write, found a folder.\nDo: name another folder, or rm -r {folders[0]}"
+            )
         for each in found:
             (folder / each).parent.mkdir(parents=True, exist_ok=True)
         for each in found:

@@ -19,10 +19,10 @@ ONES = np.array([[3, 1, 3, 2, 3, 1]], np.float32)
 BY = "run by onnxruntime"
 
 
-def same(made, feeds, engine="cpu"):
+def same(network, feeds, engine="cpu"):
     """Build, run, compare with onnxruntime alone bit by bit; gives the engine."""
-    built = build(made, engine=engine)
-    found, expected = run(built, feeds), alone(made, feeds)
+    built = build(network, engine=engine)
+    found, expected = run(built, feeds), alone(network, feeds)
     for name, value in expected.items():
         assert found[name].dtype == value.dtype
         np.testing.assert_array_equal(found[name], value, err_msg=name)
@@ -40,8 +40,8 @@ def counted(*dims):
 
 def test_equal_values_come_in_onnxruntimes_order_and_their_places_are_computed_with():
     nodes = "h = Relu (x)  v, i = TopK (h, k)  y = Gather (table, i)"
-    made = rows(nodes, "float[] v, float[] y, int64[] i", k=np.array([3]), table=counted(9))
-    built = same(made, {"x": ONES})
+    network = rows(nodes, "float[] v, float[] y, int64[] i", k=np.array([3]), table=counted(9))
+    built = same(network, {"x": ONES})
     assert "OpenVINO is wrong for TopK: equal values come in another order" in built.choices[BY].split("; ")
 
 
@@ -73,16 +73,16 @@ def test_half_numbers_go_in_and_out():
 
 
 def test_division_of_whole_numbers_is_exact_beyond_2_to_the_24():
-    made = rows("q = Div (x, three)  r = Mod (x, three)", "int32[n] q, int32[n] r", "int32[n] x", three=np.int32(3))
-    same(made, {"x": np.array([2**31 - 1, 2**24 + 1, 7], np.int32)})
+    network = rows("q = Div (x, three)  r = Mod (x, three)", "int32[n] q, int32[n] r", "int32[n] x", three=np.int32(3))
+    same(network, {"x": np.array([2**31 - 1, 2**24 + 1, 7], np.int32)})
 
 
 def test_sizes_are_left_to_openvino():
     nodes = """s = Shape (x)  w = Gather (s, one)  half = Div (w, two)  end = Unsqueeze (half, zero)
         y = Slice (x, begin, end, axis)"""
     constants = {"one": np.array(1), "two": np.array(2), "zero": np.array([0])}
-    made = rows(nodes, **constants, begin=np.array([0]), axis=np.array([1]))
-    assert BY not in same(made, {"x": ONES}).choices
+    network = rows(nodes, **constants, begin=np.array([0]), axis=np.array([1]))
+    assert BY not in same(network, {"x": ONES}).choices
 
 
 @pytest.mark.parametrize("written", ["Constant", "initializer"])
@@ -97,8 +97,8 @@ def test_the_end_of_a_slice_that_pytorch_writes_stays_in_openvino(written):
 
 @pytest.mark.parametrize("kind", ["int64", "int32"])
 def test_a_table_that_an_input_is_looked_up_in_stays_in_openvino_and_indices_that_it_lacks_are_refused(kind):
-    made = rows("y = Gather (table, x)", inputs=f"{kind}[n] x", table=counted(5, 2))
-    built = same(made, {"x": np.array([0, 4, -5, -1], kind)})
+    network = rows("y = Gather (table, x)", inputs=f"{kind}[n] x", table=counted(5, 2))
+    built = same(network, {"x": np.array([0, 4, -5, -1], kind)})
     assert BY not in built.choices
     with built.create_context() as context:
         for wrong in (5, -6):
@@ -108,8 +108,8 @@ def test_a_table_that_an_input_is_looked_up_in_stays_in_openvino_and_indices_tha
 
 @pytest.mark.parametrize(("kind", "a", "b"), [("int8", [127, 100], [127, 100]), ("uint8", [255, 1], [2, 1])])
 def test_8_bit_sums_wrap(kind, a, b):
-    made = rows("y = Add (a, b)", f"{kind}[2] y", f"{kind}[2] a, {kind}[2] b")
-    same(made, {"a": np.array(a, kind), "b": np.array(b, kind)})
+    network = rows("y = Add (a, b)", f"{kind}[2] y", f"{kind}[2] a, {kind}[2] b")
+    same(network, {"a": np.array(a, kind), "b": np.array(b, kind)})
 
 
 @pytest.mark.parametrize("attributes", ['antialias = 1, mode = "linear"', 'mode = "cubic", exclude_outside = 1'])
@@ -139,18 +139,18 @@ def test_pools_that_round_up_are_handed_over_only_where_a_window_lies_behind_the
 
 
 def test_a_branch_that_holds_one_is_handed_over_whole():
-    made = rows(
+    network = rows(
         "h = Neg (x)  y = If (flag) <then_branch = a () => (float[] t) { t = ReduceMax <keepdims = 0> (h) },"
         " else_branch = b () => (float[] e) { e = ReduceSum <keepdims = 0> (h) }>",
         inputs="float[n,6] x, bool flag",
     )
     for flag in (True, False):
-        same(made, {"x": np.full((1, 6), np.inf, np.float32), "flag": np.array(flag)})
+        same(network, {"x": np.full((1, 6), np.inf, np.float32), "flag": np.array(flag)})
 
 
 def test_what_openvino_cannot_build_is_computed_by_onnxruntime():
-    made = rows("h = Relu (x)  d = Det (h)  y = Neg (d)", inputs="float[2,3,3] x")
-    assert same(made, {"x": counted(2, 3, 3) ** 2}).choices[BY] == "OpenVINO cannot build it"
+    network = rows("h = Relu (x)  d = Det (h)  y = Neg (d)", inputs="float[2,3,3] x")
+    assert same(network, {"x": counted(2, 3, 3) ** 2}).choices[BY] == "OpenVINO cannot build it"
 
 
 def test_openvino_is_asked_about_an_operator_once_in_a_process(monkeypatch):
@@ -161,30 +161,30 @@ def test_openvino_is_asked_about_an_operator_once_in_a_process(monkeypatch):
     )
     for names in ("xhdy", "abcd"):
         nodes = [node(op, [i], [o]) for op, i, o in zip(("Relu", "Det", "Neg"), names, names[1:], strict=False)]
-        made = model(nodes, [info(names[0], F, [2, 3, 3])], [info(names[3], F, [2])])
-        assert fallback.unreadable(made, {}) == {1: "no"}
+        network = model(nodes, [info(names[0], F, [2, 3, 3])], [info(names[3], F, [2])])
+        assert fallback.unreadable(network, {}) == {1: "no"}
     assert asked == ["Relu", "Det", "Neg"]
 
 
 def test_a_model_whose_ranks_are_known_at_run_time_alone_is_computed_as_a_whole():
-    made = rows(
+    network = rows(
         "h = If (flag) <then_branch = a () => (float[] t) { t = ReduceMax <keepdims = 0> (x) },"
         " else_branch = b () => (float[] e) { e = Identity (x) }>  y = Neg (h)",
         inputs="float[n,6] x, bool flag",
     )
     for flag in (True, False):
-        built = same(made, {"x": np.full((1, 6), -np.inf, np.float32), "flag": np.array(flag)})
+        built = same(network, {"x": np.full((1, 6), -np.inf, np.float32), "flag": np.array(flag)})
         assert built.choices["computed by"] == "onnxruntime: the number of axes of 'h' is known only at run time"
 
 
 def test_what_neither_has_is_refused_by_name():
     ones = np.ones((1, 2, 2), np.float32)
-    made = rows(
+    network = rows(
         "h = Relu (x)  y = RNN <hidden_size = 2, layout = 1> (h, w, r)", inputs="float[1,3,2] x", w=ones, r=ones
     )
     words = r"(?s)node 'RNN_y' \(RNN\): OpenVINO is wrong for RNN with layout 1: .*; and onnxruntime cannot run it"
     with pytest.raises(BuildError, match=words):
-        build(made, engine="cpu")
+        build(network, engine="cpu")
 
 
 CODES = "(uint8[1,1,4,4] x, int8 w) => (uint8[a,b,c,d] y) <float s = {0.1}, uint8 z = {0}, int8 t = {0}>"
@@ -206,8 +206,8 @@ def test_an_operand_without_axes_is_an_error_of_its_node(text, opset):
 @pytest.mark.parametrize("dtype", ["float64", "uint32", "uint64"])
 def test_numbers_that_openvino_does_not_keep_are_computed_by_onnxruntime(dtype):
     kind = "double" if dtype == "float64" else dtype
-    made = rows("y = Mul (x, three)", f"{kind}[2] y", f"{kind}[2] x", three=np.array(3, dtype))
-    built = same(made, {"x": np.array([1 / 3, 1e300] if dtype == "float64" else [2**31 + 1, 5], dtype)})
+    network = rows("y = Mul (x, three)", f"{kind}[2] y", f"{kind}[2] x", three=np.array(3, dtype))
+    built = same(network, {"x": np.array([1 / 3, 1e300] if dtype == "float64" else [2**31 + 1, 5], dtype)})
     words = "onnxruntime: OpenVINO is wrong for Mul of float64, uint32 or uint64"
     assert built.choices["computed by"].startswith(words)
 
@@ -259,10 +259,10 @@ def test_what_a_decomposition_reads_has_known_dims():
 
 
 def test_an_engine_file_finds_the_same_again(tmp_path):
-    made = rows("v, i = TopK (x, k)", "int64[] i", k=np.array([3]))
-    build(made, engine="cpu").save(tmp_path / "a.engine")
+    network = rows("v, i = TopK (x, k)", "int64[] i", k=np.array([3]))
+    build(network, engine="cpu").save(tmp_path / "a.engine")
     found = run(ptp.load_engine(tmp_path / "a.engine"), {"x": ONES})
-    np.testing.assert_array_equal(found["i"], alone(made, {"x": ONES})["i"])
+    np.testing.assert_array_equal(found["i"], alone(network, {"x": ONES})["i"])
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["constant", "input"])
@@ -276,16 +276,16 @@ def test_slopes_lie_along_the_last_axis_where_there_are_as_many_channels(dims, g
     if dims is None:  # the number of axes is not known before the run
         inputs.append(info("shape", I64, ["axes"]))
         nodes = [node("Reshape", ["x", "shape"], ["r"]), node("PRelu", ["r", "s"], ["y"])]
-    made = model(nodes, inputs, [info("y", F, None)], {} if given else {"s": slopes})
+    network = model(nodes, inputs, [info("y", F, None)], {} if given else {"s": slopes})
     feeds = {"x": x, **({"s": slopes} if given else {}), **({"shape": np.array(x.shape)} if dims is None else {})}
-    np.testing.assert_array_equal(run(same(made, feeds), feeds)["y"], x * slopes)
+    np.testing.assert_array_equal(run(same(network, feeds), feeds)["y"], x * slopes)
 
 
 @pytest.mark.parametrize("slopes", [(4, 1, 1), (1, 4, 1, 1), (1,), (), (5, 4)], ids=str)
 def test_other_slopes_are_left_to_openvino(slopes):
     x = -np.random.default_rng(0).random((2, 4, 5, 4), np.float32)
-    made = rows("y = PRelu (x, s)", inputs="float[n,4,5,4] x", s=np.random.default_rng(1).random(slopes, np.float32))
-    assert BY not in same(made, {"x": x}).choices
+    network = rows("y = PRelu (x, s)", inputs="float[n,4,5,4] x", s=np.random.default_rng(1).random(slopes, np.float32))
+    assert BY not in same(network, {"x": x}).choices
 
 
 def test_every_row_of_the_table_says_what_is_wrong():
@@ -306,8 +306,8 @@ def test_indices_of_sizes_that_were_quantized_are_held_against_the_axis(scale):
     """Quantizers round what relative positions are computed from (MPNet, T5); 6 becomes 10, which the table does not have."""
     nodes = """s = Shape (x)  f = Cast <to = 1> (s)  q = QuantizeLinear (f, scale, zero)
         d = DequantizeLinear (q, scale, zero)  i = Cast <to = 7> (d)  y = Gather (table, i)"""
-    made = rows(nodes, "float[2] y", scale=np.float32(scale), zero=np.uint8(0), table=counted(9))
-    built = build(made, engine="cpu", precision="int8")
+    network = rows(nodes, "float[2] y", scale=np.float32(scale), zero=np.uint8(0), table=counted(9))
+    built = build(network, engine="cpu", precision="int8")
     if scale == 1:
         np.testing.assert_array_equal(run(built, {"x": ONES})["y"], [1, 6])
         return

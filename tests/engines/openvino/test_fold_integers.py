@@ -8,8 +8,8 @@ from tests.engines.openvino.test_fallback import BY, rows, same
 
 def folded(node, kind, **constants):
     """The engine of a node on constants, and of another one beside it."""
-    made = rows(f"y = {node}  z = Neg (x)", f"{kind}[N] y, float[1] z", "float[1] x", **constants)
-    return same(made, {"x": np.ones(1, np.float32)})
+    model = rows(f"y = {node}  z = Neg (x)", f"{kind}[N] y, float[1] z", "float[1] x", **constants)
+    return same(model, {"x": np.ones(1, np.float32)})
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
@@ -29,6 +29,6 @@ def test_a_sum_beyond_32_bits_moves_the_model():
 
 def test_a_shape_that_is_computed_from_constants_stays_in_openvino():
     nodes = "size = Mul (a, b)  dims = Concat <axis = 0> (free, size)  y = Reshape (x, dims)"
-    made = rows(nodes, inputs="float[2,12] x", a=np.array([2]), b=np.array([3]), free=np.array([-1]))
-    built = same(made, {"x": np.ones((2, 12), np.float32)})
+    model = rows(nodes, inputs="float[2,12] x", a=np.array([2]), b=np.array([3]), free=np.array([-1]))
+    built = same(model, {"x": np.ones((2, 12), np.float32)})
     assert not built.choices.keys() & {BY, "computed by"}

@@ -6,59 +6,29 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from pytrtplugins.errors import StepError, UsageError
-from pytrtplugins.mlops.pipeline import Pipeline, Resources, Retry, RunRecord, Step, run_step
+from pytrtplugins.mlops.pipeline import Pipeline, Resources, Retry, RunRecord, Step
 from pytrtplugins.mlops.pipeline.folder import PipelineFolder
-from pytrtplugins.mlops.pipeline.process import Stopped
 from pytrtplugins.mlops.pipeline.run import run_pipeline
 from pytrtplugins.mlops.pipeline.scratch import Scratch
 from pytrtplugins.mlops.pipeline.selection import Selection
 from pytrtplugins.mlops.pipeline.states import step_states
 from tests.mlops.pipeline.plain_store import PlainStore
+from tests.mlops.pipeline.steps import failure, outcomes, shell
 
 if sys.platform == "win32":
     pytest.skip("pipelines run on Linux and macOS", allow_module_level=True)
-
-
-def shell(name, text, **fields):
-    return Step(name, command=("sh", "-c", text), **fields)
-
-
-@pytest.fixture
-def run(tmp_path):
-    (tmp_path / "in.txt").write_text("1\n")
-
-    def ran(*steps, selection=Selection(), **options):  # noqa: B008
-        pipeline_options = {key: options.pop(key) for key in ("on_exit", "parameters") if key in options}
-        pipeline = Pipeline("demo", steps, folder=tmp_path, **pipeline_options)
-        return run_pipeline(pipeline, selection, store=PlainStore.opened, **options)
-
-    ran.folder = tmp_path / ".pytrt/pipelines/demo"
-    ran.base = tmp_path
-    return ran
 
 
 def is_alive(pid):
     """Whether a process runs; one that has ended may still wait for its parent to look."""
     found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return bool(found.strip()) and not found.startswith("Z")
-
-
-def outcomes(record):
-    return {step.name: "reused" if step.reused else step.state for step in record.steps}
-
-
-def failure(record):
-    (found,) = (step.message for step in record.steps if step.state == "failed")
-    return found
 
 
 A = shell("a", "cat in.txt in.txt > build/a", inputs=("in.txt",), outputs=("build/a",))
@@ -177,48 +147,6 @@ def test_a_step_is_started_again_as_often_as_it_may(run):
     (run.base / "tries").unlink()
     record = run(shell("x", flaky.format(run.base), outputs=("out",), retry=Retry(1, 0.001)), force=True)
     assert (record.state, record.steps[0].attempts) == ("failed", 2)
-
-
-def test_an_interrupt_between_two_attempts_ends_the_step_at_once(run, monkeypatch):
-    """The pause of a step that is tried again is a wait, too."""
-    pauses = []
-
-    def sleep(seconds):
-        pauses.append(seconds)
-        raise Stopped("was stopped by SIGINT")
-
-    monkeypatch.setattr(run_step, "time", SimpleNamespace(sleep=sleep, time=time.time))
-    with pytest.raises(KeyboardInterrupt):
-        run(shell("x", "exit 1", outputs=("out",), retry=Retry(5, 7.5)), A)
-    assert pauses == [7.5]
-    (record,) = (RunRecord.load(path, within=run.folder) for path in (run.folder / "runs").glob("*.json"))
-    assert [(step.state, step.attempts) for step in record.steps] == [("failed", 1), ("not run", 0)]
-    assert failure(record) == "step x was stopped by SIGINT"
-    assert list((run.folder / "work").iterdir()) == []
-
-
-@pytest.mark.parametrize("others", [1, 7])
-def test_of_runs_at_a_time_one_runs_and_the_others_are_refused(run, others):
-    """The one holds the pipeline until all others have been refused."""
-    refused, step = [], shell("x", f"until test -e {run.base}/go; do sleep 0.01; done; echo > out", outputs=("out",))
-
-    def refuse():
-        try:
-            run(step)
-        except StepError as error:
-            refused.append(str(error).partition("\n")[0])
-            if len(refused) == others:
-                (run.base / "go").touch()
-
-    threads = [threading.Thread(target=refuse) for _ in range(1 + others)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    holder = {f"process {os.getpid()}", "process another"}  # which has taken the lock and not yet written its number
-    assert {line.removeprefix("pipeline demo: ").removesuffix(" runs it already.") for line in refused} <= holder
-    assert len(refused) == others
-    assert outcomes(run(step)) == {"x": "reused"}
 
 
 def test_all_processes_of_a_step_end_with_it(run):

@@ -32,8 +32,8 @@ def triton(request, server):
 @pytest.mark.parametrize("version", FACTORS)
 def test_tritonclient_reaches_each_version_and_the_newest_where_it_names_none(triton, version):
     library, client, options = triton
-    given = triton_row(library)
-    answer = client.infer("many", [given], model_version=version)
+    row = triton_row(library)
+    answer = client.infer("many", [row], model_version=version)
     np.testing.assert_array_equal(answer.as_numpy("y"), FACTORS[version] * ROW)
     said = answer.get_response()
     assert (said["model_version"] if isinstance(said, dict) else said.model_version) == (version or "10")

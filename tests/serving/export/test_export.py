@@ -234,6 +234,16 @@ def test_files_that_are_there_stay_unless_forced(kind, model, tmp_path, request)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
+def test_a_folder_in_the_place_of_a_file_stays_and_nothing_is_replaced(model, tmp_path):
+    first, *_, last = export("compose", deployment(model), tmp_path / "out")
+    last.unlink()
+    last.mkdir()
+    first.write_text("mine")
+    with pytest.raises(UsageError, match=r"found a folder\.\nDo: name another folder, or rm -r "):
+        export("compose", deployment(model), tmp_path / "out", force=True)
+    assert first.read_text() == "mine"
+
+
 @pytest.mark.parametrize("name", ["Double", "a_b", "-a", "a.b", 64 * "a", ""])
 def test_a_name_that_is_no_label_is_refused_with_one_that_is(name, model):
     with pytest.raises(UsageError, match=r"RFC 1123") as caught:

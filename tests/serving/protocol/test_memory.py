@@ -77,11 +77,11 @@ def test_tritonclient_puts_inputs_and_outputs_into_shared_memory(kind):
             ) as client:
                 client.register_system_shared_memory("both", f"/{key}", 64)
                 shared.set_shared_memory_region(handle, [np.array([[1, 2], [3, 4]], np.float32)])
-                given = library.InferInput("x", [2, 2], "FP32")
-                given.set_shared_memory("both", 16)
+                row = library.InferInput("x", [2, 2], "FP32")
+                row.set_shared_memory("both", 16)
                 wanted = library.InferRequestedOutput("y")
                 wanted.set_shared_memory("both", 32, offset=32)
-                answer = client.infer("double", [given], outputs=[wanted])
+                answer = client.infer("double", [row], outputs=[wanted])
                 assert answer.get_output("y") is not None
                 found = shared.get_contents_as_numpy(handle, np.float32, [2, 2], offset=32)
                 assert found.tolist() == [[2, 4], [6, 8]]
@@ -95,7 +95,7 @@ def test_tritonclient_puts_inputs_and_outputs_into_shared_memory(kind):
                 with pytest.raises(
                     library.InferenceServerException, match=r"Unable to find shared memory region: '\w+'"
                 ):
-                    client.infer("double", [given])
+                    client.infer("double", [row])
         finally:
             shared.destroy_shared_memory_region(handle)
 
@@ -119,14 +119,14 @@ def test_processes_with_one_board_know_each_others_regions_at_once():
         memory.buf[:8] = np.float32([5, 6]).tobytes()
         library = pytest.importorskip("tritonclient.http", reason="pip install 'tritonclient[http]'")
         clients = [library.InferenceServerClient(f"127.0.0.1:{each.port}") for each in (first, second)]
-        given = library.InferInput("x", [1, 2], "FP32")
-        given.set_shared_memory("r", 8)
+        row = library.InferInput("x", [1, 2], "FP32")
+        row.set_shared_memory("r", 8)
         for one, other in (clients, clients[::-1]):
             one.register_system_shared_memory("r", key, 64)
-            assert other.infer("double", [given]).as_numpy("y").tolist() == [[10, 12]]
+            assert other.infer("double", [row]).as_numpy("y").tolist() == [[10, 12]]
             other.unregister_system_shared_memory("r")
             with pytest.raises(library.InferenceServerException, match=r"Unable to find shared memory region: '\w+'"):
-                one.infer("double", [given])
+                one.infer("double", [row])
         for each in clients:
             each.close()
     os.close(board)
@@ -373,14 +373,14 @@ def test_every_process_of_a_server_knows_a_region_and_one_that_replaces_another_
         server_process([spec("double", "Double")], cpu=2, limits={"shared_memory_regions": 1}) as server,
     ):
         address = server.address.removeprefix("http://")
-        given = library.InferInput("x", [1, 2], "FP32")
-        given.set_shared_memory("r", 8)
+        row = library.InferInput("x", [1, 2], "FP32")
+        row.set_shared_memory("r", 8)
         with library.InferenceServerClient(address) as client:
             client.register_system_shared_memory("r", key, 64)
         for number in range(60):  # each over its own connection, which either process may take
             memory.buf[:8] = np.float32([number, 1]).tobytes()
             with library.InferenceServerClient(address) as client:
-                assert client.infer("double", [given]).as_numpy("y").tolist() == [[2 * number, 2]]
+                assert client.infer("double", [row]).as_numpy("y").tolist() == [[2 * number, 2]]
             if number == 30:
                 for pid in server.children()["cpu"]:
                     os.kill(pid, signal.SIGKILL)
