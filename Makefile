@@ -97,6 +97,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null  # names that tests take from each other
 
 constraints: $(READY)
 	$(BIN)/python .ci/constraints.py

@@ -9,7 +9,7 @@ import pytrtplugins as ptp
 from pytrtplugins.passes import prepare, to_ir, to_proto
 from tests.engines.cuda.host import run_on_host
 
-from .test_fold import NORM, arrays, computed, fold, held, kinds, norm, other, run
+from .test_fold import NORM, arrays, computed, constants_of, fold, kinds, norm, other, run
 
 
 def product(nodes, constants, *, rank=2, outputs=("y",), dtype=TensorProto.FLOAT):
@@ -76,9 +76,9 @@ def test_a_product_is_folded_in_double_precision():
     wide = {name: value.astype(np.float64) for name, value in operands(transposed=True).items()}
     factor = wide["scale"] / np.sqrt(wide["variance"] + np.float64(np.float32(1e-6)))
     _, w, b = folded.graph.node[0].input
-    np.testing.assert_array_equal(held(folded)[w], (wide["w"] * factor[:, None]).astype(np.float32))
+    np.testing.assert_array_equal(constants_of(folded)[w], (wide["w"] * factor[:, None]).astype(np.float32))
     shift = wide["shift"] + (3 * wide["b"] - wide["mean"]) * factor
-    np.testing.assert_array_equal(held(folded)[b], shift.astype(np.float32))
+    np.testing.assert_array_equal(constants_of(folded)[b], shift.astype(np.float32))
 
 
 def test_float16_products_stay_float16():
