@@ -43,6 +43,8 @@ __all__ = [
 
 _WRITE = "write to an input"
 _PATTERNS = (0xFF, 0x4B, 0xC3)
+_POISONS = {"f": (np.nan, -77.0, 99.0), "i": (85, 42, -86), "u": (85, 42, 170), "b": (False, True, True)}
+"""Values of each kind of element that no plugin writes by chance: of both signs, since a kernel may ask only for that."""
 """As float32: not a number, 13,323,083, -391.5; as int: -1, and large."""
 
 
@@ -52,7 +54,7 @@ class Setting:
 
     Attributes:
         at_end: Whether arrays end at guard pages, or begin at them.
-        poison: Which of two values fills outputs before.
+        poison: Which of three values fills outputs before.
         pattern: The byte that fills the workspace and shared memory before.
         order: In which order threads run.
         seed: Of the random order.
@@ -123,10 +125,7 @@ def allocated(
 
 def poisoned(shape: Any, dtype: Any, poison: int) -> Any:
     """An array full of values that no plugin writes by chance."""
-    if dtype == np.bool_:
-        return np.full(shape, bool(poison))
-    floating = dtype.kind not in "iu"
-    return np.full(shape, (np.nan, -77.0)[poison] if floating else (85, 42)[poison], dtype)
+    return np.full(shape, _POISONS.get(dtype.kind, _POISONS["f"])[poison], dtype)
 
 
 def to_layout(array: Any, layout: str) -> Any:
@@ -222,13 +221,15 @@ def thread_order(case: Case) -> str:
 @defects_only
 def coverage(case: Case) -> str:
     """Enqueue writes every element, whatever was there before."""
-    first, second = run_enqueue(case), run_enqueue(case, Setting(poison=1))
+    first = run_enqueue(case)
     read = f"\n{first.watch.unset}" if first.watch.unset else ""
-    for index, (one, other) in enumerate(zip(first.outputs, second.outputs, strict=True)):
-        if difference(other, one):
-            places = np.argwhere(~((one == other) | ((one != one) & (other != other))))
-            what = f"output {index}: {len(places)} of {one.size}, the first at {list(map(int, places[0]))}"
-            return f"elements are not written, or depend on what the output held before: {what}{read}"
+    for poison in (1, 2):
+        other = run_enqueue(case, Setting(poison=poison))
+        for index, (one, two) in enumerate(zip(first.outputs, other.outputs, strict=True)):
+            if difference(two, one):
+                places = np.argwhere(~((one == two) | ((one != one) & (two != two))))
+                what = f"output {index}: {len(places)} of {one.size}, the first at {list(map(int, places[0]))}"
+                return f"elements are not written, or depend on what the output held before: {what}{read}"
     return ""
 
 
