@@ -104,9 +104,9 @@ def _(layer: layers.L2norm, writer: CaffeWriter, top: str) -> None:
     """Times the sum of the squares to the power of -1/2; a convolution with ones adds up, and one repeats the sum."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.power(value, f"{name}.squares", power=2)
-    writer.mix(f"{name}.squares", f"{name}.sum", np.ones((1, layer.dims[0]), np.float32))
+    writer.pointwise_convolution(f"{name}.squares", f"{name}.sum", np.ones((1, layer.dims[0]), np.float32))
     writer.power(f"{name}.sum", f"{name}.sum", power=-0.5)
-    writer.mix(f"{name}.sum", f"{name}.factors", np.ones((layer.dims[0], 1), np.float32))
+    writer.pointwise_convolution(f"{name}.sum", f"{name}.factors", np.ones((layer.dims[0], 1), np.float32))
     writer.product([value, f"{name}.factors"], name)
 
 
@@ -116,7 +116,9 @@ def _(layer: layers.Normalization, writer: CaffeWriter, top: str) -> None:
     (value,), name = writer.bottoms(layer), layer.name
     writer.power(value, f"{name}.squares", power=2)
     matrix = np.array(layer.window(), np.float32) * np.float32(layer.alpha)
-    writer.mix(f"{name}.squares", f"{name}.factors", matrix, np.full(layer.dims[0], layer.kappa, np.float32))
+    writer.pointwise_convolution(
+        f"{name}.squares", f"{name}.factors", matrix, np.full(layer.dims[0], layer.kappa, np.float32)
+    )
     writer.power(f"{name}.factors", f"{name}.factors", power=-layer.beta)
     writer.product([value, f"{name}.factors"], name)
 
@@ -231,7 +233,7 @@ def _(layer: layers.Shortcut, writer: CaffeWriter, top: str) -> None:
 def _(layer: layers.ScaleChannels, writer: CaffeWriter, top: str) -> None:
     factors, value = writer.bottoms(layer)
     if layer.scale_wh:
-        writer.mix(factors, f"{layer.name}.factors", np.ones((layer.dims[0], 1), np.float32))
+        writer.pointwise_convolution(factors, f"{layer.name}.factors", np.ones((layer.dims[0], 1), np.float32))
         writer.product([value, f"{layer.name}.factors"], top)
     else:
         writer.reshape(factors, f"{layer.name}.factors", [0, layer.dims[0]])

@@ -142,7 +142,7 @@ class CaffeWriter:
         parameters.stride.append(stride)
         self.blob((channels, 1, *kernel.shape), lambda: np.tile(kernel, (channels, 1, 1, 1)))
 
-    def mix(self, bottom: str, top: str, matrix: FloatArray, bias: FloatArray | None = None) -> None:
+    def pointwise_convolution(self, bottom: str, top: str, matrix: FloatArray, bias: FloatArray | None = None) -> None:
         """Each place's channels times a matrix of (outputs, inputs): a Convolution."""
         target = self.layer("Convolution", [bottom], top).convolution_param
         target.num_output, target.bias_term = len(matrix), bias is not None

@@ -16,7 +16,18 @@ from pytrtplugins.utils.atomic import write_atomic
 
 from .cfg import Cfg, read_cfg
 from .dialect import ALEXEYAB_NET_KEYS, DialectChoice, choose_dialect
-from .layers import IMAGE, MAX_ELEMENTS, Detection, Dialect, Layer, Place, PluginLayer, Shape, YoloLayer, read_layer
+from .layers import (
+    IMAGE,
+    MAX_ELEMENTS,
+    Detection,
+    Dialect,
+    Layer,
+    LayerContext,
+    PluginLayer,
+    Shape,
+    YoloLayer,
+    read_layer,
+)
 from .weights import (
     FloatArray,
     Header,
@@ -199,7 +210,7 @@ def _build(cfg: Cfg, dialect: Dialect, reason: str) -> Network:
         cfg.net.fail("there are no layers after it")
     layers: list[Layer] = []
     for index, section in enumerate(cfg.layers):
-        layers.append(read_layer(section, Place(index, dims, layers, dialect, is_map)))
+        layers.append(read_layer(section, LayerContext(index, dims, layers, dialect, is_map)))
     if not any(layer.has_output for layer in layers):
         cfg.layers[0].fail("the network has no layer with an output")
     return Network(cfg, dims, tuple(layers), dialect=dialect, dialect_reason=reason)

@@ -63,7 +63,7 @@ def _as_loop(loop: Any, step: Callable[[tuple[Any, ...]], tuple[Any, Any, Any]])
     import torch
 
     shape, inputs = loop.task.inputs(loop.loader.next(), loop.step)
-    loop._sow(loop.step)
+    loop._seed_generators(loop.step)
     for group in loop.optimizer.param_groups:
         group["lr"] = loop.schedule.rate(loop.step)
     loss, figures, norm = step(loop.task.draw(shape, *inputs))

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from ..cfg import Section
-from ._base import ALEXEYAB_ACTIVATIONS, IMAGE, MAX_ELEMENTS, Dialect, Layer, Place, Shape, dims_text
+from ._base import ALEXEYAB_ACTIVATIONS, IMAGE, MAX_ELEMENTS, Dialect, Layer, LayerContext, Shape, dims_text
 from .activation import Activation, Logistic
 from .convolution import Convolutional, Deconvolutional
 from .dense import Connected, Local
@@ -39,11 +39,11 @@ __all__ = [
     "Flatten",
     "L2norm",
     "Layer",
+    "LayerContext",
     "Local",
     "Logistic",
     "Maxpool",
     "Normalization",
-    "Place",
     "PluginLayer",
     "RegionLayer",
     "Reorg3d",
@@ -104,7 +104,7 @@ ALEXEYAB_TYPES: Mapping[str, type[Layer]] = {"reorg3d": Reorg3d, "sam": Sam, "sc
 _RECURRENT = ("rnn", "gru", "lstm", "crnn", "conv_lstm")
 
 
-def read_layer(section: Section, place: Place) -> Layer:
+def read_layer(section: Section, place: LayerContext) -> Layer:
     """Make the layer that a section describes.
 
     Raises:

@@ -17,7 +17,7 @@ __all__ = [
     "MAX_ELEMENTS",
     "Dialect",
     "Layer",
-    "Place",
+    "LayerContext",
     "Shape",
     "common_fields",
     "dims_text",
@@ -51,7 +51,7 @@ _SPECIAL_ACTIVATIONS = ("mish", "swish", "hard_mish")
 
 
 @dataclass(frozen=True)
-class Place:
+class LayerContext:
     """Where a layer stands: what is before it.
 
     Attributes:
@@ -138,7 +138,7 @@ class Layer(ABC):
 
     @classmethod
     @abstractmethod
-    def read(cls, section: Section, place: Place) -> Layer:
+    def read(cls, section: Section, place: LayerContext) -> Layer:
         """Make the layer from its section."""
 
     @property
@@ -176,7 +176,7 @@ class Layer(ABC):
 
 
 def common_fields(
-    section: Section, place: Place, dims: Shape, inputs: tuple[int, ...] | None = None, *, is_map: bool = True
+    section: Section, place: LayerContext, dims: Shape, inputs: tuple[int, ...] | None = None, *, is_map: bool = True
 ) -> dict[str, Any]:
     """What every layer's constructor takes; by default a layer reads the one before it."""
     inputs = (place.index - 1,) if inputs is None else inputs
@@ -206,7 +206,7 @@ def window_count(section: Section, into: int, padding: int, size: int, stride: i
     return out
 
 
-def read_activation(section: Section, place: Place, default: str, *, special: tuple[str, ...] = ()) -> str:
+def read_activation(section: Section, place: LayerContext, default: str, *, special: tuple[str, ...] = ()) -> str:
     """The section's activation; darknet takes an unknown one as relu, this is an error here.
 
     ``special`` are those of mish, swish and hard_mish that the fork computes in this layer; in the others it gives 0.

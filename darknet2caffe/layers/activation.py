@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pytrtplugins.utils.override import override
 
 from ..cfg import Section
-from ._base import Layer, Place, common_fields, read_activation
+from ._base import Layer, LayerContext, common_fields, read_activation
 
 __all__ = ["Activation", "Logistic"]
 
@@ -23,13 +23,13 @@ class Activation(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Activation:
+    def read(cls, section: Section, place: LayerContext) -> Activation:
         before = place.index - 1
         fields = common_fields(section, place, place.dims(before), is_map=place.is_map(before))
         return cls(**fields, activation=cls.function(section, place))
 
     @classmethod
-    def function(cls, section: Section, place: Place) -> str:
+    def function(cls, section: Section, place: LayerContext) -> str:
         """The name of the function."""
         return read_activation(section, place, "linear")
 
@@ -47,6 +47,6 @@ class Logistic(Activation):
     keys = frozenset()
 
     @classmethod
-    def function(cls, section: Section, place: Place) -> str:
+    def function(cls, section: Section, place: LayerContext) -> str:
         """The logistic function."""
         return "logistic"

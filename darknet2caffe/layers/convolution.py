@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pytrtplugins.utils.override import override
 
 from ..cfg import Section
-from ._base import MAX_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
+from ._base import MAX_ELEMENTS, Layer, LayerContext, common_fields, read_activation, window_count
 
 __all__ = ["Convolutional", "Deconvolutional"]
 
@@ -53,7 +53,7 @@ class Convolutional(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Convolutional:
+    def read(cls, section: Section, place: LayerContext) -> Convolutional:
         c, h, w = place.map_dims(section)
         window = _window(section)
         filters, size, stride, padding = window.values()
@@ -128,7 +128,7 @@ class Deconvolutional(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Deconvolutional:
+    def read(cls, section: Section, place: LayerContext) -> Deconvolutional:
         c, h, w = place.map_dims(section)
         window = _window(section)
         filters, size, stride, padding = window.values()
@@ -169,7 +169,7 @@ def _window(section: Section) -> dict[str, Any]:
     return {"filters": filters, "size": size, "stride": stride, "padding": padding}
 
 
-def _check_size_one(section: Section, place: Place, stride: int, padding: int) -> None:
+def _check_size_one(section: Section, place: LayerContext, stride: int, padding: int) -> None:
     """Refuse what darknet's CPU code computes from the wrong values: it skips im2col for size 1, the fork for stride 1."""
     if place.dialect == "alexeyab" and stride > 1:
         return

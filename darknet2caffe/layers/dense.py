@@ -10,7 +10,7 @@ from typing import ClassVar
 from pytrtplugins.utils.override import override
 
 from ..cfg import Section
-from ._base import MAX_ELEMENTS, Layer, Place, common_fields, read_activation, window_count
+from ._base import MAX_ELEMENTS, Layer, LayerContext, common_fields, read_activation, window_count
 from .convolution import STATISTICS
 
 __all__ = ["Connected", "Local"]
@@ -34,7 +34,7 @@ class Connected(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Connected:
+    def read(cls, section: Section, place: LayerContext) -> Connected:
         output = section.integer("output", 1, minimum=1)
         inputs = math.prod(place.dims(place.index - 1))
         if output * inputs > MAX_ELEMENTS:
@@ -85,7 +85,7 @@ class Local(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Local:
+    def read(cls, section: Section, place: LayerContext) -> Local:
         c, h, w = place.map_dims(section)
         filters, size = section.integer("filters", 1, minimum=1), section.integer("size", 1, minimum=1)
         stride, padding = section.integer("stride", 1, minimum=1), section.integer("pad", 0)

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pytrtplugins.utils.override import override
 
 from ..cfg import Section
-from ._base import Layer, Place, common_fields, dims_text
+from ._base import Layer, LayerContext, common_fields, dims_text
 from .tree import read_tree
 
 __all__ = ["Cost", "Detection", "Softmax"]
@@ -36,7 +36,7 @@ class Softmax(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Softmax:
+    def read(cls, section: Section, place: LayerContext) -> Softmax:
         dims = place.dims(place.index - 1)
         groups = section.integer("groups", 1, minimum=1)
         if math.prod(dims) % groups:
@@ -86,7 +86,7 @@ class Detection(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Detection:
+    def read(cls, section: Section, place: LayerContext) -> Detection:
         dims = place.dims(place.index - 1)
         classes, coords = section.integer("classes", 1), section.integer("coords", 1)
         num, side = section.integer("num", 1), section.integer("side", 7, minimum=1)
@@ -124,5 +124,5 @@ class Cost(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Cost:
+    def read(cls, section: Section, place: LayerContext) -> Cost:
         return cls(**common_fields(section, place, place.dims(place.index - 1), is_map=False))

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pytrtplugins.utils.override import override
 
 from ..cfg import Section
-from ._base import Layer, Place, Shape, common_fields, dims_text, read_activation
+from ._base import Layer, LayerContext, Shape, common_fields, dims_text, read_activation
 
 __all__ = ["Route", "Sam", "ScaleChannels", "Shortcut"]
 
@@ -36,7 +36,7 @@ class Route(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Route:
+    def read(cls, section: Section, place: LayerContext) -> Route:
         named = section.integers("layers", minimum=-(2**31))
         if named is None:
             section.fail("layers= is missing: a route names the layers that it reads")
@@ -97,7 +97,7 @@ class Shortcut(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Shortcut:
+    def read(cls, section: Section, place: LayerContext) -> Shortcut:
         named = section.integers("from", minimum=-(2**31))
         if named is None or (len(named) != 1 and place.dialect == "pjreddie"):
             section.fail("from= must name one layer to add", section.line_of("from"))
@@ -122,7 +122,7 @@ class Shortcut(Layer):
         return max(1, other[2] // self.dims[2]), max(1, self.dims[2] // other[2])
 
 
-def _check_sum(section: Section, place: Place, dims: Shape, source: int, *, alone: bool) -> None:
+def _check_sum(section: Section, place: LayerContext, dims: Shape, source: int, *, alone: bool) -> None:
     """Refuse what darknet ends on, or reads past a map for."""
     other = place.dims(source)
     where = f"layer {place.index - 1}: {dims_text(dims)}, layer {source}: {dims_text(other)}"
@@ -151,7 +151,7 @@ class ScaleChannels(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> ScaleChannels:
+    def read(cls, section: Section, place: LayerContext) -> ScaleChannels:
         source, dims, factors = _factors(section, place)
         scale_wh = bool(section.integer("scale_wh", 0))
         expected = (1, *dims[1:]) if scale_wh else (dims[0], 1, 1)
@@ -177,7 +177,7 @@ class Sam(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Sam:
+    def read(cls, section: Section, place: LayerContext) -> Sam:
         source, dims, factors = _factors(section, place)
         if factors != dims:
             section.fail(
@@ -189,7 +189,7 @@ class Sam(Layer):
         )
 
 
-def _factors(section: Section, place: Place) -> tuple[int, Shape, Shape]:
+def _factors(section: Section, place: LayerContext) -> tuple[int, Shape, Shape]:
     """The layer that ``from`` names, its dims, and those of the layer before."""
     named = section.integers("from", minimum=-(2**31))
     if named is None or len(named) != 1:

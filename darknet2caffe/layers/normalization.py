@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pytrtplugins.utils.override import override
 
 from ..cfg import Section
-from ._base import Layer, Place, common_fields
+from ._base import Layer, LayerContext, common_fields
 from .convolution import STATISTICS
 
 __all__ = ["Batchnorm", "L2norm", "Normalization"]
@@ -36,7 +36,7 @@ class Batchnorm(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Batchnorm:
+    def read(cls, section: Section, place: LayerContext) -> Batchnorm:
         return cls(**common_fields(section, place, place.map_dims(section)), has_biases=place.dialect == "alexeyab")
 
     @property
@@ -55,7 +55,7 @@ class L2norm(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> L2norm:
+    def read(cls, section: Section, place: LayerContext) -> L2norm:
         return cls(**common_fields(section, place, place.map_dims(section)))
 
 
@@ -82,7 +82,7 @@ class Normalization(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Normalization:
+    def read(cls, section: Section, place: LayerContext) -> Normalization:
         dims = place.map_dims(section)
         size = section.integer("size", 5, minimum=1)
         if dims[0] > MAX_CHANNELS:

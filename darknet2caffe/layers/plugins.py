@@ -16,7 +16,7 @@ from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.utils.override import override
 
 from ..cfg import Section
-from ._base import Dialect, Layer, Place, common_fields
+from ._base import Dialect, Layer, LayerContext, common_fields
 from .tree import read_tree
 
 __all__ = ["PluginLayer", "RegionLayer", "YoloLayer"]
@@ -30,12 +30,12 @@ class PluginLayer(Layer):
 
     @classmethod
     @abstractmethod
-    def make_plugin(cls, section: Section, place: Place) -> Plugin:
+    def make_plugin(cls, section: Section, place: LayerContext) -> Plugin:
         """The plugin that the section describes."""
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> PluginLayer:
+    def read(cls, section: Section, place: LayerContext) -> PluginLayer:
         c, h, w = place.map_dims(section)
         try:
             plugin = cls.make_plugin(section, place)
@@ -69,7 +69,7 @@ class RegionLayer(PluginLayer):
 
     @classmethod
     @override
-    def make_plugin(cls, section: Section, place: Place) -> Plugin:
+    def make_plugin(cls, section: Section, place: LayerContext) -> Plugin:
         num = section.integer("num", 1, minimum=1, maximum=10_000)
         classes, coords = section.integer("classes", 20), section.integer("coords", 4)
         softmax, tree = bool(section.integer("softmax", 0)), read_tree(section, classes)
@@ -127,14 +127,14 @@ class YoloLayer(PluginLayer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> YoloLayer:
+    def read(cls, section: Section, place: LayerContext) -> YoloLayer:
         layer = super().read(section, place)
         assert isinstance(layer, YoloLayer)
         return replace(layer, distance_power=_distance_power(section)) if place.dialect == "alexeyab" else layer
 
     @classmethod
     @override
-    def make_plugin(cls, section: Section, place: Place) -> Plugin:
+    def make_plugin(cls, section: Section, place: LayerContext) -> Plugin:
         num = section.integer("num", 1, minimum=1, maximum=10_000)
         mask = section.integers("mask", minimum=0, maximum=num - 1)
         fork = place.dialect == "alexeyab"

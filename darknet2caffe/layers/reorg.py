@@ -10,7 +10,7 @@ from pytrtplugins.plugin.base import Plugin
 from pytrtplugins.utils.override import override
 
 from ..cfg import Section
-from ._base import Layer, Place, common_fields
+from ._base import Layer, LayerContext, common_fields
 from .plugins import PluginLayer
 
 __all__ = ["Extra", "Flatten", "Reorg3d", "ReorgLayer"]
@@ -26,11 +26,11 @@ class ReorgLayer(PluginLayer):
 
     @classmethod
     @override
-    def make_plugin(cls, section: Section, place: Place) -> Plugin:
+    def make_plugin(cls, section: Section, place: LayerContext) -> Plugin:
         return Reorg(stride=section.integer("stride", 1, minimum=1), reverse=bool(section.integer("reverse", 0)))
 
     @classmethod
-    def read(cls, section: Section, place: Place) -> Layer:  # type: ignore[override]
+    def read(cls, section: Section, place: LayerContext) -> Layer:  # type: ignore[override]
         """Make the layer from its section: this one, `Flatten` or `Extra`; the fork knows neither of those two."""
         if place.dialect == "pjreddie":
             flatten, extra = bool(section.integer("flatten", 0)), section.integer("extra", 0)
@@ -59,7 +59,7 @@ class Flatten(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Flatten:
+    def read(cls, section: Section, place: LayerContext) -> Flatten:
         c, h, w = place.map_dims(section)
         stride, reverse = section.integer("stride", 1, minimum=1), bool(section.integer("reverse", 0))
         block = stride**2
@@ -82,7 +82,7 @@ class Extra(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Extra:
+    def read(cls, section: Section, place: LayerContext) -> Extra:
         section.integer("stride", 1, minimum=1)  # not used, and darknet divides by it
         extra = section.integer("extra", 0, minimum=1)
         count = math.prod(place.map_dims(section)) + extra
@@ -100,7 +100,7 @@ class Reorg3d(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Reorg3d:
+    def read(cls, section: Section, place: LayerContext) -> Reorg3d:
         c, h, w = place.map_dims(section)
         stride = section.integer("stride", 1, minimum=1)
         if section.integer("reverse", 0):

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pytrtplugins.utils.override import override
 
 from ..cfg import Section
-from ._base import Layer, Place, common_fields, dims_text, window_count
+from ._base import Layer, LayerContext, common_fields, dims_text, window_count
 
 __all__ = ["Avgpool", "Crop", "Dropout", "Maxpool", "Upsample"]
 
@@ -41,7 +41,7 @@ class Maxpool(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Maxpool:
+    def read(cls, section: Section, place: LayerContext) -> Maxpool:
         c, h, w = place.map_dims(section)
         stride = section.integer("stride", 1, minimum=1)
         size = section.integer("size", stride, minimum=1)
@@ -71,7 +71,7 @@ class Avgpool(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Avgpool:
+    def read(cls, section: Section, place: LayerContext) -> Avgpool:
         return cls(**common_fields(section, place, (place.map_dims(section)[0], 1, 1)))
 
 
@@ -88,7 +88,7 @@ class Upsample(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Upsample:
+    def read(cls, section: Section, place: LayerContext) -> Upsample:
         c, h, w = place.map_dims(section)
         stride = section.integer("stride", 2, minimum=-MAX_STRIDE, maximum=MAX_STRIDE)
         if stride == 0:
@@ -124,7 +124,7 @@ class Crop(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Crop:
+    def read(cls, section: Section, place: LayerContext) -> Crop:
         c, h, w = dims = place.map_dims(section)
         height, width = section.integer("crop_height", 1, minimum=1), section.integer("crop_width", 1, minimum=1)
         if height > h or width > w:
@@ -150,7 +150,7 @@ class Dropout(Layer):
 
     @classmethod
     @override
-    def read(cls, section: Section, place: Place) -> Dropout:
+    def read(cls, section: Section, place: LayerContext) -> Dropout:
         if place.index == 0:
             section.fail("a dropout cannot be the first layer: darknet shares its output with the layer before")
         before = place.index - 1

@@ -23,7 +23,7 @@ from .in_formats import in_formats
 from .report import Entry, Report
 from .samples import Samples, input_names, own_inputs
 from .search import Trial, cases_around, cases_of_variants, find_cases, given_cases, make_plugin, variants
-from .steps import Rule, Step, Steps
+from .steps import Rule, Step, StepRunner
 from .tensorrt_build import tensorrt_builds
 
 __all__ = ["check_names", "check_plugin"]
@@ -170,7 +170,7 @@ def check_plugin(
         raise UsageError(f"skip: there is no check {unknown[0]!r}. Checks: {', '.join(known)}")
     if isinstance(shapes, Mapping):
         _by_name(base, shapes)  # refused here, not in another process
-    steps = Steps(base, time_limit, given)
+    steps = StepRunner(base, time_limit, given)
     cases, remark = steps.find(
         lambda trial: _all_cases(base, shapes, given, seed, trial, vary=isinstance(plugin, type)),
         lambda cases: _left_out(_steps(base, cases, right), skip),

@@ -21,7 +21,7 @@ from .report import Entry, Remark
 from .samples import Samples
 from .search import Trial
 
-__all__ = ["Rule", "Search", "Step", "Steps"]
+__all__ = ["Rule", "Search", "Step", "StepRunner"]
 
 Rule = Callable[[Case], str]
 Search = Callable[[Trial], tuple[list[Case], str]]
@@ -60,7 +60,7 @@ class Step:
     remark: str = ""
 
 
-class Steps:
+class StepRunner:
     """Takes steps one after the other, of a plugin, with so many seconds for one rule on one case, and the user's own inputs."""
 
     def __init__(self, base: Plugin, time_limit: float, given: tuple[Samples | None, ...] = ()) -> None:
@@ -269,7 +269,7 @@ class _Note:
 class _Noting(Trial):
     """Notes what is tried, and lets the caller hear of the process from time to time."""
 
-    def __init__(self, steps: Steps, note: _Note, send: isolate.Send, extend: Callable[[], None]) -> None:
+    def __init__(self, steps: StepRunner, note: _Note, send: isolate.Send, extend: Callable[[], None]) -> None:
         self._steps, self._note, self._send, self._extend = steps, note, send, extend
         self._heard = 0.0
 

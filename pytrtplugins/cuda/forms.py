@@ -11,16 +11,16 @@ import numpy as np
 
 from .dlpack import WorkStream, exchange_reader, read_dlpack
 
-__all__ = ["READERS", "Form", "Reader", "names_device", "reader_of", "writers"]
+__all__ = ["READERS", "ArrayKey", "Reader", "names_device", "reader_of", "writers"]
 
-Form = tuple[Any, ...]
+ArrayKey = tuple[Any, ...]
 """The library, what tells dims, element type, strides and, where it is said, the GPU; last the array's origin, or None: what `writers`
 asks for a stream.
 
 Contiguous arrays of one form differ in nothing but where they lie. What was found out of one holds for all of its form, so nothing is
 remembered of an array itself.
 """
-Reader = Callable[[Any, int], "tuple[int, Form] | None"]
+Reader = Callable[[Any, int], "tuple[int, ArrayKey] | None"]
 """An array, the number of the stream that will use it → its address and form; None: `device_array` knows more about it."""
 
 _LEGACY = 1
@@ -36,13 +36,13 @@ def reader_of(array: Any) -> Reader:
     return READERS[kind]
 
 
-def writers(forms: tuple[Form, ...]) -> tuple[Callable[[], int], ...]:
+def writers(forms: tuple[ArrayKey, ...]) -> tuple[Callable[[], int], ...]:
     """For each origin of some arrays a function that gives the stream which their library writes them on."""
     found = dict.fromkeys(form[-1] for form in forms if form[-1] is not None)
     return tuple(_stream_of(origin) for origin in found)
 
 
-def names_device(form: Form) -> bool:
+def names_device(form: ArrayKey) -> bool:
     """Whether arrays of a form all lie on one GPU."""
     return form[0] not in ("interface", "pycuda")
 
@@ -69,22 +69,22 @@ def _protocol_reader(array: Any) -> Reader:
     return _read_dlpack if hasattr(array, "__dlpack__") else _unread
 
 
-def _read_cupy(array: Any, stream: int) -> tuple[int, Form] | None:
+def _read_cupy(array: Any, stream: int) -> tuple[int, ArrayKey] | None:
     memory = array.data
     return memory.ptr, ("cupy", array.shape, array.dtype, array.strides, memory.device_id, None)
 
 
-def _read_torch(tensor: Any, stream: int) -> tuple[int, Form] | None:
+def _read_torch(tensor: Any, stream: int) -> tuple[int, ArrayKey] | None:
     if tensor.requires_grad or not tensor.is_contiguous() or tensor.is_neg():
         return None
     return tensor.data_ptr(), ("torch", tensor.shape, tensor.dtype, tensor.device)
 
 
-def _read_pycuda(array: Any, stream: int) -> tuple[int, Form] | None:
+def _read_pycuda(array: Any, stream: int) -> tuple[int, ArrayKey] | None:
     return int(array.gpudata), ("pycuda", array.shape, array.dtype, array.strides, None)
 
 
-def _read_interface(array: Any, stream: int) -> tuple[int, Form] | None:
+def _read_interface(array: Any, stream: int) -> tuple[int, ArrayKey] | None:
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is None:
         return None
@@ -102,17 +102,17 @@ def _read_interface(array: Any, stream: int) -> tuple[int, Form] | None:
     return int(interface["data"][0] or 0), form
 
 
-def _read_dlpack(array: Any, stream: int) -> tuple[int, Form] | None:
+def _read_dlpack(array: Any, stream: int) -> tuple[int, ArrayKey] | None:
     seen = read_dlpack(array, stream or _LEGACY)
     return None if seen is None else (seen[0], ("dlpack", *seen[1], None))
 
 
-def _read_exchanged(described: Callable[[Any], Any], array: Any, stream: int) -> tuple[int, Form] | None:
+def _read_exchanged(described: Callable[[Any], Any], array: Any, stream: int) -> tuple[int, ArrayKey] | None:
     seen = described(array)
     return None if seen is None else (seen[0][0], ("dlpack", *seen[0][1], seen[1]))
 
 
-def _unread(array: Any, stream: int) -> tuple[int, Form] | None:
+def _unread(array: Any, stream: int) -> tuple[int, ArrayKey] | None:
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from ..errors import DimsError, ExportError, FieldError, KernelError, PluginError
 from ._values import Expr, answering, parts_of, readable
 
-__all__ = ["Fork", "Given", "Refused", "Tree", "Unreachable", "explore", "leaves", "user_line"]
+__all__ = ["Fork", "Raised", "Returned", "Tree", "Unreachable", "explore", "leaves", "user_line"]
 
 _MAX_PATHS = 512
 _PACKAGE = Path(__file__).parents[1]
@@ -20,14 +20,14 @@ _NOT_THE_USERS = ("numpy", "cupy", "contextlib.py", "functools.py")
 
 
 @dataclass(frozen=True)
-class Given:
+class Returned:
     """The function returned this."""
 
     value: Any
 
 
 @dataclass(frozen=True)
-class Refused:
+class Raised:
     """The function raised: the kind of error (``"DimsError"``) and its message, texts and expressions."""
 
     error: str
@@ -48,7 +48,7 @@ class Fork:
     no: Tree
 
 
-Tree: TypeAlias = Given | Refused | Unreachable | Fork
+Tree: TypeAlias = Returned | Raised | Unreachable | Fork
 
 
 class OtherError(ExportError):
@@ -62,14 +62,14 @@ def leaves(tree: Tree) -> list[Tree]:
 
 def ends(tree: Tree) -> list[Any]:
     """The values that the tree's ways end in."""
-    return [leaf.value for leaf in leaves(tree) if isinstance(leaf, Given)]
+    return [leaf.value for leaf in leaves(tree) if isinstance(leaf, Returned)]
 
 
 def mapped(tree: Tree, function: Callable[[Any], Any]) -> Tree:
     """The tree with what ``function`` makes of the values that its ways end in."""
     if isinstance(tree, Fork):
         return Fork(tree.question, mapped(tree.yes, function), mapped(tree.no, function))
-    return Given(function(tree.value)) if isinstance(tree, Given) else tree
+    return Returned(function(tree.value)) if isinstance(tree, Returned) else tree
 
 
 def explore(function: Callable[[], Any], what: str) -> Tree:
@@ -123,7 +123,7 @@ class _Explorer:
 
         with answering(answer):
             try:
-                return path, Given(self._function())
+                return path, Returned(self._function())
             except _Unreachable:
                 return path, Unreachable()
             except ExportError as error:
@@ -133,14 +133,14 @@ class _Explorer:
                 raise _located(self._what, error, str(error), action) from error
             except PluginError as error:
                 kind = next(kind.__name__ for kind in (DimsError, FieldError, PluginError) if isinstance(error, kind))
-                return path, Refused(kind, parts_of(str(error)))
+                return path, Raised(kind, parts_of(str(error)))
             except Exception as error:
                 message = f"{type(error).__name__}: {error}"
                 other = _located(self._what, error, message, f"{_FACTS}; {_ARRAYS}", OtherError)
                 if not any(question.op == "==" and question.args[0].op == "rank" for question, _ in path):
                     raise other from error
                 self.other = self.other or other
-                return path, Refused("FieldError", (f"{self._what}: {error}",))
+                return path, Raised("FieldError", (f"{self._what}: {error}",))
 
 
 class _Unreachable(Exception):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._explore import Fork, Given, Refused, Tree
+from ._explore import Fork, Raised, Returned, Tree
 from ._values import Expr
 
 __all__ = ["ELEMENTS", "Scope", "block", "float_literal", "int_literal", "method", "text_literal"]
@@ -211,7 +211,7 @@ def block(tree: Tree, scope: Scope, end: Callable[[Any], list[str]], depth: int)
     lines: list[str] = []
     indent = _INDENT * depth
     while isinstance(tree, Fork):
-        short = tree.yes if isinstance(tree.yes, Refused) else tree.no if isinstance(tree.no, Refused) else None
+        short = tree.yes if isinstance(tree.yes, Raised) else tree.no if isinstance(tree.no, Raised) else None
         if short is not None:
             lines.append(f"{indent}if ({scope.refused(tree.question, short is tree.yes)}) {{")
             lines += [f"{indent}{_INDENT}{line}" for line in _throw(short, scope)]
@@ -222,9 +222,9 @@ def block(tree: Tree, scope: Scope, end: Callable[[Any], list[str]], depth: int)
         lines += block(tree.yes, scope, end, depth + 1)
         lines.append(f"{indent}}}")
         tree = tree.no
-    if isinstance(tree, Given):
+    if isinstance(tree, Returned):
         return lines + [f"{indent}{line}" for line in end(tree.value)]
-    if isinstance(tree, Refused):
+    if isinstance(tree, Raised):
         return lines + [f"{indent}{line}" for line in _throw(tree, scope)]
     return lines
 
@@ -234,5 +234,5 @@ def method(head: str, lines: Iterable[str]) -> list[str]:
     return [f"    {head} {{", *lines, "    }"]
 
 
-def _throw(tree: Refused, scope: Scope) -> list[str]:
+def _throw(tree: Raised, scope: Scope) -> list[str]:
     return [f"throw pytrtplugins::{tree.error}({scope.message(tree.message)});"]

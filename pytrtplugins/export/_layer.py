@@ -12,7 +12,7 @@ import numpy as np
 from ..cuda.signature import C_TYPES
 from ..errors import ExportError
 from ..tensor import DType
-from ._explore import Given, Tree, ends, mapped
+from ._explore import Returned, Tree, ends, mapped
 from ._expressions import Scope, block, method, text_literal
 from ._fields import checked_fields, cleared_tables, field_members, filled_tables
 from ._traced import Case, Launch, Pointer, TracedPlugin
@@ -166,14 +166,14 @@ def _supports_format(traced: TracedPlugin) -> list[str]:
 
 
 def _configure(traced: TracedPlugin) -> list[str]:
-    if all(tree == Given(None) for tree in traced.configure.values()):
+    if all(tree == Returned(None) for tree in traced.configure.values()):
         return []
     lines = _cases(traced, traced.configure, _DESCS, lambda value: ["return;"], ("inputs.data()", "outputs.data()"))
     return method(f"void configure({_IN_OUT}) override", [*_unused("outputs", lines), *lines])
 
 
 def _workspace(traced: TracedPlugin) -> list[str]:
-    if all(tree == Given(Expr("const", (0,), "i")) for tree in traced.workspace.values()):
+    if all(tree == Returned(Expr("const", (0,), "i")) for tree in traced.workspace.values()):
         return []
 
     def end(size: Any) -> list[str]:

@@ -12,7 +12,7 @@ from ..cuda.source import CompileUnit
 from ..plugin.base import Plugin
 from ..plugin.fields import FieldSpec
 from ..tensor import DType
-from ._explore import Given, Tree
+from ._explore import Returned, Tree
 from ._values import Expr
 
 __all__ = ["Case", "Format", "Launch", "Pointer", "TracedPlugin"]
@@ -73,11 +73,11 @@ class TracedPlugin:
     fixed: Mapping[str, Any]
     inputs: int
     outputs: int = 0
-    validate: Tree = field(default_factory=lambda: Given(None))
+    validate: Tree = field(default_factory=lambda: Returned(None))
     dims: dict[tuple[int, ...], Tree] = field(default_factory=dict)
-    types: Tree = field(default_factory=lambda: Given(()))
+    types: Tree = field(default_factory=lambda: Returned(()))
     formats: list[Format] = field(default_factory=list)
-    supports: Tree = field(default_factory=lambda: Given(()))
+    supports: Tree = field(default_factory=lambda: Returned(()))
     configure: dict[Case, Tree] = field(default_factory=dict)
     workspace: dict[Case, Tree] = field(default_factory=dict)
     enqueue: dict[Case, Tree] = field(default_factory=dict)

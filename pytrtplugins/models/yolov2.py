@@ -17,7 +17,7 @@ from ..engines.base.run_future import RunFuture
 from ..errors import UsageError
 from ..utils.name_list import read_class_names
 from ..utils.prefetch import map_ahead, map_async, threads_for_files
-from ..utils.uncopied import Uncopied
+from ..utils.uncopied import NotCopyable
 from ..vision import MODES, Detection, Detections, Frame, Head, Sources, Tracker, check_image, load_image
 from ..vision.device_images import DeviceImage, ImageDecoder
 from ..vision.image import Image
@@ -39,7 +39,7 @@ Decoder = Literal["cpu", "gpu"]
 _SCORE, _IOU = 0.5, 0.45  # thresholds where neither the user nor the model says any
 
 
-class Yolov2(Uncopied):
+class Yolov2(NotCopyable):
     """Find objects on images with a YOLOv2, or any network whose outputs are darknet's region or yolo layers.
 
     Anchors, classes and input size are read from the engine's model. One object serves one thread; objects made from

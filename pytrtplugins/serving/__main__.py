@@ -11,14 +11,14 @@ import sys
 from functools import partial
 from typing import Any
 
-from ..utils.heap import reuse_memory, settle
+from ..utils.heap import collect_and_freeze, reuse_memory
 from ..utils.user_module import import_user_module
 from .access.access import Access
 from .model.spec import Limits, ModelSpec
 from .processes.placement import LOST, Place
-from .shared.board import Board
+from .shared.board import SharedSettings
 from .shared.control import Control
-from .shared.meter import Meter
+from .shared.meter import RateLimiter
 from .shared.slots import Block
 from .shared.statistics import Counts
 
@@ -41,8 +41,8 @@ def main(text: str) -> int:
 
         os.environ.setdefault(CUDA_WAIT, "block")  # a thread that spins takes a core from those that speak HTTP
         device, models = said["place"]
-        return EngineProcess(specs, blocks, control, counts, Place(device, tuple(models))).run(settle)
-    from .backends.fixed import OF_SEVERAL, Fixed
+        return EngineProcess(specs, blocks, control, counts, Place(device, tuple(models))).run(collect_and_freeze)
+    from .backends.fixed import OF_SEVERAL, ReadOnlyBackend
     from .backends.local import LocalBackend
     from .backends.remote import RemoteBackend
     from .processes.cpu_process import run_cpu_process
@@ -53,9 +53,9 @@ def main(text: str) -> int:
     else:
         device, _ = said["place"]
         own = LocalBackend(specs, limits, device, counts=counts, processes=cpu, lost=partial(os._exit, LOST))
-        backend = Fixed(own, OF_SEVERAL)
-    sock, board = socket.socket(fileno=said["listening"][0]), Board(said["board"])
-    meter = None if said["meter"] is None else Meter(said["meter"], cpu, said["index"])
+        backend = ReadOnlyBackend(own, OF_SEVERAL)
+    sock, board = socket.socket(fileno=said["listening"][0]), SharedSettings(said["board"])
+    meter = None if said["meter"] is None else RateLimiter(said["meter"], cpu, said["index"])
     return run_cpu_process(backend, limits, sock, control, said["grpc"], Access(**said["access"]), board, meter)
 
 

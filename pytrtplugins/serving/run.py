@@ -13,7 +13,7 @@ from .access.access import Access
 from .batching.replica import model_class, names_code
 from .model.registered import is_registered, name_of, resolve
 from .model.spec import Limits, ModelSpec, device_name, is_name
-from .processes.files import within_files
+from .processes.files import limit_connections_to_files
 from .processes.placement import Place, place
 from .shared.statistics import Statistics
 
@@ -95,7 +95,7 @@ def serve(
     places = _places(specs, engines, devices)
     names = list(dict.fromkeys(spec.name for spec in specs))
     limits, access, announce = (
-        within_files(limits or Limits(), 1 if grpc_port is None else 2),
+        limit_connections_to_files(limits or Limits(), 1 if grpc_port is None else 2),
         access or Access(),
         announce or print_at_once,
     )

@@ -12,12 +12,12 @@ from typing import Any
 
 from ..errors import EngineError
 
-__all__ = ["ForkLock", "forks", "forks_as_cause", "in_children", "lost_in_children", "never_free"]
+__all__ = ["ForkLock", "fail_future_in_child", "fork_count", "forks_as_cause", "in_children", "keep_until_exit"]
 
 _count = 0
 
 
-def forks() -> int:
+def fork_count() -> int:
     """How many forks lie behind this process; a number that was remembered differs in a child that was forked since."""
     return _count
 
@@ -35,7 +35,7 @@ def forks_as_cause() -> str:
     return 'Causes: this process was forked from one that used the GPU; start it by multiprocessing\'s "spawn".\n'
 
 
-def never_free(value: object) -> None:
+def keep_until_exit(value: object) -> None:
     """Keep something as long as this process lives, since its end would wait for threads that only the parent has."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
@@ -60,7 +60,7 @@ class ForkLock:
             self._lock, self._owner = threading.Lock(), 0
 
 
-def lost_in_children(future: Future[Any]) -> None:
+def fail_future_in_child(future: Future[Any]) -> None:
     """Let a future that a thread of this process will end raise an error in children, where it would never end."""
     _FUTURES.add(future)
 

@@ -6,7 +6,7 @@ import ctypes
 import gc
 import os
 
-__all__ = ["reuse_memory", "settle", "settle_again"]
+__all__ = ["collect_and_freeze", "refreeze", "reuse_memory"]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt's names of them
 _KEPT, _LARGE = 16 << 20, 4 << 20  # bytes
@@ -26,7 +26,7 @@ def reuse_memory() -> None:
         set_option(_TRIM_THRESHOLD, _KEPT)
 
 
-def settle() -> None:
+def collect_and_freeze() -> None:
     """Have Python's collector leave alone what there is now, once garbage is gone.
 
     It looks at all objects from time to time, and all threads wait meanwhile: 0.1 s for those of the libraries that a server imports. What
@@ -37,7 +37,7 @@ def settle() -> None:
     gc.freeze()
 
 
-def settle_again() -> None:
-    """The same where `settle` was called, and objects that were there may have become garbage since."""
+def refreeze() -> None:
+    """The same where `collect_and_freeze` was called, and objects that were there may have become garbage since."""
     if gc.get_freeze_count():
-        settle()
+        collect_and_freeze()

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["put_off"]
+__all__ = ["defer_imports"]
 
 _leaving = threading.Lock()
 
 
 @contextmanager
-def put_off(*names: str) -> Iterator[None]:
+def defer_imports(*names: str) -> Iterator[None]:
     """Give who imports these modules inside the block something that imports them when an attribute is used.
 
     With ``module:function`` the module is imported when the function is called, for who takes it out of the module at once.

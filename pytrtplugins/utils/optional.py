@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 
 from ..errors import MissingExtraError
-from .late import put_off
+from .late import defer_imports
 
 __all__ = ["installed_version", "require"]
 
@@ -34,7 +34,7 @@ def require(module: str, *, extra: str, package: str | None = None, feature: str
     if found is not None and sys.modules.get(module) is found:
         return found
     try:
-        with put_off(*_SELDOM_USED.get(module.partition(".")[0], ())):
+        with defer_imports(*_SELDOM_USED.get(module.partition(".")[0], ())):
             found = _imported[module] = importlib.import_module(module)
         return found
     except ImportError as error:

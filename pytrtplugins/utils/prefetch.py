@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, ExitStack
 from queue import SimpleQueue
 from typing import TypeVar
 
-from .forks import lost_in_children
+from .forks import fail_future_in_child
 
-__all__ = ["Behind", "map_ahead", "map_async", "map_in_contexts", "take_ahead", "threads_for_files"]
+__all__ = ["BackgroundCalls", "map_ahead", "map_async", "map_in_contexts", "take_ahead", "threads_for_files"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -65,7 +65,7 @@ def map_ahead(
                     failed.append(error)
                     break
                 waiting.append(_called(function, item) if inline(item) else executor.submit(function, item))
-                lost_in_children(waiting[-1])
+                fail_future_in_child(waiting[-1])
             if not waiting:
                 break
             yield waiting.popleft().result()
@@ -94,7 +94,7 @@ def take_ahead(items: Iterator[Item], ahead: int) -> Generator[Item, None, None]
         taken.close()  # which waits for the thread
 
 
-class Behind:
+class BackgroundCalls:
     """Calls that are made in threads while the caller goes on, a few at a time. Close it: then all are done.
 
     Args:
@@ -114,7 +114,7 @@ class Behind:
         if len(self._waiting) >= self._most:
             self._waiting.popleft().result()
         self._waiting.append(self._executor.submit(function, *arguments))
-        lost_in_children(self._waiting[-1])
+        fail_future_in_child(self._waiting[-1])
 
     def close(self) -> None:
         """Wait for all calls.

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, NoReturn
 
 from ..errors import CopyError
 
-__all__ = ["Uncopied"]
+__all__ = ["NotCopyable"]
 
 
-class Uncopied:
+class NotCopyable:
     """Base of what holds the state of a library, a device or a thread: neither `pickle` nor `copy` takes that along.
 
     Attributes:

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import UsageError
 from ..utils.atomic import check_target, remove_abandoned, write_atomic
 from ..utils.listing import count_text
-from ..utils.prefetch import Behind, threads_for_files
+from ..utils.prefetch import BackgroundCalls, threads_for_files
 from .detections import Detections
 from .draw import draw
 from .finding import Source
@@ -125,7 +125,7 @@ class _Drawn:
 
     def __init__(self, targets: list[Path]) -> None:
         self.targets, self.written = targets, dict[Path, None]()
-        self._images, self._frames = Behind(threads_for_files()), Behind(1)
+        self._images, self._frames = BackgroundCalls(threads_for_files()), BackgroundCalls(1)
         self._video: VideoFile | None = None
         for folder in {path.parent for path in targets}:
             remove_abandoned(folder)

@@ -14,14 +14,14 @@ from torch.nn import functional
 
 from .batch import GREY, Pool
 
-__all__ = ["MAX_BOXES", "STRIDE", "Augmenter", "Plan", "draw_lots", "render"]
+__all__ = ["MAX_BOXES", "STRIDE", "Augmenter", "Plan", "draw_random_numbers", "render"]
 
 MAX_BOXES = 32
 """Boxes kept of a training image, unless more are asked for."""
 TILES = 4  # images of a mosaic
 STRIDE = 32
 """Pixels of the network's input that a cell covers."""
-LOTS: dict[str, tuple[int, ...]] = {
+RANDOM_SHAPES: dict[str, tuple[int, ...]] = {
     "source": (TILES,),
     "mosaic": (1,),
     "centre": (2,),
@@ -47,9 +47,9 @@ LUMA = [0.299, 0.587, 0.114]  # how light red, green and blue are
 Lots = dict[str, Tensor]
 
 
-def draw_lots(images: int, device: torch.device) -> Lots:
+def draw_random_numbers(images: int, device: torch.device) -> Lots:
     """Random numbers in 0..1 for each image, from the generator of the device, which the caller has seeded."""
-    return {name: torch.rand(images, *shape, device=device) for name, shape in LOTS.items()}
+    return {name: torch.rand(images, *shape, device=device) for name, shape in RANDOM_SHAPES.items()}
 
 
 class Plan(NamedTuple):
@@ -109,7 +109,7 @@ class Augmenter:
         """Draw a batch of ``out`` x ``out`` images with their boxes.
 
         Args:
-            lots: From `draw_lots`; their number is that of the images.
+            lots: From `draw_random_numbers`; their number is that of the images.
             amounts: (4,) probability that an image is a mosaic of four images; smallest and largest scale of a single image, 1 = fits
                 exactly; probability that an image is blended with its neighbour in the batch, of which it gets the boxes, too.
             out: Width and height in pixels.

@@ -73,7 +73,7 @@ class Checkpoints:
         One of the same step takes the place of what lies there, unless this run wrote or read that. All ranks must.
         """
         self.wait()
-        if not self._ranks.agree([self._held != step])[0]:
+        if not self._ranks.max_over_ranks([self._held != step])[0]:
             return
         target = self.folder / _name(step)
         partial = self.folder / f".{target.name}.part"
@@ -156,7 +156,7 @@ class Checkpoints:
             except FormatError as error:
                 damage.append(str(error) if str(path) in str(error) else f"{path / _FACTS}: {error}")
                 self._damaged.append(path)
-        step, damaged = self._ranks.agree([whole, len(damage)])
+        step, damaged = self._ranks.max_over_ranks([whole, len(damage)])
         if step >= 0:
             for text in damage:
                 self._warn(f"{text}; the run continues from {_name(int(step))}")
@@ -217,12 +217,12 @@ def _remove(path: Path) -> None:
 
 def _check_shared(folder: Path, ranks: Ranks) -> None:
     """Require that all ranks see what the first one writes; all must ask."""
-    mark = folder / f".shared-{ranks.agree([int.from_bytes(os.urandom(6), 'big')])[0]:.0f}"
+    mark = folder / f".shared-{ranks.max_over_ranks([int.from_bytes(os.urandom(6), 'big')])[0]:.0f}"
     if ranks.is_first:
         mark.touch()
-    ranks.agree([0])  # it is there
+    ranks.max_over_ranks([0])  # it is there
     absent = not mark.exists()
-    blind = int(ranks.agree([ranks.rank if absent else -1])[0])
+    blind = int(ranks.max_over_ranks([ranks.rank if absent else -1])[0])
     if ranks.is_first:
         mark.unlink()
     if blind >= 0:

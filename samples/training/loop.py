@@ -126,7 +126,7 @@ class Loop:
         """Do one step."""
         batch = self.loader.next()
         with self.loader.clock.stage("step"):
-            self._sow(self.step)
+            self._seed_generators(self.step)
             shape, inputs = self.task.inputs(batch, self.step)
             found = self._compute(shape, *inputs)
             for group in self.optimizer.param_groups:
@@ -137,7 +137,7 @@ class Loop:
         self._keys.append((self.step, getattr(batch, "keys", ())))
         self.step += 1
 
-    def _sow(self, step: int) -> None:
+    def _seed_generators(self, step: int) -> None:
         """Seed the generators for a step of this rank; torch.manual_seed would visit those of all kinds of device."""
         for generator in self._generators:
             generator.manual_seed((self.seed * 1_000_003 + step + 1) + self.ranks.rank * 7_368_787_777)
@@ -212,7 +212,9 @@ class Loop:
             if self.step == first + 1 or self.is_looking:
                 self.check()
                 now = time.monotonic()
-                late, due, signalled = self.ranks.agree([now - begin > seconds, now - saved > every, bool(signals)])
+                late, due, signalled = self.ranks.max_over_ranks(
+                    [now - begin > seconds, now - saved > every, bool(signals)]
+                )
                 self.stopped = "signal" if signalled else "time" if late else ""
                 if due:
                     save()
@@ -231,7 +233,7 @@ class Loop:
             ExecutionError: one of them had a loss or a gradient that is not finite, on any rank.
         """
         loss, gradient, above = torch.cat([self._bad, self._above]).tolist()
-        elsewhere, step, above = map(int, self.ranks.agree([loss, max(loss, gradient), above]))
+        elsewhere, step, above = map(int, self.ranks.max_over_ranks([loss, max(loss, gradient), above]))
         if step < 0:
             if self._epoch and above >= max(self._epoch, SYNC):
                 self._say_divergence(above)
@@ -241,7 +243,7 @@ class Loop:
                 f"step {step}: the loss of another rank is not a finite number; it names its photos", step=step
             )
         step, what = (loss, "loss") if loss >= 0 else (step, "gradient")
-        self._sow(step)
+        self._seed_generators(step)
         keys = self.task.drawn(next((keys for number, keys in self._keys if number == step), ()), step)
         raise ExecutionError(
             f"step {step} of rank {self.ranks.rank}: the {what} is not a finite number; photos: {', '.join(keys) or 'unknown'}.\n"

@@ -42,7 +42,7 @@ class Ranks:
         """Whether this is the rank that prints and writes."""
         return self.rank == 0
 
-    def agree(self, values: Sequence[float]) -> list[float]:
+    def max_over_ranks(self, values: Sequence[float]) -> list[float]:
         """The largest of all ranks' values, one by one; all ranks must ask."""
         if not self.joined:
             return list(values)

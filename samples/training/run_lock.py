@@ -45,7 +45,7 @@ def locked_run(out: Path, ranks: Ranks) -> Iterator[None]:
         except UsageError as error:
             problem = str(error)
     try:
-        if ranks.agree([bool(problem)])[0]:
+        if ranks.max_over_ranks([bool(problem)])[0]:
             raise UsageError(problem or f"{out}: rank 0 could not take it for this run, and says why")
         yield
     finally:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.augment import MAX_BOXES, Augmenter, draw_lots
+from training.augment import MAX_BOXES, Augmenter, draw_random_numbers
 from training.batch import Batch, Pool, as_pool
 from training.loop import decay_groups
 from training.ranks import Ranks
@@ -167,7 +167,7 @@ class Detection:
     @torch.no_grad()
     def draw(self, shape: Shape, amounts: Tensor, *photos: Tensor) -> tuple[Tensor, ...]:
         """Augmented images with their boxes, and whether the teacher shapes the features yet."""
-        lots = draw_lots(shape.images, self._device)
+        lots = draw_random_numbers(shape.images, self._device)
         images, truth, valid = self._augment(lots, amounts, shape.size, as_pool(*photos) if photos else None)
         return images.contiguous(memory_format=self._format), truth, valid, amounts[4].expand(shape.images)
 
@@ -176,7 +176,7 @@ class Detection:
         if self._augmenter.pool is None:
             return keys
         shape, (amounts,) = self.inputs(keys, step)
-        plan, _, _ = self._augmenter.plan(draw_lots(shape.images, self._device), amounts, shape.size)
+        plan, _, _ = self._augmenter.plan(draw_random_numbers(shape.images, self._device), amounts, shape.size)
         return [self._name(number) for number in plan.source.unique().tolist() if number >= 0]
 
     def groups(self) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.check.cases import Case
 from pytrtplugins.check.report import Remark
-from pytrtplugins.check.steps import Step, Steps
+from pytrtplugins.check.steps import Step, StepRunner
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
 from tests.broken_plugins import Double
@@ -34,7 +34,7 @@ def test_where_tensorrt_is_not_installed_the_entry_has_the_command_that_installs
 
 def test_a_remark_of_a_rule_is_a_warning_with_its_first_case():
     plugin = Reorg(stride=2)
-    steps = Steps(plugin, 30.0)
+    steps = StepRunner(plugin, 30.0)
     cases = [Case(plugin, ((1, 4, 2, size),), (DType.FLOAT32,)) for size in (2, 4, 6)]
     steps.take([Step("rule", lambda case: Remark("slow") if case.dims[0][3] > 2 else "", cases)])
     entry = steps.entries["rule"]

@@ -8,7 +8,7 @@ import pytest
 from pytrtplugins.cuda import CudaKernel, find_symbol
 from pytrtplugins.engines.cuda.conv import problem
 from pytrtplugins.engines.cuda.conv.depthwise import DepthwiseProvider
-from pytrtplugins.engines.cuda.conv.few_rows import FewRowsProvider
+from pytrtplugins.engines.cuda.conv.few_rows import SkinnyGemmProvider
 from pytrtplugins.engines.cuda.device import attention, nhwc, pool, source
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.expression import Expression, Number
@@ -126,7 +126,7 @@ def test_kernels_of_one_problem_compile_without_a_gpu(dtype, capability):
     if dtype in (SINGLE, HALF):
         means = MeansKernel(HostDevice(), form, vector, Number.of(1 / 81, SINGLE))
         assert means._cubin(capability).startswith(b"\x7fELF")
-    for provider, case in ((DepthwiseProvider, depthwise), (FewRowsProvider, product)):
+    for provider, case in ((DepthwiseProvider, depthwise), (SkinnyGemmProvider, product)):
         for tactic in provider(HostDevice()).tactics(case):
             kernel = provider(HostDevice())._kernel(case, tactic)
             assert kernel._cubin(capability).startswith(b"\x7fELF")

@@ -13,7 +13,7 @@ import pytrtplugins as ptp
 from pytrtplugins.cuda import Constant
 from pytrtplugins.errors import DimsError, ExportError, FieldError, SerializationError
 from pytrtplugins.export._arrays import TracedArray
-from pytrtplugins.export._explore import Given, explore
+from pytrtplugins.export._explore import Returned, explore
 from pytrtplugins.export._values import Expr, TracedInt
 from pytrtplugins.export.trace import trace_plugin
 
@@ -217,7 +217,7 @@ def test_an_element_is_asked_for_only_where_the_array_reaches(index):
     assert (one_axis.question.op, one_axis.question.args[1].op) == ("<", "extent")
     assert one_axis.no.error == "FieldError"
     assert " is outside of an axis of " in "".join(map(str, one_axis.no.message))
-    assert isinstance(one_axis.yes, Given)
+    assert isinstance(one_axis.yes, Returned)
 
 
 def test_an_error_in_every_number_of_axes_is_the_classs_own():

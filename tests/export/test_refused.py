@@ -9,7 +9,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import ExportError, FieldError, UnavailableError, UsageError
-from pytrtplugins.export._explore import Fork, Given, Refused, explore, leaves
+from pytrtplugins.export._explore import Fork, Raised, Returned, explore, leaves
 from pytrtplugins.export._expressions import float_literal, int_literal, text_literal
 from pytrtplugins.export._values import Expr, Opaque, TracedBool, TracedFloat, TracedInt, TracedText
 from pytrtplugins.export.plugin import export_plugin
@@ -132,16 +132,18 @@ def test_both_answers_of_each_question_are_followed_and_asked_once():
 
 
 def test_branches_that_make_no_difference_vanish():
-    assert explore(lambda: [int(K % 2 == 0) * 0, 5][1], "f") == Given(5)
-    assert explore(lambda: K == K, "f") == Given(True)
-    assert explore(lambda: [K * 1 is K, K + 0 is K, K // 1 is K, K * 0, K % 1], "f") == Given([True, True, True, 0, 0])
+    assert explore(lambda: [int(K % 2 == 0) * 0, 5][1], "f") == Returned(5)
+    assert explore(lambda: K == K, "f") == Returned(True)
+    assert explore(lambda: [K * 1 is K, K + 0 is K, K // 1 is K, K * 0, K % 1], "f") == Returned(
+        [True, True, True, 0, 0]
+    )
 
 
 def test_errors_of_the_plugin_are_kept_with_what_their_message_shows():
     def function():
         raise FieldError(f"k is {K}, x is {X:.2f}, {TEXT!r}")
 
-    assert explore(function, "f") == Refused("FieldError", ("k is ", K.expr, ", x is ", X.expr, ", ", TEXT.expr))
+    assert explore(function, "f") == Raised("FieldError", ("k is ", K.expr, ", x is ", X.expr, ", ", TEXT.expr))
 
 
 @pytest.mark.parametrize(

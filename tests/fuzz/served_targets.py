@@ -13,13 +13,13 @@ from pytrtplugins.serving.model.model import Arrays
 from pytrtplugins.serving.model.signature import Signature
 from pytrtplugins.serving.model.spec import Limits
 from pytrtplugins.serving.model.tensors import TensorSpec
-from pytrtplugins.serving.protocol.call import Call
+from pytrtplugins.serving.protocol.call import InferenceRequest
 from pytrtplugins.serving.protocol.grpc_infer import read_message
 from pytrtplugins.serving.protocol.grpc_wire import Parts, take_apart
 from pytrtplugins.serving.protocol.infer import Codec
 from pytrtplugins.serving.protocol.memory import Memory, read_place
 from pytrtplugins.serving.protocol.routes import read_json
-from pytrtplugins.serving.shared.board import Board
+from pytrtplugins.serving.shared.board import SharedSettings
 from pytrtplugins.serving.shared.packing import pack, packed_bytes, unpack
 from pytrtplugins.serving.shared.records import Reader
 from tests.fuzz.registry import TARGETS, target
@@ -40,7 +40,7 @@ def string_codec() -> Codec:
     return Codec(Signature(of_strings, of_strings, True, 8), "net", "1", Memory(Limits(shared_memory_regions=1)))
 
 
-def read_request(data: bytes, codec: Codec) -> tuple[Call, Arrays]:
+def read_request(data: bytes, codec: Codec) -> tuple[InferenceRequest, Arrays]:
     """A request; behind ``b`` and two bytes of the length of its JSON with tensors as bytes."""
     if data[:1] == b"b":
         return codec.read(data[3:], str(int.from_bytes(data[1:3], "little")))
@@ -96,7 +96,7 @@ def inference_message(data: bytes) -> object:
 @target
 def shared_region(data: bytes) -> object:
     """A request to register memory, and a place in it; ``OBJECT`` is the name of 64 bytes."""
-    board, path = Board(), Path("/dev/shm") / f"pytrt-fuzz-{os.getpid()}"
+    board, path = SharedSettings(), Path("/dev/shm") / f"pytrt-fuzz-{os.getpid()}"
     memory = Memory(Limits(shared_memory_regions=1), board)
     path.write_bytes(bytes(64))
     try:

@@ -39,7 +39,7 @@ def test_augmented_boxes_lie_on_their_rectangles(rectangles: Path) -> None:
     """Without colours and holes, the drawn rectangle is where the planned box says."""
     images = load(rectangles)
     torch.manual_seed(0)
-    lots = augment.draw_lots(16, ALONE.device)
+    lots = augment.draw_random_numbers(16, ALONE.device)
     plan, truth, valid = augment.Augmenter(ALONE.device, images).plan(lots, torch.tensor([0.5, 0.7, 1.3, 0.0]), 128)
     colour = torch.cat([torch.eye(3), torch.zeros(3, 1)], 1).expand(16, 3, 4)
     inputs = augment.render(
@@ -188,7 +188,7 @@ def test_a_loss_that_is_no_number_names_the_photos_that_were_drawn(rectangles: P
 
     def spoilt(*inputs):
         images, *rest = draw(*inputs)
-        loop._sow(loop.step)
+        loop._seed_generators(loop.step)
         names.append(loop.task.drawn([""] * 2, loop.step))
         return (images * float("nan") if "images/3.png" in names[-1] else images), *rest
 

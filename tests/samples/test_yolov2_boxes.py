@@ -9,7 +9,7 @@ import pytest
 
 from tests.samples.needs_torch import WITHOUT_RANKS, torch
 from tests.samples.rectangles import TINY, draw_set
-from training.augment import Augmenter, draw_lots
+from training.augment import Augmenter, draw_random_numbers
 from training.batch import Pool
 from training.data import load_photos, open_data
 from yolov2_training import boxes
@@ -63,7 +63,7 @@ def test_limits_are_those_of_999_photos_in_a_thousand(counts, given, expected) -
 @pytest.mark.parametrize("count", [8, 33, 200])
 def test_every_box_of_a_photo_is_placed(own: bool, count: int) -> None:
     torch.manual_seed(0)
-    pool, lots = crowd(count), draw_lots(1, CPU)
+    pool, lots = crowd(count), draw_random_numbers(1, CPU)
     augmenter = Augmenter(CPU, pool if own else None, most=count)
     _, truth, valid = augmenter.plan(lots, PLAIN, 416, None if own else pool)
     assert valid.sum() == count
@@ -76,7 +76,7 @@ def test_every_box_of_a_photo_is_placed(own: bool, count: int) -> None:
 
 def test_of_too_many_boxes_the_largest_stay() -> None:
     torch.manual_seed(0)
-    lots = draw_lots(1, CPU)
+    lots = draw_random_numbers(1, CPU)
     _, every, valid = Augmenter(CPU, crowd(100), most=100).plan(lots, PLAIN, 416)
     _, some, kept = Augmenter(CPU, crowd(100), most=40).plan(lots, PLAIN, 416)
     areas = [((rows[..., 2] - rows[..., 0]) * (rows[..., 3] - rows[..., 1])) for rows in (every[valid], some[kept])]
@@ -85,7 +85,7 @@ def test_of_too_many_boxes_the_largest_stay() -> None:
 
 
 def test_the_augmentation_compiles_as_a_whole() -> None:
-    augmenter, lots = Augmenter(CPU, crowd(12), most=16), draw_lots(1, CPU)
+    augmenter, lots = Augmenter(CPU, crowd(12), most=16), draw_random_numbers(1, CPU)
     compiled = torch.compile(augmenter.draw, backend="eager", fullgraph=True, dynamic=False)
     for one, other in zip(compiled(lots, PLAIN, 64), augmenter.draw(lots, PLAIN, 64), strict=True):
         assert torch.equal(one, other)

@@ -175,9 +175,9 @@ def test_the_delay_of_a_batch_is_the_same_in_the_queue_and_in_tritons_configurat
 
 
 def test_each_request_of_a_batch_was_computed_as_long_as_the_batch(clock):
-    waiting, done = queue.BatchQueue(8), list[queue.Item]()
+    waiting, done = queue.BatchQueue(8), list[queue.QueuedRequest]()
     for name in "ab":
-        waiting.put(queue.Item(x(1), 1, token=name))
+        waiting.put(queue.QueuedRequest(x(1), 1, token=name))
         clock.now += 1 / 4
     waiting.close()
     worker = batcher.Batcher(Timed(), waiting, done.extend, threaded=False)

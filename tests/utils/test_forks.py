@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytrtplugins.errors import EngineError
-from pytrtplugins.utils.forks import ForkLock, forks, lost_in_children, never_free
+from pytrtplugins.utils.forks import ForkLock, fail_future_in_child, fork_count, keep_until_exit
 from pytrtplugins.utils.prefetch import map_ahead
 from tests.engines.base.forking import in_a_child
 from tests.engines.base.world import LONG
@@ -39,13 +39,13 @@ class Elsewhere:
 
 
 def test_forks_are_counted_in_children():
-    before = forks()
+    before = fork_count()
 
     def counted():
-        assert forks() == before + 1
+        assert fork_count() == before + 1
 
     in_a_child(counted)
-    assert forks() == before
+    assert fork_count() == before
 
 
 def test_a_lock_keeps_other_threads_away():
@@ -97,7 +97,7 @@ def test_a_future_of_the_parents_thread_raises_in_a_child():
     ended.set_result(3)
     waiting.add_done_callback(called.append)
     for future in (waiting, ended):
-        lost_in_children(future)
+        fail_future_in_child(future)
 
     def ask():
         with pytest.raises(EngineError, match=r"(?s)ends in the parent alone\.\nDo: run it again in the child"):
@@ -132,6 +132,6 @@ def test_what_is_never_freed_outlives_its_last_name():
 
     value = Value()
     seen = weakref.ref(value)
-    never_free(value)
+    keep_until_exit(value)
     del value
     assert seen() is not None

@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from pytrtplugins.utils import heap
-from pytrtplugins.utils.heap import settle, settle_again
+from pytrtplugins.utils.heap import collect_and_freeze, refreeze
 from tests.small_process import in_small_process
 
 
@@ -38,7 +38,7 @@ def test_the_c_library_keeps_memory_unless_the_user_has_set_it(monkeypatch, vari
 def test_what_is_there_is_left_alone_and_garbage_is_gone():
     gc.unfreeze()
     circle = weakref.ref(Circle())
-    settle()
+    collect_and_freeze()
     assert gc.get_freeze_count() > 1000
     assert circle() is None
 
@@ -48,11 +48,11 @@ def test_what_has_become_garbage_since_is_found_by_the_next_call_alone():
     gc.unfreeze()
     settled = Circle()
     found = weakref.ref(settled)
-    settle()
+    collect_and_freeze()
     del settled
     gc.collect()
     assert found() is not None
-    settle_again()
+    refreeze()
     assert found() is None
     assert gc.get_freeze_count() > 1000
 
@@ -60,7 +60,7 @@ def test_what_has_become_garbage_since_is_found_by_the_next_call_alone():
 @in_small_process
 def test_nothing_is_settled_again_that_never_was():
     gc.unfreeze()
-    settle_again()
+    refreeze()
     assert gc.get_freeze_count() == 0
 
 

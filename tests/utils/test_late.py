@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrtplugins.utils.late import put_off
+from pytrtplugins.utils.late import defer_imports
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +30,7 @@ def library(tmp_path, monkeypatch):
 
 
 def test_a_module_is_imported_when_an_attribute_is_used(library):
-    with put_off("late_package"):
+    with defer_imports("late_package"):
         found = importlib.import_module("late_library")
     assert "late_package" not in sys.modules
     assert found.value() == 3
@@ -40,13 +40,13 @@ def test_a_module_is_imported_when_an_attribute_is_used(library):
 
 def test_a_module_that_is_imported_already_stays(library):
     package = importlib.import_module("late_package")
-    with put_off("late_package"):
+    with defer_imports("late_package"):
         assert importlib.import_module("late_library").late_package is package
     assert sys.modules["late_package"] is package
 
 
 def test_a_library_that_uses_it_at_once_gets_it(library):
-    with put_off("late_package"):
+    with defer_imports("late_package"):
         namespace: dict[str, object] = {}
         exec("from late_package import VALUE", namespace)
         assert namespace["VALUE"] == 3
@@ -58,7 +58,7 @@ def test_a_function_that_is_taken_out_at_once_imports_its_module_when_it_is_call
         "def double(number, *, more=0):\n    return 2 * number + more\n"
     )
     namespace: dict[str, object] = {}
-    with put_off("late_package:double"):
+    with defer_imports("late_package:double"):
         exec("from late_package import double", namespace)
     assert "late_package" not in sys.modules
     assert namespace["double"](3, more=1) == 7
@@ -71,7 +71,7 @@ def test_a_function_that_is_taken_out_at_once_imports_its_module_when_it_is_call
 )
 def test_another_thread_may_import_it_meanwhile(library, statement):
     namespace: dict[str, object] = {}
-    with put_off("late_package"):
+    with defer_imports("late_package"):
         thread = threading.Thread(target=lambda: exec(statement, namespace))
         thread.start()
         thread.join()
@@ -80,7 +80,7 @@ def test_another_thread_may_import_it_meanwhile(library, statement):
 
 
 def test_what_is_missing_is_an_import_error_where_it_is_used(library):
-    with put_off("late_nowhere"):
+    with defer_imports("late_nowhere"):
         nowhere = importlib.import_module("late_nowhere")
     with pytest.raises(ModuleNotFoundError, match="late_nowhere"):
         nowhere.attribute  # noqa: B018

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytrtplugins.engines.base.run_future import RunFuture
-from pytrtplugins.utils.prefetch import Behind, map_ahead, map_async, map_in_contexts, take_ahead
+from pytrtplugins.utils.prefetch import BackgroundCalls, map_ahead, map_async, map_in_contexts, take_ahead
 
 
 def slow_first(number):
@@ -178,7 +178,7 @@ def test_items_are_taken_a_few_ahead_and_no_more_once_nobody_asks():
 
 
 def test_calls_behind_the_caller_are_done_when_it_is_closed():
-    done, behind = list[int](), Behind(1)
+    done, behind = list[int](), BackgroundCalls(1)
     for number in range(9):
         behind.call(done.append, number)
     behind.close()
@@ -186,7 +186,7 @@ def test_calls_behind_the_caller_are_done_when_it_is_closed():
 
 
 def test_what_a_call_behind_the_caller_raised_is_raised_later():
-    behind, done = Behind(2), list[int]()
+    behind, done = BackgroundCalls(2), list[int]()
     behind.call(int, "no number")
     behind.call(done.append, 1)
     with pytest.raises(ValueError, match="no number"):
@@ -195,7 +195,7 @@ def test_what_a_call_behind_the_caller_raised_is_raised_later():
 
 
 def test_what_an_earlier_call_raised_keeps_further_ones_from_piling_up():
-    behind = Behind(1)
+    behind = BackgroundCalls(1)
     for _ in range(2):
         behind.call(int, "no number")
     with pytest.raises(ValueError, match="no number"):

@@ -15,11 +15,11 @@ from ...model.proto import info_dims, info_dtype
 from ...plugin.policy import HOST_FORMS, check_forms
 from ...tensor import SMALL_DTYPES, Array, DType, TensorDesc
 from ...utils.files import sha256_hex
-from ...utils.forks import forks, in_children, never_free
+from ...utils.forks import fork_count, in_children, keep_until_exit
 from ...utils.notebook import view
 from ...utils.numbers import MAX_SLOTS, check_whole
 from ...utils.prefetch import map_async, map_in_contexts
-from ...utils.uncopied import Uncopied
+from ...utils.uncopied import NotCopyable
 from ...validation.dataflow import given_inputs
 from ...version import __version__
 from .arithmetic import Arithmetic, arithmetic_of
@@ -41,7 +41,7 @@ __all__ = ["Engine"]
 _PARENTS: weakref.WeakSet[Engine] = weakref.WeakSet()  # those of which a child can use nothing
 
 
-class Engine(Uncopied, ABC):
+class Engine(NotCopyable, ABC):
     """A network made ready to run. It is shareable: each thread runs it through a context of its own.
 
     Subclasses fill in `_create_context`, and raise `BuildError` in their constructor for what they cannot run.
@@ -102,7 +102,7 @@ class Engine(Uncopied, ABC):
         self.check_settings(options.settings)
         model = check_claims(model, self.weights_location)
         check_forms(model, self.name, self.plugin_forms, options.plugins)
-        self._model, self.options, self._forks = model, options, forks()
+        self._model, self.options, self._forks = model, options, fork_count()
         self.choices: dict[str, str] = {}
         self.fallback = ""
         if not self.survives_fork:
@@ -262,7 +262,7 @@ class Engine(Uncopied, ABC):
         Raises:
             EngineError: the process was forked since.
         """
-        if self._forks != forks() and not self.survives_fork:
+        if self._forks != fork_count() and not self.survives_fork:
             raise EngineError(
                 f"{self!r}: it was made before this process was forked, and {self.parents_alone} cannot be used across a fork.\n"
                 f"Do: make the engine in the child; the parent must not have used {self.parents_alone}, as with"
@@ -365,7 +365,7 @@ class Engine(Uncopied, ABC):
 
 def _leave_parent() -> None:
     for engine in list(_PARENTS):
-        never_free(engine)
+        keep_until_exit(engine)
 
 
 in_children(_leave_parent)

@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ...errors import EngineError
-from ...utils.forks import in_children, lost_in_children, never_free
-from ...utils.uncopied import Uncopied
+from ...utils.forks import fail_future_in_child, in_children, keep_until_exit
+from ...utils.uncopied import NotCopyable
 from .active_runs import ActiveRun, active_runs
 from .run_future import RunFuture
 
@@ -47,7 +47,7 @@ class _Run(ActiveRun):
         self._owner._busy.release()
 
 
-class Exclusive(Uncopied, ABC, Generic[Result]):
+class Exclusive(NotCopyable, ABC, Generic[Result]):
     """The state of one thread's runs of an engine. Close it, or use it in a ``with`` block.
 
     Attributes:
@@ -193,7 +193,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
         """In a child process: runs of the parent's other threads never end here, and its threads are not here."""
         self._holds = getattr(self.engine, "survives_fork", True)
         if not self._holds:
-            never_free(self)
+            keep_until_exit(self)
         if self._pending is not None or (self._busy.locked() and self not in active_runs()):
             self._closed = True
         self._pending, self._executor, self._worker = None, None, 0
@@ -236,7 +236,7 @@ class Exclusive(Uncopied, ABC, Generic[Result]):
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=self._know_worker)
             future = self._executor.submit(function, *args, **named)
             self._queued.add(future)
-        lost_in_children(future)
+        fail_future_in_child(future)
         future.add_done_callback(self._queued.discard)
         return future
 

@@ -9,7 +9,7 @@ from concurrent.futures._base import RUNNING
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ...utils.forks import lost_in_children
+from ...utils.forks import fail_future_in_child
 
 __all__ = ["RunFuture"]
 
@@ -45,7 +45,7 @@ class RunFuture(Future[Result], Generic[Result]):
         self._waiters = _Waiters()
         self._waiters.future = self
         self._state = RUNNING  # what `set_running_or_notify_cancel` sets, under a lock that nobody else can hold yet
-        lost_in_children(self)
+        fail_future_in_child(self)
 
     def finish(self) -> None:
         """Wait for the device, where no other thread has done so."""

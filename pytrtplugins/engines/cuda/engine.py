@@ -30,7 +30,7 @@ from .conv.cache import TacticCache
 from .conv.cublaslt import CublasLtProvider
 from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
 from .conv.depthwise import DepthwiseProvider
-from .conv.few_rows import FewRowsProvider
+from .conv.few_rows import SkinnyGemmProvider
 from .conv.problem import ConvProvider, DirectProvider
 from .conv.search_time import SearchTime
 from .conv.selector import ConvSelector, LayerKernel
@@ -344,7 +344,7 @@ class CudaEngine(Engine):
             families = (("halo", 16), ("hopper", 12), ("mma", 6), ("simt", 12))
             handwritten = [HandwrittenProvider(self.device, family, count) for family, count in families]
             depthwise = DepthwiseProvider(self.device, self.device.multiprocessors)
-            providers = [FewRowsProvider(self.device), *providers]
+            providers = [SkinnyGemmProvider(self.device), *providers]
             providers = [StemProvider(self.device), depthwise, *handwritten, *providers]
         timed = "tactics" not in self.disabled
         packed = plan.packed if plan is not None else {}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...model.proto import numpy_type
-from ...utils.forks import ForkLock, in_children, never_free
+from ...utils.forks import ForkLock, in_children, keep_until_exit
 from ...utils.optional import require
 
 __all__ = ["Session"]
@@ -55,7 +55,7 @@ class Session:
 
     def _leave_parent(self) -> None:
         if self._made is not None:
-            never_free(self._made)
+            keep_until_exit(self._made)
             self._made = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import UnavailableError
-from ...utils.forks import forks
+from ...utils.forks import fork_count
 from ...utils.optional import require
 
 __all__ = ["make_core"]
@@ -22,8 +22,8 @@ def make_core() -> Any:
     """
     global _first
     openvino = require("openvino", extra="cpu", feature="engine 'cpu'")
-    _first = forks() if _first is None else _first
-    if _first != forks():
+    _first = fork_count() if _first is None else _first
+    if _first != fork_count():
         raise UnavailableError(
             "engine 'cpu': this process was forked from one that used OpenVINO, whose threads and locks do not survive that: "
             "it would wait for ever.\n"

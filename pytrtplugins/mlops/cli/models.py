@@ -13,7 +13,7 @@ from ...utils.atomic import check_target
 from ...utils.numbers import Whole
 from ...utils.optional import require
 from ...utils.terminal import COMMAND
-from ..registry import Checked, Comparison, Lineage, ModelRegistry, Reference
+from ..registry import Comparison, Lineage, ModelRegistry, Reference, RegistryCheck
 from ..registry.card import write_html
 from ..registry.comparison import compare
 from ..registry.history import Stage
@@ -266,7 +266,7 @@ def check(
         typer.Option("--repair", help="Remove what processes left over that were killed; nothing else is touched."),
     ] = False,
     registry: RegistryOption = None,
-) -> Result[Checked]:
+) -> Result[RegistryCheck]:
     """Compare every file in the registry with its digest, and look for what is missing or left over; exit code 1 if a version is not whole.
 
     Examples: pytrt models check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...cli.shared.tables import print_texts
-from ..registry import Change, Checked, Comparison
+from ..registry import Change, Comparison, RegistryCheck
 from ..registry.card import figure_text, rows, size_text
 from .models_facts import Added, Card, Changed, Listed, Traced
 
@@ -114,7 +114,7 @@ def print_traced(found: Traced) -> None:
             print_texts(("it followed", "created", "digest", "run"), lines)
 
 
-def print_checked(found: Checked) -> None:
+def print_checked(found: RegistryCheck) -> None:
     """What is wrong, or that nothing is."""
     for problem in found.removed:
         print(f"removed: {problem.path}: {problem.text}")

@@ -28,8 +28,8 @@ from ..tables import (
     DetectionTask,
     ImagePairs,
     LabelledImages,
-    Plan,
     Table,
+    TablePlan,
     Task,
     VerificationTask,
     draw_chart,
@@ -170,7 +170,7 @@ def command(
         require("matplotlib", extra="cli", feature="a chart")
     if pixels not in PIXELS:
         raise UsageError(f"--pixels {pixels[:40]}: expected one of {', '.join(PIXELS)}.")
-    plan = Plan(
+    plan = TablePlan(
         engines=option_values.read_words(engines, "--engines"),
         precisions=tuple(
             loading.check_precision(each) for each in option_values.read_words(precisions, "--precisions")

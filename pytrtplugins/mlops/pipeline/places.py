@@ -13,7 +13,7 @@ from ...utils.text_formats import shorten
 from ...utils.yaml_scalars import WrittenFloat, WrittenInt
 from .record import Scalar
 
-__all__ = ["Scope", "as_recorded", "fill", "fill_words", "written"]
+__all__ = ["Scope", "as_recorded", "fill_placeholders", "fill_words", "written"]
 
 Scope: TypeAlias = Mapping[str, "Scalar | tuple[str, ...]"]
 """Values by the names that places have."""
@@ -22,7 +22,7 @@ _PLACE = re.compile(r"\$\$(?=\{)|\$\{([^{}]*)\}?")
 _NAME = re.compile(r"([\w.-]+)(?:\[(\d{1,4})\])?")
 
 
-def fill(text: str, scope: Scope) -> str:
+def fill_placeholders(text: str, scope: Scope) -> str:
     """A text with values in its places; ``$${`` stands for ``${``.
 
     Raises:
@@ -40,7 +40,7 @@ def fill_words(text: str, scope: Scope) -> list[str]:
     match = _PLACE.fullmatch(text)
     if match and match[1] is not None and isinstance(value := _value(match, scope), tuple):
         return list(value)
-    return [fill(text, scope)]
+    return [fill_placeholders(text, scope)]
 
 
 def written(value: Scalar) -> str:

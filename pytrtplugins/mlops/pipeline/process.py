@@ -17,7 +17,7 @@ from typing import IO
 
 from ...utils.optional import require
 
-__all__ = ["Ended", "Stopped", "Watched", "end_abandoned", "run_watched"]
+__all__ = ["Ended", "ProcessLimits", "Stopped", "end_abandoned", "run_watched"]
 
 _GRACE_S, _LOOK_EVERY_S = 5.0, 0.2
 _PR_SET_PDEATHSIG = 1  # sys/prctl.h
@@ -33,7 +33,7 @@ class Stopped(BaseException):
 
 
 @dataclass(frozen=True)
-class Watched:
+class ProcessLimits:
     """Limits of a step's processes.
 
     Attributes:
@@ -63,7 +63,7 @@ def run_watched(
     folder: Path,
     environment: Mapping[str, str],
     log: Path,
-    limits: Watched,
+    limits: ProcessLimits,
     *,
     stdout: Path | None = None,
     secrets: Iterable[str] = (),
@@ -153,7 +153,7 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _watch(process: subprocess.Popen[bytes], limits: Watched) -> str:
+def _watch(process: subprocess.Popen[bytes], limits: ProcessLimits) -> str:
     """Wait for the end of a process; or until it is at its limits, and say which."""
     begin = time.monotonic()
     pause = 0.005

@@ -18,7 +18,7 @@ from ...utils.yaml_file import YamlFile
 from ...utils.yaml_scalars import Unquoted, WrittenFloat, WrittenInt
 from .command import split_command
 from .description import Description, check_keys, is_scalar, read_mapping
-from .places import Scope, fill, fill_words, written
+from .places import Scope, fill_placeholders, fill_words, written
 from .record import Scalar
 from .step import Resources, Retry, Step
 from .units import is_whole, read_bytes, read_cores, read_count, read_seconds
@@ -204,7 +204,7 @@ def _own(found: Description, where: Names, raw: Mapping[str, Any], scope: Scope)
             if whole and whole[1] in scope:
                 made[str(name)] = scope[whole[1]]
             else:
-                made[str(name)] = fill(value, scope) if isinstance(value, str) else value
+                made[str(name)] = fill_placeholders(value, scope) if isinstance(value, str) else value
         except PipelineError as error:
             found.refuse((*where, "parameters", name), str(error))
         if "function" in raw and isinstance(made.get(str(name)), Unquoted):
@@ -293,7 +293,7 @@ class _StepReader:
             self._refuse(keys, f"expected a text, found {shorten(value)}")
             return ""
         try:
-            return fill(" ".join(value.split()), self.scope)
+            return fill_placeholders(" ".join(value.split()), self.scope)
         except PipelineError as error:
             self._refuse(keys, str(error))
             return ""

@@ -22,7 +22,7 @@ from .approval import ask, is_approved
 from .folder import Attempt, PipelineFolder
 from .full_disk import is_disk_full, tell_full_disk
 from .machine import check_machine, limited_environment, use_cores
-from .process import Stopped, Watched, run_watched
+from .process import ProcessLimits, Stopped, run_watched
 from .scratch import Scratch
 from .step import Step
 
@@ -117,7 +117,7 @@ class _Run:
                 "TMPDIR": str(scratch.temporary),
             }
             secrets = [os.environ.get(name, "") for name in step.secrets]
-            limits = Watched(step.time_limit, step.resources.memory)
+            limits = ProcessLimits(step.time_limit, step.resources.memory)
             stdout = scratch.path / step.stdout if step.stdout else None
             try:
                 ended = run_watched(

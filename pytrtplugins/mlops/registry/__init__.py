@@ -10,7 +10,7 @@ Example::
 
 from .comparison import Comparison, TensorChange
 from .history import Change, History, Stage
-from .integrity import Checked, Problem
+from .integrity import Problem, RegistryCheck
 from .lineage import Lineage
 from .manifest import ModelVersion, StoredFile
 from .reference import Reference
@@ -18,7 +18,6 @@ from .registry import ModelRegistry, default_folder
 
 __all__ = [
     "Change",
-    "Checked",
     "Comparison",
     "History",
     "Lineage",
@@ -26,6 +25,7 @@ __all__ = [
     "ModelVersion",
     "Problem",
     "Reference",
+    "RegistryCheck",
     "Stage",
     "StoredFile",
     "TensorChange",

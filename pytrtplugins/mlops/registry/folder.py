@@ -155,7 +155,7 @@ class Folder:
             ModelRegistryError: the folder cannot be written.
         """
         check_path(self.path, error=ModelRegistryError)
-        with self.telling():
+        with self.translate_os_errors():
             self.path.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT
             handle = open_inside(self.path / _LOCK, flags, within=self.path, error=ModelRegistryError)
@@ -169,7 +169,7 @@ class Folder:
                 os.close(handle)
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def translate_os_errors(self) -> Iterator[None]:
         """Say in words what the file system refused."""
         try:
             yield

@@ -9,7 +9,7 @@ from ...errors import ModelRegistryError, PytrtpluginsError
 from ...utils.files import regular_size, sha256_hex
 from .folder import Folder
 
-__all__ = ["Checked", "Problem", "check", "remove_orphans"]
+__all__ = ["Problem", "RegistryCheck", "check", "remove_orphans"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Checked:
+class RegistryCheck:
     """What was found in a registry.
 
     Attributes:
@@ -55,7 +55,7 @@ class Checked:
         return all(problem.left_over for problem in self.problems)
 
 
-def check(folder: Folder, repair: bool = False) -> Checked:
+def check(folder: Folder, repair: bool = False) -> RegistryCheck:
     """Read everything in a registry, and compare it with its digests.
 
     Args:
@@ -102,11 +102,13 @@ class _Inspection:
             self._problems.remove(problem)
         return removed
 
-    def result(self, removed: tuple[Problem, ...] = ()) -> Checked:
+    def result(self, removed: tuple[Problem, ...] = ()) -> RegistryCheck:
         """All of it."""
         size = sum(size for _, size in self._needed.values())
         path = str(self._folder.path)
-        return Checked(path, len(self._names), self._versions, len(self._needed), size, tuple(self._problems), removed)
+        return RegistryCheck(
+            path, len(self._names), self._versions, len(self._needed), size, tuple(self._problems), removed
+        )
 
     def _look_at_model(self, name: str) -> None:
         path = self._folder.history_path(name)

@@ -15,7 +15,7 @@ from ...utils.numbers import check_whole
 from . import facts
 from .folder import Folder
 from .history import STAGES, Action, Change, History, Stage
-from .integrity import Checked, check, remove_orphans
+from .integrity import RegistryCheck, check, remove_orphans
 from .manifest import ENGINE, ModelVersion, now
 from .reference import Reference, check_name
 
@@ -284,7 +284,7 @@ class ModelRegistry:
             self.file(self.get(name, before))
             return self._change(name, "rollback", before, stage, why, who)
 
-    def check(self, repair: bool = False) -> Checked:
+    def check(self, repair: bool = False) -> RegistryCheck:
         """Read everything, and compare it with its digests.
 
         Args:

@@ -6,7 +6,7 @@ from .image_pairs import ImagePairs
 from .labelled import LabelledImages
 from .page import draw_chart, to_markdown, write_html
 from .rows import Latency, Table, TableRow, Variant
-from .table import Plan, make_table
+from .table import TablePlan, make_table
 from .tasks import ClassificationTask, DetectionTask, Figure, Task, VerificationTask
 from .verification import FoldAccuracy, Pairs, Verification, fold_accuracy, verify
 
@@ -19,8 +19,8 @@ __all__ = [
     "LabelledImages",
     "Latency",
     "Pairs",
-    "Plan",
     "Table",
+    "TablePlan",
     "TableRow",
     "Task",
     "Variant",

@@ -37,14 +37,14 @@ from .tasks import Task
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Plan", "make_table"]
+__all__ = ["TablePlan", "make_table"]
 
 _MIB = 1 << 20
 _SLOTS = 2
 
 
 @dataclass(frozen=True)
-class Plan:
+class TablePlan:
     """What a table has rows for, and how it is measured.
 
     Attributes:
@@ -100,7 +100,7 @@ class Plan:
 def make_table(
     model: onnx.ModelProto,
     task: Task,
-    plan: Plan | None = None,
+    plan: TablePlan | None = None,
     *,
     name: str = "network",
     data: str = "",
@@ -126,7 +126,7 @@ def make_table(
         UsageError: the network and the task do not fit together, or there are too few images to calibrate on.
         PytrtpluginsError: of the first variant, where none could be built.
     """
-    plan = plan or Plan()
+    plan = plan or TablePlan()
     work.mkdir(parents=True, exist_ok=True)
     identity = {
         "model": sha256_hex(model.SerializeToString(deterministic=True)),
@@ -155,7 +155,7 @@ class _Maker:
 
     model: onnx.ModelProto
     task: Task
-    plan: Plan
+    plan: TablePlan
     work: Path
     journal: Journal
     bar: ProgressBar

@@ -22,7 +22,7 @@ from ...vision.pixels import image_batches, image_input
 from .image_pairs import ImagePairs
 from .labelled import LabelledImages
 from .verification import cosines, fold_accuracy, normalized, verify
-from .views import VIEWS, view
+from .views import VIEWS, augmented_copy
 
 __all__ = ["ClassificationTask", "DetectionTask", "Figure", "Task", "VerificationTask"]
 
@@ -106,7 +106,7 @@ class _OnImages:
         data: What is measured on.
         calibrated_on: What calibration sees; None: none was given.
         pixels: How pixels become numbers; one of `PIXELS`.
-        augmented: Whether calibration makes more images of those that it sees, where they do not suffice; see `view`.
+        augmented: Whether calibration makes more images of those that it sees, where they do not suffice; see `augmented_copy`.
     """
 
     data: LabelledImages | ImagePairs
@@ -151,7 +151,7 @@ class _OnImages:
             rank[number] = rank.get(number, -1) + 1
             places.append((rank[number], index))
         order = itertools.islice(itertools.product(range(views), sorted(places)), count)
-        chosen = (view(images.image(images.names[index]), number) for number, (_, index) in order)
+        chosen = (augmented_copy(images.image(images.names[index]), number) for number, (_, index) in order)
         return [dict(arrays) for arrays, _ in image_batches(chosen, inputs, PIXELS[self.pixels])]
 
     def inputs(self, inputs: Sequence[TensorDesc], batch: int) -> Arrays:

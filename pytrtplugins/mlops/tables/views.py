@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["VIEWS", "view"]
+__all__ = ["VIEWS", "augmented_copy"]
 
 _MOVES = ((0, 0), (0, -1), (0, 1), (-1, 0), (1, 0))  # down, to the right
 _SHARE = 50  # of a side, at least a pixel
@@ -14,7 +14,7 @@ VIEWS = 2 * len(_MOVES)
 """How many there are of an image."""
 
 
-def view(image: npt.NDArray[np.uint8], number: int) -> npt.NDArray[np.uint8]:
+def augmented_copy(image: npt.NDArray[np.uint8], number: int) -> npt.NDArray[np.uint8]:
     """One of the forms of an image.
 
     Args:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...errors import RequestError
 
 if TYPE_CHECKING:
-    from ..batching.queue import Item
+    from ..batching.queue import QueuedRequest
     from ..model.registered import Source
     from .keys import Key
 
@@ -96,7 +96,7 @@ class Exchange:
         if further and self.key is not None and self.charge is not None:
             self.charge(self.key)
 
-    def computed(self, item: Item, began: float) -> None:
+    def computed(self, item: QueuedRequest, began: float) -> None:
         """Note how long a request waited and was computed."""
         self.requests += 1
         self.source = item.source

@@ -9,7 +9,7 @@ from ...errors import RequestError
 from ..http.answers import send_error
 from ..http.body import Receive, Scope, Send
 from ..http.whole import in_messages
-from ..shared.meter import Meter
+from ..shared.meter import RateLimiter
 from .access import Access
 from .access_log import AccessLog
 from .exchange import CURRENT, Exchange
@@ -44,7 +44,7 @@ class Gate:
         self.keys, self._recorders = keys, recorders
 
     @classmethod
-    def of(cls, access: Access, meter: Meter | None = None) -> Gate | None:
+    def of(cls, access: Access, meter: RateLimiter | None = None) -> Gate | None:
         """The gate that the settings ask for; None: none.
 
         Raises:

@@ -20,7 +20,7 @@ from ...utils.files import locked_folder
 from ...utils.numbers import Real, Whole
 from ...utils.text_formats import shorten
 from ...utils.toml_file import TomlFile
-from ..shared.meter import MOST_KEYS, Meter
+from ..shared.meter import MOST_KEYS, RateLimiter
 from .roles import ADMIN
 
 __all__ = ["Key", "Keyring", "add_key", "read_keys"]
@@ -84,9 +84,9 @@ class Keyring:
         FormatError: it is not what it should be.
     """
 
-    def __init__(self, path: str, meter: Meter | None = None) -> None:
+    def __init__(self, path: str, meter: RateLimiter | None = None) -> None:
         self.path, self.files = path, (path,)
-        self._meter = meter or Meter()
+        self._meter = meter or RateLimiter()
         self.reload()
 
     def reload(self) -> None:

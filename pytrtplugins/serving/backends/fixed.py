@@ -7,9 +7,9 @@ from typing import Any
 from ...errors import RequestError
 from .backend import Backend
 
-__all__ = ["OF_OTHERS", "OF_SEVERAL", "Fixed"]
+__all__ = ["OF_SEVERAL", "REMOTE_CONTROL_REFUSED", "ReadOnlyBackend"]
 
-OF_OTHERS = (
+REMOTE_CONTROL_REFUSED = (
     "clients from other machines may load and unload models only with a key of the role admin (pytrt serve --keys), "
     "or where the server was started with --allow-control"
 )
@@ -18,7 +18,7 @@ OF_SEVERAL = (
 )
 
 
-class Fixed:
+class ReadOnlyBackend:
     """A backend whose models clients can neither load nor unload.
 
     Args:
@@ -26,7 +26,7 @@ class Fixed:
         reason: Why, and what to do.
     """
 
-    def __init__(self, backend: Backend, reason: str = OF_OTHERS) -> None:
+    def __init__(self, backend: Backend, reason: str = REMOTE_CONTROL_REFUSED) -> None:
         self._backend, self._reason = backend, reason
 
     def __getattr__(self, name: str) -> Any:

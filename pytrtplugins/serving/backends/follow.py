@@ -11,14 +11,14 @@ from ..model.registered import current, is_registered, state
 from .backend import VersionedBackend
 from .service import Service
 
-__all__ = ["follow"]
+__all__ = ["follow_registry"]
 
 _log = logging.getLogger(__name__)
 _EVERY_S = 1.0
 _AGAIN_S = 30.0  # after a version could not be loaded, or the registry could not be read
 
 
-async def follow(backend: VersionedBackend, every_s: float | None = None) -> None:
+async def follow_registry(backend: VersionedBackend, every_s: float | None = None) -> None:
     """Load the version that a registry names, whenever that is another than the one that is loaded, until this task is cancelled.
 
     What is loaded stays where the other cannot be; that is logged, and tried again later, and as soon as the registry changes.

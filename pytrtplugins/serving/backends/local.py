@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from ...errors import PytrtpluginsError, RequestError
-from ...utils.heap import settle_again
+from ...utils.heap import refreeze
 from ...utils.prefetch import threads_for_files
-from ..batching.queue import Item
+from ..batching.queue import QueuedRequest
 from ..batching.replica import Replica
 from ..model.registered import Source
 from ..model.spec import Limits, ModelSpec
@@ -108,7 +108,7 @@ class LocalBackend:
             if replica is not None:
                 await asyncio.to_thread(replica.close)
                 del replica
-                await asyncio.to_thread(settle_again)
+                await asyncio.to_thread(refreeze)
 
     async def stop(self) -> None:
         """Answer what waits, and release all models."""
@@ -135,14 +135,14 @@ class LocalBackend:
         if old is not None:
             await asyncio.to_thread(old.close)
             del old
-            await asyncio.to_thread(settle_again)
+            await asyncio.to_thread(refreeze)
 
     def _lost(self, service: Service) -> None:
         """Take no more requests for a model that cannot compute any more: only another process could."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(service.closed, "UNAVAILABLE", _LOST)
 
-    def _submit(self, number: int, item: Item) -> None:
+    def _submit(self, number: int, item: QueuedRequest) -> None:
         replica = self._replicas[number]
         assert replica is not None  # else the service is closed
         item.source = replica.source
@@ -161,13 +161,13 @@ class LocalBackend:
             else:
                 each.queue.wake()
 
-    def _deliver(self, items: list[Item]) -> None:
+    def _deliver(self, items: list[QueuedRequest]) -> None:
         if threading.get_ident() == self._thread:
             _resolve(items)
         elif self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_resolve, items)
 
 
-def _resolve(items: list[Item]) -> None:
+def _resolve(items: list[QueuedRequest]) -> None:
     for item in items:
         item.token(item)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import FormatError, RequestError, UsageError
 from ...utils.prefetch import threads_for_files
-from ..batching.queue import Item
+from ..batching.queue import QueuedRequest
 from ..model.registered import Source
 from ..model.signature import Signature
 from ..model.spec import Limits, ModelSpec
@@ -40,7 +40,7 @@ class _Call:
 
     __slots__ = ("again", "deaths", "first", "generation", "item", "length", "link", "model", "room", "timer", "units")
 
-    def __init__(self, item: Item, model: int) -> None:
+    def __init__(self, item: QueuedRequest, model: int) -> None:
         self.item, self.model = item, model
         self.first = self.units = self.generation = self.length = self.room = self.again = self.deaths = 0
         self.link: _Link | None = None
@@ -189,7 +189,7 @@ class RemoteBackend:
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def _submit(self, number: int, item: Item) -> None:
+    def _submit(self, number: int, item: QueuedRequest) -> None:
         if self.services.every[number].spec.shadow and 2 * self._slots.free < self._slots.block.units:
             raise RequestError("half of the memory for requests is in use: there is no room for copies", status=503)
         self._place(_Call(item, number))
@@ -202,7 +202,7 @@ class RemoteBackend:
         """
         size = packed_bytes(call.item.arrays)
         begin = -(-size // _ALIGNED) * _ALIGNED
-        call.room = self._room.get(_sort(call.model, size), _ROOM)
+        call.room = self._room.get(_size_class(call.model, size), _ROOM)
         call.first, call.units, call.generation = self._slots.take(begin + call.room, call.model)
         call.length = pack(call.item.arrays, self._slots.block.part(call.first, 0, begin))
         self._send(call)
@@ -262,7 +262,7 @@ class RemoteBackend:
         item = call.item
         try:
             if record.status == 413:  # the answer is larger than any before
-                self._room[_sort(call.model, call.length)] = max(call.room, record.length)
+                self._room[_size_class(call.model, call.length)] = max(call.room, record.length)
                 self._slots.give_back(call.first, call.units, call.model)
                 self._place(call)
                 return
@@ -338,6 +338,6 @@ class RemoteBackend:
         link.calls.clear()
 
 
-def _sort(model: int, size: int) -> tuple[int, int]:
+def _size_class(model: int, size: int) -> tuple[int, int]:
     """Requests whose answers are about as large: of a model, with as many bytes of inputs up to a factor of two."""
     return model, size.bit_length()

@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import RequestError, UsageError
 from ..access.exchange import CURRENT
 from ..batching.batcher import failure
-from ..batching.queue import Item
+from ..batching.queue import QueuedRequest
 from ..batching.replica import front_model
 from ..model.model import Arrays, Model, Request
 from ..model.registered import Source
@@ -29,7 +29,7 @@ __all__ = ["Answer", "Service", "Submit"]
 class Submit(Protocol):
     """What takes a request to where it is computed; its ``token`` is called with it once that is done."""
 
-    def __call__(self, item: Item, /) -> None:
+    def __call__(self, item: QueuedRequest, /) -> None:
         """Take it.
 
         Raises:
@@ -139,7 +139,7 @@ class Service:
         """Take no requests from now on."""
         self.state, self.reason = state, reason
 
-    async def infer(self, arrays: Arrays, priority: int = 0, timeout_s: float | None = None) -> Item:
+    async def infer(self, arrays: Arrays, priority: int = 0, timeout_s: float | None = None) -> QueuedRequest:
         """Compute outputs for inputs that fit the signature, or for files that stand for them.
 
         Raises:
@@ -168,7 +168,9 @@ class Service:
         self.statistics.answered(stages["preprocess"], stages["postprocess"], on_device)
         return Answer(value, stages, item.source)
 
-    def begin(self, arrays: Arrays, priority: int, timeout_s: float | None, then: Callable[[Item], object]) -> None:
+    def begin(
+        self, arrays: Arrays, priority: int, timeout_s: float | None, then: Callable[[QueuedRequest], object]
+    ) -> None:
         """Begin to compute outputs for inputs that fit the signature; `end` must follow in ``then``, which is called once that is done.
 
         Raises:
@@ -176,17 +178,19 @@ class Service:
         """
         self._begin(arrays, priority, None if timeout_s is None else time.monotonic() + timeout_s, then)
 
-    def _begin(self, arrays: Arrays, priority: int, deadline: float | None, then: Callable[[Item], object]) -> None:
+    def _begin(
+        self, arrays: Arrays, priority: int, deadline: float | None, then: Callable[[QueuedRequest], object]
+    ) -> None:
         signature = self.signature
         self._hand_over(arrays, signature, priority, deadline, then)
         for shadow in self.shadows:
             shadow.copy(arrays, signature)
 
-    async def _infer(self, arrays: Arrays, priority: int = 0, deadline: float | None = None) -> Item:
+    async def _infer(self, arrays: Arrays, priority: int = 0, deadline: float | None = None) -> QueuedRequest:
         started = time.monotonic()
-        future: asyncio.Future[Item] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[QueuedRequest] = asyncio.get_running_loop().create_future()
 
-        def told(item: Item) -> None:
+        def told(item: QueuedRequest) -> None:
             if not future.done():
                 future.set_result(item)
 
@@ -218,7 +222,7 @@ class Service:
             except RequestError:  # it is counted
                 self._copies -= 1
 
-    def _copied(self, item: Item) -> None:
+    def _copied(self, item: QueuedRequest) -> None:
         self._copies -= 1
         with suppress(RequestError):  # it is counted
             self.end(item)
@@ -229,7 +233,7 @@ class Service:
         signature: Signature,
         priority: int,
         deadline: float | None,
-        then: Callable[[Item], object],
+        then: Callable[[QueuedRequest], object],
     ) -> None:
         """Hand a request over; `end` must follow in ``then``.
 
@@ -239,7 +243,9 @@ class Service:
         self.statistics.began()
         try:
             rows = signature.rows(arrays)
-            self._submit(Item(arrays, rows, signature.key(arrays), priority or self.spec.priority, deadline, then))
+            self._submit(
+                QueuedRequest(arrays, rows, signature.key(arrays), priority or self.spec.priority, deadline, then)
+            )
             return
         except UsageError as error:
             told = RequestError(str(error), status=400)
@@ -249,7 +255,7 @@ class Service:
         self.statistics.failed(told.status)
         raise told
 
-    def end(self, item: Item) -> None:
+    def end(self, item: QueuedRequest) -> None:
         """Count a request that is done.
 
         Raises:
@@ -264,7 +270,7 @@ class Service:
             item.rows, batch_rows, time.monotonic() - item.arrived, item.queued_s, item.computed_s
         )
 
-    async def _infer_files(self, files: list[bytes], priority: int, deadline: float | None) -> Item:
+    async def _infer_files(self, files: list[bytes], priority: int, deadline: float | None) -> QueuedRequest:
         """Preprocess files, and compute outputs for them together."""
         joined, started, on_device = self.signature.joined, time.perf_counter(), False
         if (len(files) != 1 and not joined) or not files:
@@ -286,7 +292,7 @@ class Service:
 
     async def _computed(
         self, request: Request, stages: dict[str, float], priority: int = 0, deadline: float | None = None
-    ) -> tuple[Item, bool]:
+    ) -> tuple[QueuedRequest, bool]:
         """Preprocess and predict; whether the engine's device decoded the file. Adds to the seconds of the stages."""
         on_device = self.signature.decodes and (self.spec.decode == "gpu" or self._decoding >= self._workers)
         if on_device:
@@ -302,7 +308,9 @@ class Service:
         stages["preprocess"] += time.perf_counter() - started
         return await self._predicted(arrays, stages, priority, deadline), False
 
-    async def _predicted(self, arrays: Arrays, stages: dict[str, float], priority: int, deadline: float | None) -> Item:
+    async def _predicted(
+        self, arrays: Arrays, stages: dict[str, float], priority: int, deadline: float | None
+    ) -> QueuedRequest:
         item = await self._infer(arrays, priority, deadline)
         stages["queue"] += item.queued_s
         stages["compute"] += item.computed_s

@@ -10,12 +10,12 @@ from ..access.exchange import enter
 from ..model.spec import ModelSpec
 from .service import Service
 
-__all__ = ["Choice", "Services", "check_versions"]
+__all__ = ["Services", "VersionPicker", "check_versions"]
 
 _WHOLE = 1_000_000  # shares are counted in millionths
 
 
-class Choice:
+class VersionPicker:
     """Chooses among the versions of a model for requests that name none: each canary gets its share exactly, the default the rest.
 
     Args:
@@ -121,7 +121,7 @@ class Services(Mapping[str, Service]):
         found = self.find(name, version)
         return found if version else self._choices[name]()
 
-    def choices(self) -> dict[str, Choice]:
+    def choices(self) -> dict[str, VersionPicker]:
         """By the name of each model what chooses its version."""
         return dict(self._choices)
 
@@ -171,7 +171,7 @@ def check_versions(specs: Sequence[ModelSpec]) -> None:
             raise UsageError(f"model {name!r}: the shares of its versions are more than 1")
 
 
-def _choice(versions: Sequence[Service]) -> Choice:
+def _choice(versions: Sequence[Service]) -> VersionPicker:
     """What chooses among the versions of a model, the oldest first."""
     default = next(each for each in reversed(versions) if not (each.spec.share or each.spec.shadow))
-    return Choice(default, [each for each in versions if each.spec.share])
+    return VersionPicker(default, [each for each in versions if each.spec.share])

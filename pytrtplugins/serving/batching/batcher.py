@@ -16,7 +16,7 @@ import numpy as np
 from ...errors import PytrtpluginsError, RequestError
 from ..model.model import Arrays, Model
 from ..model.tensors import as_strings, is_datatype
-from .queue import BatchQueue, Deliver, Item
+from .queue import BatchQueue, Deliver, QueuedRequest
 
 __all__ = ["Batcher", "failure"]
 
@@ -79,7 +79,7 @@ class Batcher:
 
     def compute(self) -> None:
         """Compute all that waits, in this thread."""
-        begun: deque[tuple[list[Item], Future[Any], float]] = deque()
+        begun: deque[tuple[list[QueuedRequest], Future[Any], float]] = deque()
         while self.queue:
             if (taken := self.queue.take(block=False)) is not None:
                 self._turn(*taken, begun)
@@ -88,7 +88,7 @@ class Batcher:
         self.began = 0.0
 
     def _run(self) -> None:
-        begun: deque[tuple[list[Item], Future[Any], float]] = deque()
+        begun: deque[tuple[list[QueuedRequest], Future[Any], float]] = deque()
         while (taken := self.queue.take(block=not begun)) is not None:
             self._turn(*taken, begun)
             if begun and (not taken[0] or len(begun) >= _IN_FLIGHT):
@@ -99,7 +99,12 @@ class Batcher:
             self._end(*begun.popleft())
         self.began = 0.0
 
-    def _turn(self, batch: list[Item], late: list[Item], begun: deque[tuple[list[Item], Future[Any], float]]) -> None:
+    def _turn(
+        self,
+        batch: list[QueuedRequest],
+        late: list[QueuedRequest],
+        begun: deque[tuple[list[QueuedRequest], Future[Any], float]],
+    ) -> None:
         if late:
             for item in late:
                 item.error = RequestError(
@@ -109,7 +114,7 @@ class Batcher:
         if batch:
             self._begin(batch, begun)
 
-    def _begin(self, batch: list[Item], begun: deque[tuple[list[Item], Future[Any], float]]) -> None:
+    def _begin(self, batch: list[QueuedRequest], begun: deque[tuple[list[QueuedRequest], Future[Any], float]]) -> None:
         started = time.monotonic()
         self.began = begun[0][2] if begun else started
         if self._taken is not None:
@@ -124,14 +129,14 @@ class Batcher:
             self._failed(batch, error)
         self._done(batch, started)
 
-    def _end(self, batch: list[Item], future: Future[Any], started: float) -> None:
+    def _end(self, batch: list[QueuedRequest], future: Future[Any], started: float) -> None:
         try:
             self._part(batch, future.result())
         except (Exception, SystemExit) as error:  # whatever the user's model does
             self._failed(batch, error)
         self._done(batch, started)
 
-    def _done(self, batch: list[Item], started: float) -> None:
+    def _done(self, batch: list[QueuedRequest], started: float) -> None:
         self.queue.done()
         seconds, rows = time.monotonic() - started, sum(item.rows for item in batch)
         for item in batch:
@@ -139,7 +144,7 @@ class Batcher:
         batch[0].leads = True
         self.deliver(batch)
 
-    def _failed(self, batch: list[Item], error: BaseException) -> None:
+    def _failed(self, batch: list[QueuedRequest], error: BaseException) -> None:
         """Run the requests of a batch alone, so that one cannot spoil the others."""
         if self._lost is not None and not self.model.usable():
             _log.error("%s cannot compute any more: %s", type(self.model).__name__, error)
@@ -155,7 +160,7 @@ class Batcher:
             except (Exception, SystemExit) as alone:  # whatever the user's model does
                 item.error = failure(self.model, "predict", alone)
 
-    def _joined(self, batch: list[Item]) -> Arrays | list[Arrays]:
+    def _joined(self, batch: list[QueuedRequest]) -> Arrays | list[Arrays]:
         if not self.model.stacked:
             return [item.arrays for item in batch]
         missing = self._padding(batch)
@@ -170,12 +175,12 @@ class Batcher:
             joined[name] = np.concatenate(parts)
         return joined
 
-    def _padding(self, batch: list[Item]) -> int:
+    def _padding(self, batch: list[QueuedRequest]) -> int:
         """Rows that are added to a batch, so that it has a size of the engine's."""
         rows = sum(item.rows for item in batch)
         return next((size - rows for size in self.queue.sizes if size >= rows), 0) if self._joins else 0
 
-    def _part(self, batch: list[Item], predicted: Any) -> None:
+    def _part(self, batch: list[QueuedRequest], predicted: Any) -> None:
         """Give each request its outputs.
 
         Raises:

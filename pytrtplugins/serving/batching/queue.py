@@ -12,10 +12,10 @@ from ...errors import RequestError
 from ..model.model import Arrays
 from ..model.registered import Source
 
-__all__ = ["BatchQueue", "Item"]
+__all__ = ["BatchQueue", "QueuedRequest"]
 
 
-class Item:
+class QueuedRequest:
     """A request on its way to a model and back.
 
     Args:
@@ -101,18 +101,18 @@ class BatchQueue:
         self._model = model
         self.max_batch, self.max_delay_s, self.capacity = max_batch, max_delay_s, capacity
         self.sizes = tuple(sorted(size for size in sizes if size <= max_batch))
-        self._groups: dict[object, list[tuple[int, int, Item]]] = {}
+        self._groups: dict[object, list[tuple[int, int, QueuedRequest]]] = {}
         self._rows: dict[object, int] = {}
         self._waiting = self._arrivals = self._running = self._takers = 0
         self._closed = False
-        self._watch = watch or _nobody
+        self._watch = watch or _ignore
         lock = threading.Lock()
         self._changed, self._idle = threading.Condition(lock), threading.Condition(lock)
 
     def __len__(self) -> int:
         return self._waiting
 
-    def put(self, item: Item, *, wake: bool = True) -> None:
+    def put(self, item: QueuedRequest, *, wake: bool = True) -> None:
         """Add a request.
 
         Args:
@@ -153,7 +153,7 @@ class BatchQueue:
             if self._waiting and self._takers:
                 self._changed.notify(self._waiting)
 
-    def take(self, *, block: bool = True) -> tuple[list[Item], list[Item]] | None:
+    def take(self, *, block: bool = True) -> tuple[list[QueuedRequest], list[QueuedRequest]] | None:
         """The next batch, and requests whose deadline has passed; `done` must follow for a batch that is not empty.
 
         Where nothing is computed, what waits is given at once. Otherwise a batch that is not full waits for more, or until the other one
@@ -205,19 +205,21 @@ class BatchQueue:
         self._changed.wait(seconds)
         self._takers -= 1
 
-    def _first(self) -> tuple[object, list[tuple[int, int, Item]]]:
+    def _first(self) -> tuple[object, list[tuple[int, int, QueuedRequest]]]:
         """The group whose first request goes first."""
         if len(self._groups) == 1:
             return next(iter(self._groups.items()))
         return min(self._groups.items(), key=lambda entry: entry[1][0][:2])
 
-    def _pop(self, key: object, group: list[tuple[int, int, Item]]) -> tuple[list[Item], list[Item]]:
+    def _pop(
+        self, key: object, group: list[tuple[int, int, QueuedRequest]]
+    ) -> tuple[list[QueuedRequest], list[QueuedRequest]]:
         now, waiting = time.monotonic(), self._rows[key]
         limit = self.max_batch
         if self.sizes:  # the largest that is filled; what is left over makes the next batch
             limit = max((size for size in self.sizes if size <= waiting), default=self.sizes[0])
-        batch: list[Item] = []
-        late: list[Item] = []
+        batch: list[QueuedRequest] = []
+        late: list[QueuedRequest] = []
         rows = 0
         while group:
             item = group[0][2]
@@ -246,9 +248,9 @@ class BatchQueue:
             self._idle.notify_all()
 
 
-def _nobody(waiting: int) -> None:
+def _ignore(waiting: int) -> None:
     """Look away."""
 
 
-Deliver = Callable[[list[Item]], None]
+Deliver = Callable[[list[QueuedRequest]], None]
 """Takes requests that are done; called in the thread of a batcher."""

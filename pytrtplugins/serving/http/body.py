@@ -67,7 +67,7 @@ async def read_body(
             raise too_large(limits.body_bytes)
         if inflater is None:
             return body
-        run = _here if len(body) <= _AT_ONCE else _beside
+        run = _inline if len(body) <= _AT_ONCE else _in_thread
         await run(inflater.write, body)
         return await run(inflater.end)
     except RequestError as error:
@@ -102,7 +102,7 @@ class _Plain:
         return self._whole.getvalue()
 
 
-class _Patience:
+class _ReadTimeout:
     """How long a client may let this end wait, for all parts together; the task that waits is cancelled then.
 
     What this end does with the parts, such as waiting for a thread that decompresses them, is not the client's time.
@@ -128,7 +128,7 @@ class _Patience:
 
 
 async def _in_time(part: bytes, receive: Receive, limits: Limits, inflater: Inflater | None) -> bytes:
-    patience = _Patience(limits.body_seconds)
+    patience = _ReadTimeout(limits.body_seconds)
     try:
         return await asyncio.ensure_future(_joined(part, receive, limits, inflater, patience))
     except asyncio.CancelledError:
@@ -138,10 +138,10 @@ async def _in_time(part: bytes, receive: Receive, limits: Limits, inflater: Infl
 
 
 async def _joined(
-    part: bytes, receive: Receive, limits: Limits, inflater: Inflater | None, patience: _Patience
+    part: bytes, receive: Receive, limits: Limits, inflater: Inflater | None, patience: _ReadTimeout
 ) -> bytes:
     most, held, more = max(limits.bodies_bytes, limits.body_bytes), 0, True
-    whole, run = (_Plain(limits.body_bytes), _here) if inflater is None else (inflater, _beside)
+    whole, run = (_Plain(limits.body_bytes), _inline) if inflater is None else (inflater, _in_thread)
     try:
         while True:
             await run(whole.write, part)
@@ -160,10 +160,10 @@ async def _joined(
         _UnderWay.held -= held
 
 
-async def _here(function: Callable[..., _T], *given: object) -> _T:
+async def _inline(function: Callable[..., _T], *given: object) -> _T:
     return function(*given)
 
 
-async def _beside(function: Callable[..., _T], *given: object) -> _T:
+async def _in_thread(function: Callable[..., _T], *given: object) -> _T:
     """Call it in a thread, while other requests are answered; the connection is not read meanwhile."""
     return await asyncio.get_running_loop().run_in_executor(_THREADS, function, *given)

@@ -14,7 +14,7 @@ from ...utils.optional import require
 from ..model.spec import Limits
 from .admission import Admission
 from .body import Scope
-from .whole import WHOLE, Whole
+from .whole import WHOLE, BufferedRequest
 
 __all__ = ["connection_class"]
 
@@ -64,7 +64,7 @@ def _problem(method: bytes, version: str, address: bytes, headers: list[tuple[by
     return ""
 
 
-def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | None = None) -> type[Any]:
+def connection_class(limits: Limits, at_once: Callable[[Scope, BufferedRequest], bool] | None = None) -> type[Any]:
     """Uvicorn's protocol on httptools, with these limits.
 
     A request whose body has come with its head is given to ``at_once``, and to the application in a task, which takes longer to make than a
@@ -164,7 +164,7 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, Whole], bool] | N
             self._at_end_of_head = True
             super().on_headers_complete()
             self._at_end_of_head = False
-            self.scope["extensions"] = {WHOLE: Whole(self.cycle, self._begin_task)}
+            self.scope["extensions"] = {WHOLE: BufferedRequest(self.cycle, self._begin_task)}
 
         def on_message_complete(self) -> None:
             self._in_head, self._head_bytes = True, 0

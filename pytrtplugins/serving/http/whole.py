@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from typing import Any
 
-__all__ = ["WHOLE", "Whole", "in_messages"]
+__all__ = ["WHOLE", "BufferedRequest", "in_messages"]
 
 WHOLE = "pytrtplugins.whole"
-"""Name of the extension in the scope: a `Whole`."""
+"""Name of the extension in the scope: a `BufferedRequest`."""
 
 _LARGEST = 64 << 10  # bytes; a larger body is not copied to stand behind its head
 
@@ -19,7 +19,7 @@ def in_messages(scope: Mapping[str, Any]) -> dict[str, Any]:
     return {**scope, "extensions": others}
 
 
-class Whole:
+class BufferedRequest:
     """A request whose body may be there already, and whose answer is one write.
 
     Args:

@@ -8,14 +8,14 @@ import socket
 from typing import Any
 
 from ...errors import PytrtpluginsError
-from ...utils.heap import settle
+from ...utils.heap import collect_and_freeze
 from ..access.access import Access
 from ..backends.backend import VersionedBackend
 from ..backends.remote import RemoteBackend
 from ..model.spec import Limits
-from ..shared.board import Board
+from ..shared.board import SharedSettings
 from ..shared.control import Control
-from ..shared.meter import Meter
+from ..shared.meter import RateLimiter
 from .server import run_server
 
 __all__ = ["run_cpu_process"]
@@ -28,16 +28,16 @@ def run_cpu_process(
     control: Control,
     grpc_address: str | None = None,
     access: Access | None = None,
-    board: Board | None = None,
-    meter: Meter | None = None,
+    board: SharedSettings | None = None,
+    meter: RateLimiter | None = None,
 ) -> int:
     """Serve until the supervisor says that it is enough, or is gone; gives the process's exit code."""
 
     async def started(server: Any) -> None:
-        asyncio.get_running_loop().add_reader(control.fileno(), _obey, server, backend, control)
+        asyncio.get_running_loop().add_reader(control.fileno(), _handle_control_messages, server, backend, control)
         if isinstance(backend, RemoteBackend):
             await backend.heard_of_all()
-        settle()
+        collect_and_freeze()
         control.send({"ready": True})
 
     try:
@@ -48,7 +48,7 @@ def run_cpu_process(
     return 0
 
 
-def _obey(server: Any, backend: VersionedBackend, control: Control) -> None:
+def _handle_control_messages(server: Any, backend: VersionedBackend, control: Control) -> None:
     """Do what the supervisor says."""
     received = control.receive()
     if received is None:

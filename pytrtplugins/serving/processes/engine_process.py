@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from ...errors import FormatError, PytrtpluginsError, RequestError, UsageError
-from ...utils.heap import settle_again
-from ..batching.queue import Item
+from ...utils.heap import refreeze
+from ..batching.queue import QueuedRequest
 from ..batching.replica import Replica
 from ..model.registered import Source
 from ..model.spec import ModelSpec
@@ -113,7 +113,7 @@ class EngineProcess:
         for key, _ in self._selector.select(self._tick_s):
             if key.data is not None:
                 self._read(*key.data)
-            elif not self._obey():
+            elif not self._handle_control_messages():
                 return False
         return True
 
@@ -138,7 +138,7 @@ class EngineProcess:
         made.load, self._sources[number][load] = load, made.source
         return made
 
-    def _obey(self) -> bool:
+    def _handle_control_messages(self) -> bool:
         """Do what the supervisor says; False at the end."""
         received = self._control.receive()
         if received is None:
@@ -197,9 +197,9 @@ class EngineProcess:
                     # it was replaced since: its queue is closed, and the new one takes the request
         except (FormatError, RequestError, UsageError) as error:
             status = error.status if isinstance(error, RequestError) else 500
-            peer.send(_told(peer, record, status, str(error)))
+            peer.send(_error_record(peer, record, status, str(error)))
 
-    def _deliver(self, number: int, load: int, items: list[Item]) -> None:
+    def _deliver(self, number: int, load: int, items: list[QueuedRequest]) -> None:
         """Write answers into the slots of their requests, and say so, to nobody who does not know yet which load they are of."""
         answers: dict[_Peer, list[bytes]] = {}
         for item in items:
@@ -210,19 +210,19 @@ class EngineProcess:
                 self._tell(peer, number)
             peer.send(b"".join(parts))
 
-    def _answer(self, peer: _Peer, record: Record, item: Item) -> bytes:
+    def _answer(self, peer: _Peer, record: Record, item: QueuedRequest) -> bytes:
         if not peer.waits_for(record):
             return b""
         if item.error is not None:
             status = item.error.status if isinstance(item.error, RequestError) else 500
-            return _told(peer, record, status, str(item.error))
+            return _error_record(peer, record, status, str(item.error))
         try:
             size = packed_bytes(item.outputs)
             if size > record.room:
                 return write_record(Record(Kind.ANSWER, record.model, 413, record.slot, record.generation, size))
             pack(item.outputs, peer.block.part(record.slot, _after(record.length), record.room))
         except (PytrtpluginsError, ValueError) as error:  # outputs of a type that nobody knows
-            return _told(peer, record, 500, str(error))
+            return _error_record(peer, record, 500, str(error))
         rows = item.batch_rows if item.leads else 0
         waited = min(int(1e6 * item.queued_s), 0xFFFFFFFF)
         return write_record(
@@ -258,7 +258,7 @@ class EngineProcess:
                 self._leaving.remove(old)
                 self._sources[number].pop(old.load, None)
                 del old
-                settle_again()
+                refreeze()
         self._tell(peer, number, record.generation, reason)
 
     def _tell(self, peer: _Peer, number: int, generation: int = 0, reason: str = "") -> None:
@@ -274,14 +274,14 @@ class EngineProcess:
         peer.send(write_record(Record(Kind.STATE, number, generation=generation, load=load), data))
 
 
-def _begin(items: list[Item]) -> None:
+def _begin(items: list[QueuedRequest]) -> None:
     """Mark requests that are about to be computed: if this process dies, it may be because of one of them."""
     for item in items:
         peer, record = item.token
         peer.block.begin(record.slot, record.generation)
 
 
-def _item(replica: Replica, peer: _Peer, record: Record) -> Item:
+def _item(replica: Replica, peer: _Peer, record: Record) -> QueuedRequest:
     """The request that a record speaks of.
 
     Raises:
@@ -292,7 +292,7 @@ def _item(replica: Replica, peer: _Peer, record: Record) -> Item:
     arrays = unpack(peer.block.part(record.slot, 0, record.length))
     signature, alone = replica.signature, record.extra & 1
     key = record if alone else signature.key(arrays)
-    return Item(arrays, signature.rows(arrays), key, record.extra >> 1, record.time or None, (peer, record))
+    return QueuedRequest(arrays, signature.rows(arrays), key, record.extra >> 1, record.time or None, (peer, record))
 
 
 def _after(length: int) -> int:
@@ -300,7 +300,7 @@ def _after(length: int) -> int:
     return -(-length // _ALIGNED) * _ALIGNED
 
 
-def _told(peer: _Peer, record: Record, status: int, text: str) -> bytes:
+def _error_record(peer: _Peer, record: Record, status: int, text: str) -> bytes:
     """An answer that says why there are no outputs."""
     data = b""
     with contextlib.suppress(FormatError):

@@ -9,14 +9,14 @@ from dataclasses import replace
 from ...errors import UsageError
 from ..model.spec import Limits
 
-__all__ = ["within_files"]
+__all__ = ["limit_connections_to_files"]
 
 _log = logging.getLogger(__name__)
 _OTHERS = 200  # files that are no connections of clients: engines, streams between processes, libraries
 _FEWEST = 16
 
 
-def within_files(limits: Limits, protocols: int = 1) -> Limits:
+def limit_connections_to_files(limits: Limits, protocols: int = 1) -> Limits:
     """The limits, with no more connections than files may be open; the process's own limit is raised as far as it may be.
 
     Args:

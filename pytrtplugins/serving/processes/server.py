@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MissingExtraError, UsageError
-from ...utils.heap import reuse_memory, settle
+from ...utils.heap import collect_and_freeze, reuse_memory
 from ...utils.optional import require
 from ..access.access import Access
 from ..access.access_check import is_loopback
@@ -21,16 +21,16 @@ from ..access.keys import Keyring
 from ..access.tls import Tls
 from ..access.watch import watch
 from ..backends.backend import Backend, VersionedBackend
-from ..backends.fixed import Fixed
-from ..backends.follow import follow
+from ..backends.fixed import ReadOnlyBackend
+from ..backends.follow import follow_registry
 from ..http.body import Scope
 from ..http.connection import connection_class
-from ..http.whole import Whole
+from ..http.whole import BufferedRequest
 from ..model.spec import Limits
 from ..protocol.app import App
 from ..protocol.grpc import start_grpc
-from ..shared.board import Board
-from ..shared.meter import Meter
+from ..shared.board import SharedSettings
+from ..shared.meter import RateLimiter
 
 if TYPE_CHECKING:
     import uvicorn
@@ -79,7 +79,7 @@ def bind(host: str, port: int, *, shared: bool = False, option: str = "--port") 
 
 
 def make_server(
-    app: Any, limits: Limits, tls: Tls | None = None, at_once: Callable[[Scope, Whole], bool] | None = None
+    app: Any, limits: Limits, tls: Tls | None = None, at_once: Callable[[Scope, BufferedRequest], bool] | None = None
 ) -> uvicorn.Server:
     """A server of uvicorn's with these limits on connections; ``at_once`` is that of `connection_class`."""
     library = require("uvicorn", extra="serve", feature="pytrt serve")
@@ -148,7 +148,7 @@ def serve_app(
                 asyncio.get_running_loop().add_signal_handler(number, _stop, server)
         if access is not None and access.has_files:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _go_on)
-        settle()
+        collect_and_freeze()
         reuse_memory()
         for each in sockets:  # who connects from now on is not refused
             each.listen(BACKLOG)
@@ -164,8 +164,8 @@ def run_server(
     begin: Callable[[uvicorn.Server], Awaitable[object]],
     grpc_address: str | None = None,
     access: Access | None = None,
-    board: Board | None = None,
-    meter: Meter | None = None,
+    board: SharedSettings | None = None,
+    meter: RateLimiter | None = None,
 ) -> None:
     """Serve until somebody sets the server's ``should_exit``; ``begin`` is called once the models are there.
 
@@ -178,7 +178,7 @@ def run_server(
     tls, gate = Tls.of(access), Gate.of(access, meter)
     served: Backend = backend
     if not (access.keys or access.allow_control or all(map(is_loopback, sockets))):
-        served = Fixed(backend)
+        served = ReadOnlyBackend(backend)
     app = App(served, limits, board)
     outermost: Any = app if gate is None else gate.before(app)
     if access.cors:
@@ -190,7 +190,7 @@ def run_server(
         grpc = None
         watching = [asyncio.ensure_future(watch(each.files, each.reload)) for each in _read_anew(tls, gate)]
         if backend.leads:
-            watching.append(asyncio.ensure_future(follow(backend)))
+            watching.append(asyncio.ensure_future(follow_registry(backend)))
         try:
             if grpc_address is not None:
                 grpc = await start_grpc(served, app.codec, app.memory, limits, grpc_address, tls, gate)

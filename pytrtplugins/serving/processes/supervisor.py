@@ -20,10 +20,10 @@ from typing import Any
 from ...errors import UnavailableError, UsageError
 from ..access.access import Access
 from ..model.spec import Limits, ModelSpec
-from ..shared.board import Board
+from ..shared.board import SharedSettings
 from ..shared.control import Control
-from ..shared.meter import Meter
-from ..shared.nameless import nameless_memory
+from ..shared.meter import RateLimiter
+from ..shared.nameless import anonymous_memory
 from ..shared.slots import Block
 from ..shared.statistics import ROLES, Counts, Statistics
 from .placement import Place
@@ -85,12 +85,12 @@ class Supervisor:
             (CPU, index) for index in range(len(sockets))
         ]
         self._blocks = [] if whole else [Block.create(_UNITS) for _ in sockets]
-        self._board = Board.create()
+        self._board = SharedSettings.create()
         self._processes = (len(sockets), len(places))
         size = Counts.size(len(specs), *self._processes)
-        self._memory = nameless_memory("pytrt-counts", size)
+        self._memory = anonymous_memory("pytrt-counts", size)
         self._counts = Counts(len(specs), *self._processes, memoryview(mmap.mmap(self._memory, size)))
-        self._meter = Meter.create(len(sockets)) if self._access.keys else None
+        self._meter = RateLimiter.create(len(sockets)) if self._access.keys else None
         self._shared = [self._memory, self._board, *([] if self._meter is None else [self._meter])]
         self._children: dict[tuple[str, int], _Child] = {}
         self._again: dict[tuple[str, int], float] = {}  # when to start those that ended

@@ -11,17 +11,17 @@ from .. import page
 from ..access.exchange import CURRENT
 from ..backends.backend import Backend
 from ..backends.service import Service
-from ..backends.versions import Choice
-from ..batching.queue import Item
+from ..backends.versions import VersionPicker
+from ..batching.queue import QueuedRequest
 from ..http.answers import JSON, send_answer, send_error, source_headers
 from ..http.body import Receive, Scope, Send, read_body
-from ..http.whole import WHOLE, Whole
+from ..http.whole import WHOLE, BufferedRequest
 from ..model.model import Arrays
 from ..model.registered import is_registered
 from ..model.spec import Limits
-from ..shared.board import Board
+from ..shared.board import SharedSettings
 from . import extensions, plain, v2
-from .call import Call
+from .call import InferenceRequest
 from .infer import Codec
 from .memory import Memory
 
@@ -41,14 +41,14 @@ class App:
         board: What clients set, where several processes serve one address.
     """
 
-    def __init__(self, backend: Backend, limits: Limits, board: Board | None = None) -> None:
+    def __init__(self, backend: Backend, limits: Limits, board: SharedSettings | None = None) -> None:
         self.backend, self.limits = backend, limits
         self.memory = Memory(limits, board)
         self._short = {f"/v2/models/{name}/infer": choice for name, choice in backend.services.choices().items()}
         for service in backend.services.every:
             if is_registered(service.spec.target):
                 continue  # its version is another one tomorrow
-            self._short[f"/v2/models/{service.name}/versions/{service.spec.version}/infer"] = Choice(service)
+            self._short[f"/v2/models/{service.name}/versions/{service.spec.version}/infer"] = VersionPicker(service)
         self._codecs: dict[Service, Codec] = {}
         others = [*plain.routes(backend, limits), *extensions.routes(self.memory, limits), *page.routes()]
         self._others = v2.with_routes(backend, limits, others)
@@ -64,7 +64,7 @@ class App:
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
 
-    def at_once(self, scope: Scope, whole: Whole) -> bool:
+    def at_once(self, scope: Scope, whole: BufferedRequest) -> bool:
         """Begin to answer an inference request whose tensors are here, without a task; False: it takes one, and nothing was done."""
         choice, headers = self._short.get(scope["path"]), dict(scope["headers"])
         body = whole.body()
@@ -92,7 +92,9 @@ class App:
             whole.begin(send_error(whole.send, _told(error)))
         return True
 
-    def _end(self, whole: Whole, codec: Codec, call: Call, service: Service, item: Item) -> None:
+    def _end(
+        self, whole: BufferedRequest, codec: Codec, call: InferenceRequest, service: Service, item: QueuedRequest
+    ) -> None:
         try:
             service.end(item)
             answer, head = codec.write(call, item.outputs, item.source)
@@ -106,7 +108,7 @@ class App:
 
     async def _infer(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        whole: Whole | None = scope.get("extensions", _NONE).get(WHOLE)
+        whole: BufferedRequest | None = scope.get("extensions", _NONE).get(WHOLE)
         try:
             exchange = CURRENT.get()
             if exchange is not None:
@@ -121,7 +123,13 @@ class App:
         await self._answer(service, codec, call, arrays, send, whole)
 
     async def _answer(
-        self, service: Service, codec: Codec, call: Call, arrays: Arrays, send: Send, whole: Whole | None
+        self,
+        service: Service,
+        codec: Codec,
+        call: InferenceRequest,
+        arrays: Arrays,
+        send: Send,
+        whole: BufferedRequest | None,
     ) -> None:
         try:
             with self.memory.using(call.regions):
@@ -158,7 +166,7 @@ class App:
                 return
 
 
-def _headers(head: int | None, item: Item) -> list[tuple[bytes, bytes]]:
+def _headers(head: int | None, item: QueuedRequest) -> list[tuple[bytes, bytes]]:
     """Those of an answer."""
     said = [JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
     return said if item.source is None else said + source_headers(item.source)

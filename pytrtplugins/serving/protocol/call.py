@@ -11,9 +11,9 @@ from ...errors import RequestError
 from ...utils.text_formats import shorten
 from ..model.spec import MAX_PRIORITY
 from ..model.tensors import TensorSpec, unable_to_parse
-from .memory import Place, read_place
+from .memory import SharedMemoryRef, read_place
 
-__all__ = ["Call", "Given", "keep", "read_object", "read_outputs", "read_parameters"]
+__all__ = ["InferenceRequest", "RequestInput", "keep", "read_object", "read_outputs", "read_parameters"]
 
 _BINARY = {"binary_data": True}
 _UNSIGNED = "non-unsigned-integer as unsigned-integer"
@@ -21,7 +21,7 @@ _KEPT_BYTES, _KEPT = 1024, 256
 
 
 @dataclass(frozen=True)
-class Given:
+class RequestInput:
     """An input of a request.
 
     Attributes:
@@ -36,11 +36,11 @@ class Given:
     shape: tuple[int, ...]
     data: object = None
     size: int | None = None
-    place: Place | None = None
+    place: SharedMemoryRef | None = None
 
 
 @dataclass(frozen=True)
-class Call:
+class InferenceRequest:
     """What an inference request says, without the tensors.
 
     Attributes:
@@ -53,10 +53,10 @@ class Call:
         heads: Those of answers, by the dims of the outputs.
     """
 
-    inputs: tuple[Given, ...]
+    inputs: tuple[RequestInput, ...]
     id: str
     outputs: Mapping[str, Mapping[str, Any]]
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, SharedMemoryRef] = field(default_factory=dict)
     priority: int = 0
     timeout_s: float | None = None
     heads: dict[object, bytes] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def keep(kept: dict[bytes, Any], head: bytes, value: object) -> None:
 
 def read_outputs(
     given: object, parameters: Mapping[str, Any], known: Mapping[str, TensorSpec], model: str
-) -> tuple[dict[str, Mapping[str, Any]], dict[str, Place]]:
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, SharedMemoryRef]]:
     """Outputs by name with their parameters, as a request lists them, and where they go; all, where it lists none.
 
     Raises:
@@ -90,7 +90,7 @@ def read_outputs(
     if not isinstance(given, list):
         raise unable_to_parse("outputs", "non-array as array", given, "the outputs must be a list")
     found: dict[str, Mapping[str, Any]] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, SharedMemoryRef] = {}
     for each in given:
         name = each.get("name") if isinstance(each, dict) else None
         if not isinstance(name, str):

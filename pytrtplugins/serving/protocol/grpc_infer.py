@@ -15,11 +15,11 @@ from ...errors import RequestError
 from ...utils.optional import require
 from ..backends.service import Service
 from ..backends.versions import Services
-from ..batching.queue import Item
+from ..batching.queue import QueuedRequest
 from ..model.model import Arrays
 from ..model.registered import Source
 from ..model.tensors import TensorSpec, datatype_of, to_bytes
-from .call import Call, Given, keep
+from .call import InferenceRequest, RequestInput, keep
 from .grpc_codes import status_code
 from .grpc_wire import Parts, answer_message, take_apart, within_stream
 from .infer import DIGEST, Codec
@@ -134,13 +134,13 @@ class Inference:
             keep(self._requests, head, found)
         return found
 
-    def _written(self, codec: Codec, call: Call, item: Item, identifier: str) -> bytes:
+    def _written(self, codec: Codec, call: InferenceRequest, item: QueuedRequest, identifier: str) -> bytes:
         arrays = codec.chosen(call, item.outputs)
         head = codec.head(call, arrays, item.source, partial(self._head, codec))
         raw = (b"" if name in call.places else to_bytes(array) for name, array in arrays.items())
         return answer_message(head, identifier, raw)
 
-    def _head(self, codec: Codec, call: Call, arrays: Arrays, source: Source | None) -> bytes:
+    def _head(self, codec: Codec, call: InferenceRequest, arrays: Arrays, source: Source | None) -> bytes:
         answer = self._messages.ModelInferResponse(**codec.about(source))
         if source is not None:
             answer.parameters[DIGEST].string_param = source.digest
@@ -150,7 +150,7 @@ class Inference:
         return made
 
 
-def read_message(codec: Codec, request: Any, parts: Parts) -> tuple[Call, Arrays]:
+def read_message(codec: Codec, request: Any, parts: Parts) -> tuple[InferenceRequest, Arrays]:
     """A request's call and inputs.
 
     Args:
@@ -168,10 +168,10 @@ def read_message(codec: Codec, request: Any, parts: Parts) -> tuple[Call, Arrays
     return call, {each.spec.name: each.spec.from_bytes(data, each.shape, codec.name) for each, data in given}
 
 
-def _read_whole(codec: Codec, request: Any, parts: Parts) -> tuple[Call, Arrays]:
+def _read_whole(codec: Codec, request: Any, parts: Parts) -> tuple[InferenceRequest, Arrays]:
     arrays: Arrays = {}
     specs: dict[str, TensorSpec] = {}
-    inputs: list[Given] = []
+    inputs: list[RequestInput] = []
     raw = parts.raw or [memoryview(each) for each in request.raw_input_contents]
     places = [read_place(_parameters(each.parameters), f"input {each.name[:80]!r}") for each in request.inputs]
     expected = places.count(None)
@@ -184,7 +184,7 @@ def _read_whole(codec: Codec, request: Any, parts: Parts) -> tuple[Call, Arrays]
     for given, place in zip(request.inputs, places, strict=True):
         spec = codec.input_spec(given.name, given.datatype, specs)
         shape = spec.check(given.datatype, list(given.shape), codec.name)
-        inputs.append(Given(spec, shape, place=place))
+        inputs.append(RequestInput(spec, shape, place=place))
         if given.HasField("contents") and (raw or place is not None):
             raise RequestError(
                 f"contents field must not be specified when using raw_input_contents for {given.name!r} "

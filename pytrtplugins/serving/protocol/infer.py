@@ -16,13 +16,13 @@ from ..model.model import Arrays
 from ..model.registered import Source
 from ..model.signature import Signature
 from ..model.tensors import TOO_DEEP, TensorSpec, datatype_of, to_bytes, unable_to_parse
-from .call import Call, Given, keep, read_object, read_outputs, read_parameters
+from .call import InferenceRequest, RequestInput, keep, read_object, read_outputs, read_parameters
 from .classes import classify
 from .memory import Memory, read_place
 
 __all__ = ["DIGEST", "Codec"]
 
-WriteHead = Callable[[Call, Arrays, "Source | None"], bytes]
+WriteHead = Callable[[InferenceRequest, Arrays, "Source | None"], bytes]
 """Makes the head of an answer."""
 DIGEST = "digest"
 """Parameter of an answer: SHA-256 of the engine file that computed it, where a registry has it."""
@@ -53,11 +53,13 @@ class Codec:
         first, *more = signature.inputs or (None,)
         plain = first is not None and not (more or signature.file or first.free or first.datatype == "BYTES")
         self._alone = first if plain else None  # the input of a body without JSON
-        self._calls: dict[bytes, Call] = {}
-        self.messages: dict[bytes, Call] = {}
-        self._raw_call = Call((), "", read_outputs(None, {"binary_data_output": True}, self._outputs, name)[0])
+        self._calls: dict[bytes, InferenceRequest] = {}
+        self.messages: dict[bytes, InferenceRequest] = {}
+        self._raw_call = InferenceRequest(
+            (), "", read_outputs(None, {"binary_data_output": True}, self._outputs, name)[0]
+        )
 
-    def read(self, body: bytes, head_length: str | None) -> tuple[Call, Arrays]:
+    def read(self, body: bytes, head_length: str | None) -> tuple[InferenceRequest, Arrays]:
         """Read a request.
 
         Args:
@@ -133,7 +135,9 @@ class Codec:
                 "Please provide all required input(s)."
             )
 
-    def call(self, inputs: tuple[Given, ...], identifier: str, outputs: object, parameters: dict[str, Any]) -> Call:
+    def call(
+        self, inputs: tuple[RequestInput, ...], identifier: str, outputs: object, parameters: dict[str, Any]
+    ) -> InferenceRequest:
         """A request of these parts.
 
         Raises:
@@ -143,9 +147,9 @@ class Codec:
         wanted, places = read_outputs(outputs, parameters, self._outputs, self.name)
         for place in places.values():
             self.memory.check(place)
-        return Call(inputs, identifier, wanted, places, priority, timeout_s)
+        return InferenceRequest(inputs, identifier, wanted, places, priority, timeout_s)
 
-    def write(self, call: Call, outputs: Arrays, source: Source | None = None) -> tuple[bytes, int | None]:
+    def write(self, call: InferenceRequest, outputs: Arrays, source: Source | None = None) -> tuple[bytes, int | None]:
         """The body of an answer, and the bytes of its JSON where tensors follow it.
 
         Raises:
@@ -164,7 +168,9 @@ class Codec:
         head = (self.head if alike else self._write_head)(call, arrays, source)
         return (b"".join([head, *tails]), len(head)) if tails else (head, None)
 
-    def head(self, call: Call, arrays: Arrays, source: Source | None, write: WriteHead | None = None) -> bytes:
+    def head(
+        self, call: InferenceRequest, arrays: Arrays, source: Source | None, write: WriteHead | None = None
+    ) -> bytes:
         """What stands in an answer before these tensors; it mostly stood in one before.
 
         Args:
@@ -188,7 +194,7 @@ class Codec:
         """Name and version of the model in an answer."""
         return {"model_name": self.name, "model_version": self._version if source is None else source.version}
 
-    def chosen(self, call: Call, outputs: Arrays) -> Arrays:
+    def chosen(self, call: InferenceRequest, outputs: Arrays) -> Arrays:
         """The outputs that a request wants, in its order, classified where it says so; those that go into shared memory are there then.
 
         Raises:
@@ -205,7 +211,7 @@ class Codec:
                 self.memory.write(call.places[name], to_bytes(found), name)
         return arrays
 
-    def _write_head(self, call: Call, arrays: Arrays, source: Source | None) -> bytes:
+    def _write_head(self, call: InferenceRequest, arrays: Arrays, source: Source | None) -> bytes:
         said: list[dict[str, Any]] = []
         for name, array in arrays.items():
             entry: dict[str, Any] = {"name": name, "datatype": datatype_of(array), "shape": list(array.shape)}
@@ -222,7 +228,7 @@ class Codec:
         answer = {**about, "outputs": said}
         return _ENCODE(answer).encode()
 
-    def _with_arrays(self, call: Call, body: bytes, at: int) -> tuple[Call, Arrays]:
+    def _with_arrays(self, call: InferenceRequest, body: bytes, at: int) -> tuple[InferenceRequest, Arrays]:
         arrays: Arrays = {}
         view = memoryview(body)
         for each in call.inputs:
@@ -282,7 +288,7 @@ class Codec:
             dims[dims.index(-1)] = max(1, size) if self.signature.joined and dims[0] == -1 else size
         return {spec.name: spec.from_bytes(memoryview(body), tuple(dims), self.name)}
 
-    def _parsed(self, text: bytes) -> Call:
+    def _parsed(self, text: bytes) -> InferenceRequest:
         try:
             said = json.loads(text)
         except RecursionError:
@@ -292,7 +298,7 @@ class Codec:
         given = read_object("the request", said).get("inputs")
         if not isinstance(given, list):
             raise unable_to_parse("inputs", "non-array as array", given, "the inputs must be a list")
-        inputs: list[Given] = []
+        inputs: list[RequestInput] = []
         specs: dict[str, TensorSpec] = {}
         for each in given:
             each = each if isinstance(each, dict) else {}
@@ -316,7 +322,7 @@ class Codec:
             _check_one_source(
                 name, data="data" in each, binary_data_size=size is not None, shared_memory_region=place is not None
             )
-            inputs.append(Given(spec, shape, each.get("data"), size, place))
+            inputs.append(RequestInput(spec, shape, each.get("data"), size, place))
         self.check_whole(specs)
         identifier = said.get("id", "")
         if not isinstance(identifier, str) or not _is_unicode(identifier):

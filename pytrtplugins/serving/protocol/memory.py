@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 from ...errors import RequestError
 from ...utils.text_formats import shorten
 from ..model.spec import Limits
-from ..shared.board import Board
+from ..shared.board import SharedSettings
 from .cuda_memory import CudaMemory, CudaRegion, read_handle
 
-__all__ = ["Memory", "Place", "Region", "TakenNameError", "read_place"]
+__all__ = ["Memory", "Region", "SharedMemoryRef", "TakenNameError", "read_place"]
 
 _FOLDER = "/dev/shm"
 _KEY = re.compile(r"/*[A-Za-z0-9_][A-Za-z0-9_.-]{0,250}")  # of one name, which begins with no dot
@@ -38,7 +38,7 @@ class TakenNameError(RequestError):
 
 
 @dataclass(frozen=True)
-class Place:
+class SharedMemoryRef:
     """Where a tensor is.
 
     Attributes:
@@ -71,7 +71,7 @@ class Region:
     inode: int
 
 
-def read_place(parameters: Mapping[str, Any], what: str) -> Place | None:
+def read_place(parameters: Mapping[str, Any], what: str) -> SharedMemoryRef | None:
     """Where the parameters of an input or output say that it is; None: it is part of the request, or of the answer.
 
     Raises:
@@ -87,7 +87,7 @@ def read_place(parameters: Mapping[str, Any], what: str) -> Place | None:
         )
     first = _number(offset, f"'shared_memory_offset' of {what}")
     count = _number(size, f"'shared_memory_byte_size' of {what}")
-    return Place(name, first, count)
+    return SharedMemoryRef(name, first, count)
 
 
 class Memory:
@@ -98,9 +98,9 @@ class Memory:
         board: Where all CPU processes find the regions; None: there is one process.
     """
 
-    def __init__(self, limits: Limits, board: Board | None = None) -> None:
+    def __init__(self, limits: Limits, board: SharedSettings | None = None) -> None:
         self._limits = limits
-        self._board = (board or Board()) if limits.shared_memory_regions else None
+        self._board = (board or SharedSettings()) if limits.shared_memory_regions else None
         self._cuda = CudaMemory()
 
     def register(self, name: object, key: object, offset: object, byte_size: object) -> None:
@@ -249,7 +249,7 @@ class Memory:
             raise RequestError(f"Unable to find {kind} shared memory region: {shorten(name)}", status=404)
         return [each for key, each in known.items() if not name or key == name]
 
-    def read(self, place: Place) -> memoryview:
+    def read(self, place: SharedMemoryRef) -> memoryview:
         """A copy of what is there.
 
         Raises:
@@ -272,7 +272,7 @@ class Memory:
             raise _changed(region)
         return memoryview(data)
 
-    def write(self, place: Place, data: bytes, name: str) -> None:
+    def write(self, place: SharedMemoryRef, data: bytes, name: str) -> None:
         """Put the bytes of the output ``name`` there.
 
         Raises:
@@ -295,7 +295,7 @@ class Memory:
         if written != len(data):
             raise _changed(region)
 
-    def check(self, place: Place) -> None:
+    def check(self, place: SharedMemoryRef) -> None:
         """See whether a tensor may be written there, before it is computed.
 
         Raises:
@@ -308,12 +308,12 @@ class Memory:
         with _opened(region):
             pass
 
-    def _open_to_clients(self) -> Board:
+    def _open_to_clients(self) -> SharedSettings:
         if self._board is None:
             raise RequestError(_DISABLED, status=501)
         return self._board
 
-    def _region(self, place: Place) -> Region | CudaRegion:
+    def _region(self, place: SharedMemoryRef) -> Region | CudaRegion:
         document = self._open_to_clients().read()
         region: Region | CudaRegion
         if place.region in document.get("cuda", {}):

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import UsageError
 from ...utils.optional import require
 from ...utils.user_module import import_user_module
-from ..backends.follow import follow
+from ..backends.follow import follow_registry
 from ..model.spec import Limits, ModelSpec
 from ..protocol.app import App
 from ..scale import Scale
@@ -41,7 +41,7 @@ def application(specs: Sequence[ModelSpec], limits: Limits, scale: Scale, module
             for module in modules:
                 import_user_module(module)
             await self.backend.start()
-            self.following = asyncio.ensure_future(follow(self.backend))
+            self.following = asyncio.ensure_future(follow_registry(self.backend))
 
         async def check_health(self) -> None:
             """Called by Ray: raise if this replica must be replaced."""

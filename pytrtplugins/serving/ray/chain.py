@@ -13,7 +13,7 @@ from ...utils.optional import require
 from ...utils.prefetch import threads_for_files
 from ..backends.service import Service
 from ..backends.versions import Services
-from ..batching.queue import Item
+from ..batching.queue import QueuedRequest
 from ..model.model import Arrays
 from ..model.registered import is_registered
 from ..model.signature import Signature
@@ -101,12 +101,12 @@ class ChainBackend(Fixed):
         await asyncio.gather(*self._tasks)
         self._threads.shutdown(wait=False)
 
-    def _submit(self, number: int, item: Item) -> None:
+    def _submit(self, number: int, item: QueuedRequest) -> None:
         task = asyncio.get_running_loop().create_task(self._compute(number, item))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _compute(self, number: int, item: Item) -> None:
+    async def _compute(self, number: int, item: QueuedRequest) -> None:
         try:
             found = await self._ask(number, item)
             if "error" in found:
@@ -118,7 +118,7 @@ class ChainBackend(Fixed):
             item.error = RequestError(f"no replica computed the request: {type(error).__name__}", status=500)
         item.token(item)
 
-    async def _ask(self, number: int, item: Item) -> dict[str, Any]:
+    async def _ask(self, number: int, item: QueuedRequest) -> dict[str, Any]:
         died = require("ray.exceptions", extra="serve-ray", package="ray").RayActorError
         timeout_s = None if item.deadline is None else item.deadline - item.arrived
         for tries_left in reversed(range(_TRIES)):

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import RequestError
-from .nameless import nameless_memory
+from .nameless import anonymous_memory
 
-__all__ = ["Board"]
+__all__ = ["SharedSettings"]
 
 _HEAD = struct.Struct("<QQ")  # number of the document, bytes of it
 _HALF = 1 << 20  # two documents in turn: the one that is valid is never written to
@@ -21,7 +21,7 @@ _START = 4096
 _HOLDS = _START + 2 * _HALF  # where bytes begin that stand for names; they are locked, and not there
 
 
-class Board:
+class SharedSettings:
     """A JSON object that several processes read and change.
 
     Args:
@@ -37,7 +37,7 @@ class Board:
     @staticmethod
     def create() -> int:
         """Make an empty document; gives its descriptor, which other processes may be handed."""
-        return nameless_memory("pytrt-board", _START + 2 * _HALF)
+        return anonymous_memory("pytrt-board", _START + 2 * _HALF)
 
     def read(self) -> dict[str, Any]:
         """The document. Do not change it."""

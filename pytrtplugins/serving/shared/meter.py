@@ -11,18 +11,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ...errors import RequestError
-from .nameless import nameless_memory
+from .nameless import anonymous_memory
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["MOST_KEYS", "Meter"]
+__all__ = ["MOST_KEYS", "RateLimiter"]
 
 MOST_KEYS = 1024
 _WAIT_S = 1.0  # for a client that has too many requests at a time
 
 
-class Meter:
+class RateLimiter:
     """Rates and requests at a time, by the names of keys.
 
     A rate is a leaky bucket: for each key the time at which it would be empty (GCRA). That time, whose it is, and how many requests each
@@ -52,7 +52,7 @@ class Meter:
     @classmethod
     def create(cls, processes: int) -> int:
         """Memory for several processes: its descriptor."""
-        return nameless_memory("pytrt-keys", cls.size(processes))
+        return anonymous_memory("pytrt-keys", cls.size(processes))
 
     def name(self, names: Sequence[str]) -> None:
         """Say which keys there are, in the same order in all processes."""

@@ -6,10 +6,10 @@ import os
 
 from ...errors import UsageError
 
-__all__ = ["nameless_memory"]
+__all__ = ["anonymous_memory"]
 
 
-def nameless_memory(name: str, size: int) -> int:
+def anonymous_memory(name: str, size: int) -> int:
     """Make memory of so many bytes, all 0, and give its descriptor; pages that nobody has written take no memory.
 
     Args:

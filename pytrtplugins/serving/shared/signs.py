@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import MutableSequence
 
-__all__ = ["Signs"]
+__all__ = ["Heartbeats"]
 
 
-class Signs:
+class Heartbeats:
     """Until when each engine process gives its next sign of life, and how often one did not and was ended.
 
     Args:

@@ -9,7 +9,7 @@ import mmap
 import os
 
 from ...errors import FormatError, RequestError
-from .nameless import nameless_memory
+from .nameless import anonymous_memory
 
 __all__ = ["UNIT", "Block", "Slots"]
 
@@ -40,7 +40,7 @@ class Block:
     @staticmethod
     def create(units: int, name: str = "pytrt-slots") -> int:
         """Make memory of so many units, and give its descriptor; pages that nobody has written take no memory."""
-        return nameless_memory(name, units * (UNIT + 2 * _GENERATION_BYTES))
+        return anonymous_memory(name, units * (UNIT + 2 * _GENERATION_BYTES))
 
     def part(self, first: int, start: int, size: int) -> memoryview:
         """Bytes of the slot that begins with unit ``first``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, MutableSequence, Sequence
 
-from .signs import Signs
+from .signs import Heartbeats
 
 __all__ = ["BATCHES", "BUCKETS_S", "ROLES", "Counts", "Processes", "Statistics"]
 
@@ -181,12 +181,15 @@ class Counts:
         ]
         at = (cpu + engines) * models * width
         self.processes = Processes(None if memory is None else _part(numbers, at, Processes.width))
-        self.signs, self.index = Signs(_part(numbers, at + Processes.width, Signs.width * max(1, engines))), index
+        self.signs, self.index = (
+            Heartbeats(_part(numbers, at + Processes.width, Heartbeats.width * max(1, engines))),
+            index,
+        )
 
     @staticmethod
     def size(models: int, cpu: int, engines: int) -> int:
         """Bytes of memory that the counts take."""
-        return 8 * ((cpu + engines) * models * Statistics.width + Processes.width + Signs.width * max(1, engines))
+        return 8 * ((cpu + engines) * models * Statistics.width + Processes.width + Heartbeats.width * max(1, engines))
 
 
 def _part(numbers: Row, start: int, count: int) -> Row:

@@ -18,9 +18,9 @@ __all__ = [
     "Annotations",
     "ClassNumbers",
     "LabelledPhoto",
+    "PhotoFilter",
     "Problem",
     "UnknownClassError",
-    "Wanted",
     "rows_of",
 ]
 
@@ -133,7 +133,7 @@ class ClassNumbers:
         return order
 
 
-class Wanted:
+class PhotoFilter:
     """The photos that a list names; all, where there is no list.
 
     Args:

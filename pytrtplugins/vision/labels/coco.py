@@ -10,7 +10,7 @@ from ...errors import FormatError
 from ...utils.encodings import seems_to_hold
 from ...utils.file_set import FileSet
 from ...utils.text_formats import parse_json, shorten
-from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
+from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, PhotoFilter, Problem, rows_of
 from .photo_files import PhotoFiles
 
 __all__ = ["NAME", "read", "recognize"]
@@ -28,7 +28,7 @@ def recognize(files: FileSet, photos: PhotoFiles) -> str:
     return ", ".join(_json_files(files))
 
 
-def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Wanted) -> Annotations:
+def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: PhotoFilter) -> Annotations:
     """Read the photos of all files; a photo without annotations has no boxes.
 
     Raises:
@@ -57,7 +57,7 @@ class _Reader:
         photos: PhotoFiles,
         names: dict[int | str, str],
         numbers: ClassNumbers,
-        wanted: Wanted,
+        wanted: PhotoFilter,
         result: Annotations,
     ) -> None:
         self._file, self._photos, self._names = file, photos, names

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 from ...errors import FormatError
 from ...utils.file_set import FileSet
 from ...utils.xml_text import parse_children, root_of
-from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
+from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, PhotoFilter, Problem, rows_of
 from .photo_files import PhotoFiles
 
 __all__ = ["NAME", "read", "recognize"]
@@ -25,7 +25,7 @@ def recognize(files: FileSet, photos: PhotoFiles) -> str:
     return ", ".join(_xml_files(files))
 
 
-def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Wanted) -> Annotations:
+def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: PhotoFilter) -> Annotations:
     """Read the photos of all files; a photo without boxes is one.
 
     Raises:
@@ -47,7 +47,7 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Want
 
 
 def _add(
-    image: Element, place: str, photos: PhotoFiles, numbers: ClassNumbers, wanted: Wanted, found: Annotations
+    image: Element, place: str, photos: PhotoFiles, numbers: ClassNumbers, wanted: PhotoFilter, found: Annotations
 ) -> None:
     """Add a photo with its boxes, or the problem with it."""
     file = image.get("name", "")

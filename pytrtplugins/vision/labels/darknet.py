@@ -12,7 +12,7 @@ from ...errors import FormatError, NoDataError
 from ...utils.file_set import FileSet
 from ...utils.name_list import check_class_names, split_lines
 from ...utils.text_formats import shorten
-from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
+from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, PhotoFilter, Problem, rows_of
 from .pairing import AmbiguousError, Pairs
 from .photo_files import PhotoFiles
 
@@ -81,7 +81,7 @@ def recognize(files: FileSet, photos: PhotoFiles) -> str:
     return f"{len(labels):,} .txt files for {len(photos.names):,} photos" if len(labels) else ""
 
 
-def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Wanted) -> Annotations:
+def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: PhotoFilter) -> Annotations:
     """Read the labels of all photos; a photo without a file has no boxes.
 
     Raises:

@@ -9,7 +9,15 @@ import numpy as np
 
 from ...errors import UsageError
 from ...utils.file_set import FileSet
-from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, UnknownClassError, Wanted
+from .annotations import (
+    OTHER_CLASSES,
+    Annotations,
+    ClassNumbers,
+    LabelledPhoto,
+    PhotoFilter,
+    Problem,
+    UnknownClassError,
+)
 from .pairing import splits
 from .photo_files import PhotoFiles
 
@@ -24,7 +32,7 @@ def recognize(files: FileSet, photos: PhotoFiles) -> str:
     return ""
 
 
-def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Wanted) -> Annotations:
+def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: PhotoFilter) -> Annotations:
     """Read the class of each photo, which becomes a box around the whole photo.
 
     Raises:

@@ -9,7 +9,7 @@ from ...errors import NoDataError, UsageError
 from ...utils.file_set import FileSet
 from ...utils.name_list import check_class_names
 from . import coco, cvat, darknet, folders, voc
-from .annotations import Annotations, ClassNumbers, Wanted
+from .annotations import Annotations, ClassNumbers, PhotoFilter
 from .parts import listed_names
 from .photo_files import PhotoFiles
 
@@ -18,7 +18,7 @@ __all__ = ["FORMATS", "read_labels"]
 
 class _Format(NamedTuple):
     recognize: Callable[[FileSet, PhotoFiles], str]
-    read: Callable[[FileSet, PhotoFiles, ClassNumbers, Wanted], Annotations]
+    read: Callable[[FileSet, PhotoFiles, ClassNumbers, PhotoFilter], Annotations]
 
 
 _READERS = {module.NAME: _Format(module.recognize, module.read) for module in (voc, coco, darknet, cvat, folders)}
@@ -62,7 +62,7 @@ def read_labels(
         raise UsageError(f"labels {labels!r}: expected auto or one of {', '.join(FORMATS)}.", labels=labels)
     near = listed if isinstance(listed, str) else ""
     names = listed_names(files, photos, listed) if listed is None or isinstance(listed, str) else listed
-    wanted = Wanted(names, lambda name: photos.listed(name, near))
+    wanted = PhotoFilter(names, lambda name: photos.listed(name, near))
     numbers = ClassNumbers(classes, drop=drop_others)
     found = _READERS[labels].read(files, photos, numbers, wanted)
     found.classes = numbers.finish(found.photos)

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from ...errors import FormatError
 from ...utils.file_set import FileSet
-from .annotations import PHOTO_SUFFIXES, Problem, Wanted
+from .annotations import PHOTO_SUFFIXES, PhotoFilter, Problem
 from .pairing import AmbiguousError, PathIndex, is_kind, splits
 from .photo import read_file_header, unknown_form
 
@@ -59,7 +59,7 @@ class PhotoFiles:
         whole = self._named(name, near, self._by_name, set())
         return whole or self._named(name, near, self._by_stem, set(), suffix=".")
 
-    def wanted(self, name: str, near: str, wanted: Wanted, problems: list[Problem]) -> str | None:
+    def wanted(self, name: str, near: str, wanted: PhotoFilter, problems: list[Problem]) -> str | None:
         """The photo that a file of labels names, if it is wanted; where there is none, or there are several, that becomes a problem."""
         try:
             photo = self.named(name, near)

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 from ...errors import FormatError
 from ...utils.file_set import FileSet
 from ...utils.xml_text import parse_children, root_of
-from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, Problem, Wanted, rows_of
+from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, PhotoFilter, Problem, rows_of
 from .pairing import AmbiguousError, Pairs
 from .photo_files import PhotoFiles
 
@@ -29,7 +29,7 @@ def recognize(files: FileSet, photos: PhotoFiles) -> str:
     return ""
 
 
-def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Wanted) -> Annotations:
+def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: PhotoFilter) -> Annotations:
     """Read the labels of the photos that have some; others are left out."""
     found, names = Annotations(NAME), _xml_files(files)
     labelled, pairs = set[str](), Pairs(photos.names, names)
@@ -50,7 +50,7 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Want
 
 
 def _read(
-    files: FileSet, name: str, pairs: Pairs, photos: PhotoFiles, wanted: Wanted
+    files: FileSet, name: str, pairs: Pairs, photos: PhotoFiles, wanted: PhotoFilter
 ) -> tuple[str | None, list[Element]]:
     """The photo of a file of labels, and what the file holds; neither, where they are not wanted, or the file holds no labels.
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytrtplugins.mlops.pipeline import process
-from pytrtplugins.mlops.pipeline.process import Watched, run_watched
+from pytrtplugins.mlops.pipeline.process import ProcessLimits, run_watched
 from tests.clock import Clock
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -43,7 +43,7 @@ def test_ctrl_c_once_or_twice_leaves_no_process_of_a_program_that_does_not_want_
     monkeypatch.setattr(process, "_GRACE_S", 0.1)
     with pytest.raises(KeyboardInterrupt):
         run_watched(
-            ["sh", "-c", STUBBORN], tmp_path, {"PATH": os.environ["PATH"]}, tmp_path / "log", Watched(None, None)
+            ["sh", "-c", STUBBORN], tmp_path, {"PATH": os.environ["PATH"]}, tmp_path / "log", ProcessLimits(None, None)
         )
     assert left == 0
     pids = [int((tmp_path / name).read_text()) for name in ("first", "second")]
@@ -66,4 +66,4 @@ def test_a_time_limit_ends_what_takes_longer_and_not_what_takes_as_long(monkeypa
         clock.now = ends if clock.now < ends else clock.now + 1
 
     clock.sleep = sleep
-    assert process._watch(SimpleNamespace(pid=1), Watched(2.0, None)) == reason
+    assert process._watch(SimpleNamespace(pid=1), ProcessLimits(2.0, None)) == reason

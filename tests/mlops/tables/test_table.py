@@ -14,7 +14,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
-from pytrtplugins.mlops.tables import Plan, VerificationTask, make_table, table, to_markdown, write_html
+from pytrtplugins.mlops.tables import TablePlan, VerificationTask, make_table, table, to_markdown, write_html
 from pytrtplugins.mlops.tables.memory import Memory
 from tests.clock import Clock
 
@@ -49,7 +49,7 @@ def task(faces):
 
 
 def test_a_table_has_a_row_for_each_engine_precision_and_calibration(task, tmp_path, measured):
-    plan = Plan(
+    plan = TablePlan(
         engines=("onnxruntime", "reference"),
         precisions=("fp32", "int8"),
         algorithms=("minmax", "percentile"),
@@ -104,7 +104,7 @@ def test_accuracy_runs_in_batches_that_kernels_were_chosen_for(task, tmp_path, m
 
     monkeypatch.setattr(table, "load_engine", lambda path: Watched(real(path)))
     monkeypatch.setattr(table, "bench", lambda engines, *given, **more: built.append(list(engines)) or Nothing)
-    plan = Plan(engines=("reference",), precisions=("fp32",), batches=(1, 4), rounds=1, seconds=0.01)
+    plan = TablePlan(engines=("reference",), precisions=("fp32",), batches=(1, 4), rounds=1, seconds=0.01)
     make_table(network(), task, plan, work=tmp_path)
     assert rows == [4, 4, 4]  # of nine photos; the last one is repeated
     assert built == [["reference fp32"]] * 2
@@ -120,7 +120,7 @@ def test_two_precision_files_are_two_rows_and_a_changed_one_is_built_anew(task, 
     files = [tmp_path / "A.yaml", tmp_path / "B.yaml"]
     for path in files:
         path.write_text(path.stem)
-    plan = Plan(engines=("reference",), precisions=tuple(map(str, files)), **QUICK)
+    plan = TablePlan(engines=("reference",), precisions=tuple(map(str, files)), **QUICK)
     make_table(network(), task, plan, work=tmp_path / "work")
     assert list(seen) == list(map(str, files))
     assert len(list((tmp_path / "work").glob("*.engine"))) == 2
@@ -135,7 +135,7 @@ def test_figures_beside_another_first_row_are_measured_anew(task, tmp_path, meas
     kinds = ("fp32", "int8")
     tables = [
         make_table(
-            network(), task, Plan(engines=("reference",), precisions=order, samples=(3,), **QUICK), work=tmp_path
+            network(), task, TablePlan(engines=("reference",), precisions=order, samples=(3,), **QUICK), work=tmp_path
         )
         for order in (kinds, kinds[::-1])
     ]
@@ -146,7 +146,7 @@ def test_figures_beside_another_first_row_are_measured_anew(task, tmp_path, meas
 
 def test_the_scales_stay_in_the_folder_as_a_cache_that_other_commands_take(task, tmp_path, measured, monkeypatch):
     monkeypatch.setattr(table, "bench", lambda *given, **more: Nothing)
-    plan = Plan(engines=("reference",), precisions=("int8",), samples=(3,), **QUICK)
+    plan = TablePlan(engines=("reference",), precisions=("int8",), samples=(3,), **QUICK)
     make_table(network(), task, plan, work=tmp_path)
     cache = tmp_path / "minmax-on-3.cache"
     again = ptp.build(network(), engine="reference", precision="int8", calibration=cache, progress=False)
@@ -162,7 +162,7 @@ def test_the_scales_stay_in_the_folder_as_a_cache_that_other_commands_take(task,
 
 
 def test_an_interrupted_table_goes_on_where_it_was(task, tmp_path, measured, monkeypatch):
-    plan = Plan(engines=("reference",), precisions=("fp32", "int8"), samples=(3,), **QUICK)
+    plan = TablePlan(engines=("reference",), precisions=("fp32", "int8"), samples=(3,), **QUICK)
     built = []
     real = table.build
     monkeypatch.setattr(table, "build", lambda *given, **more: built.append(more["precision"]) or real(*given, **more))
@@ -239,7 +239,7 @@ def work_done(engine_of_people, monkeypatch, tmp_path):
     return make
 
 
-BASE = Plan(engines=("onnxruntime",), samples=(3,), batches=(1, 2), seconds=0.01)
+BASE = TablePlan(engines=("onnxruntime",), samples=(3,), batches=(1, 2), seconds=0.01)
 AGAIN = Counter(build=2, calibrate=1, measure=2, measure_memory=2, bench=2)
 """What the first table of `BASE` takes: two engines, of which one is calibrated, at two batches."""
 ONE_MORE = Counter(build=1, calibrate=1, measure=2, measure_memory=1)
@@ -259,7 +259,7 @@ PLANS = {  # of each field of a plan: another value, and what is done again for 
 }
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Plan)])
+@pytest.mark.parametrize("name", [each.name for each in fields(TablePlan)])
 def test_a_changed_field_of_the_plan_is_measured_anew_and_nothing_else(task, work_done, name):
     value, expected = PLANS[name]
     assert work_done(task, BASE) == AGAIN
@@ -320,7 +320,7 @@ def test_engines_for_other_batches_lie_beside_each_other(task, work_done, monkey
 
 
 def test_engines_that_cannot_build_are_rows_with_the_reason(task, tmp_path, measured):
-    plan = Plan(engines=("onnxruntime",), precisions=("fp32", "fp16"), samples=(3,), **QUICK)
+    plan = TablePlan(engines=("onnxruntime",), precisions=("fp32", "fp16"), samples=(3,), **QUICK)
     found = make_table(network(), task, plan, work=tmp_path)
     assert [bool(row.reason) for row in found.rows] == [False, True]
     assert "fp16" in found.rows[1].reason
@@ -332,11 +332,11 @@ def test_engines_that_cannot_build_are_rows_with_the_reason(task, tmp_path, meas
 
 def test_where_nothing_can_be_built_the_first_error_is_raised(task, tmp_path):
     with pytest.raises(PrecisionError, match="no precision 'fp16'"):
-        make_table(network(), task, Plan(engines=("onnxruntime",), precisions=("fp16",)), work=tmp_path)
+        make_table(network(), task, TablePlan(engines=("onnxruntime",), precisions=("fp16",)), work=tmp_path)
 
 
 def test_a_fixed_batch_leaves_the_others_out_and_says_so(task, tmp_path, measured):
-    plan = Plan(engines=("reference",), precisions=("fp32",), batches=(1, 8), rounds=1, seconds=0.01)
+    plan = TablePlan(engines=("reference",), precisions=("fp32",), batches=(1, 8), rounds=1, seconds=0.01)
     found = make_table(network(batch=1), task, plan, work=tmp_path)
     assert found.batches == (1,)
     assert list(found.rows[0].latency) == [1]
@@ -347,7 +347,7 @@ def test_calibrations_are_shared_between_engines(task, tmp_path, measured, monke
     made = []
     real = table.calibrate
     monkeypatch.setattr(table, "calibrate", lambda *given, **more: made.append(given[1]) or real(*given, **more))
-    plan = Plan(engines=("reference", "onnxruntime"), precisions=("int8",), samples=(3,), **QUICK)
+    plan = TablePlan(engines=("reference", "onnxruntime"), precisions=("int8",), samples=(3,), **QUICK)
     make_table(network(), task, plan, work=tmp_path)
     assert len(made) == 1
     assert isinstance(made[0], MinMaxCalibrator)
@@ -355,16 +355,16 @@ def test_calibrations_are_shared_between_engines(task, tmp_path, measured, monke
 
 def test_plans_without_sense_are_refused():
     with pytest.raises(UsageError, match="at least one engine"):
-        Plan(engines=())
+        TablePlan(engines=())
     with pytest.raises(UsageError, match="batches"):
-        Plan(batches=(0,))
+        TablePlan(batches=(0,))
     with pytest.raises(UsageError, match="algorithm 'kl'"):
-        Plan(algorithms=("kl",))
+        TablePlan(algorithms=("kl",))
 
 
 def test_the_page_has_every_figure_and_no_script(task, tmp_path, measured):
     pytest.importorskip("matplotlib")
-    plan = Plan(engines=("reference",), precisions=("fp32", "int8"), samples=(3, 6), **QUICK)
+    plan = TablePlan(engines=("reference",), precisions=("fp32", "int8"), samples=(3, 6), **QUICK)
     found = make_table(network(), task, plan, name="a <net>", data="made up", work=tmp_path / "w")
     write_html(found, tmp_path / "t.html")
     text = (tmp_path / "t.html").read_text()
@@ -390,14 +390,14 @@ def test_a_row_is_what_it_says_also_where_the_engine_finds_float32_faster(task, 
         return real(model, engine="reference", **more)
 
     monkeypatch.setattr(table, "build", build)
-    plan = Plan(engines=("cpu",), precisions=("fp32", "bf16", "int8"), samples=(3,), **QUICK)
+    plan = TablePlan(engines=("cpu",), precisions=("fp32", "bf16", "int8"), samples=(3,), **QUICK)
     make_table(network(), task, plan, work=tmp_path)
     assert seen == {"fp32": {}, "bf16": {"bf16": "always"}, "int8": {"int8": "always"}}
 
 
 def test_rows_that_want_more_images_than_there_are_say_so(task, tmp_path, measured, monkeypatch):
     monkeypatch.setattr(table, "bench", lambda *given, **more: Nothing)
-    plan = Plan(engines=("reference",), precisions=("int8",), samples=(3, 1000), **QUICK)
+    plan = TablePlan(engines=("reference",), precisions=("int8",), samples=(3, 1000), **QUICK)
     found = make_table(network(), task, plan, work=tmp_path)
     assert [bool(row.figures) for row in found.rows] == [True, False]
     said = to_markdown(found)
@@ -407,5 +407,5 @@ def test_rows_that_want_more_images_than_there_are_say_so(task, tmp_path, measur
 
 def test_where_no_row_has_enough_images_that_is_an_error_before_anything_is_timed(task, tmp_path):
     with pytest.raises(NoDataError, match="calibration with 200 images"):
-        make_table(network(), task, Plan(engines=("reference",), precisions=("int8",)), work=tmp_path)
+        make_table(network(), task, TablePlan(engines=("reference",), precisions=("int8",)), work=tmp_path)
     assert not np.any([path.suffix == ".engine" for path in tmp_path.iterdir()])

@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.samples.needs_torch import torch
 from training import augment
-from training.augment import Augmenter, draw_lots, render
+from training.augment import Augmenter, draw_random_numbers, render
 from training.batch import Pool, as_pool
 
 AMOUNTS = torch.tensor([0.75, 0.4, 1.6, 0.4])
@@ -28,7 +28,7 @@ def make_pool() -> Pool:
 
 def draw(pool: Pool, seed: int, step: int):
     torch.manual_seed(seed * 1_000_003 + step + 1)  # as the loop does
-    return Augmenter(CPU, pool, 0.5).draw(draw_lots(4, CPU), AMOUNTS, 64)
+    return Augmenter(CPU, pool, 0.5).draw(draw_random_numbers(4, CPU), AMOUNTS, 64)
 
 
 def test_a_step_is_drawn_as_the_first_shipped_network_was_trained() -> None:
@@ -53,7 +53,7 @@ def test_each_photo_of_a_loaded_batch_is_drawn() -> None:
     pixels = torch.arange(4, dtype=torch.uint8)[:, None, None, None].expand(4, 3, 32, 32).mul(60).contiguous()
     boxes = torch.tensor([0.0, 0.5, 0.5, 1.0, 1.0]).expand(4, 1, 5)
     batch = as_pool(pixels, torch.full((4, 2), 32.0), boxes, torch.ones(4, 1, dtype=torch.bool))
-    plan, _, valid = Augmenter(CPU).plan(draw_lots(4, CPU), torch.tensor([0.0, 1.0, 1.0, 0.0]), 64, batch)
+    plan, _, valid = Augmenter(CPU).plan(draw_random_numbers(4, CPU), torch.tensor([0.0, 1.0, 1.0, 0.0]), 64, batch)
     colour = torch.cat([torch.eye(3), torch.zeros(3, 1)], 1).expand(4, 3, 4)
     storage = augment._with_halves(batch)
     images = render(storage, plan._replace(colour=colour, holes=torch.zeros(4, 4, 4)), 64)
@@ -81,7 +81,7 @@ def test_photos_without_boxes_are_drawn_too() -> None:
 
 def test_some_images_have_light_and_dark_exchanged_and_all_else_as_before() -> None:
     torch.manual_seed(0)
-    lots = draw_lots(400, CPU)
+    lots = draw_random_numbers(400, CPU)
     plain, other = Augmenter(CPU)._colours(lots), Augmenter(CPU, negative=0.25)._colours(lots)
     changed = (plain != other).flatten(1).any(1)
     assert torch.equal(changed, lots["grey"] > 0.75)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.samples.needs_torch import torch
 from tests.samples.rectangles import ALONE, SMALL, draw_set, make_loop
-from training.augment import draw_lots
+from training.augment import draw_random_numbers
 from yolov2_training.loss import region_loss
 from yolov2_training.recipe import Recipe
 
@@ -24,7 +24,7 @@ def test_augmentation_network_and_loss_compile_as_a_whole(tmp_path: Path) -> Non
     task = loop.task
     torch.manual_seed(5)
     shape, (amounts,) = task.inputs([""] * 4, 1)
-    lots = draw_lots(4, ALONE.device)
+    lots = draw_random_numbers(4, ALONE.device)
     images, truth, valid = task._augmenter.draw(lots, amounts, 64)
     with torch.no_grad():
         out = task.network(images)

@@ -148,7 +148,7 @@ class Together(Ranks):
 
     meeting, said = threading.Barrier(2), dict[int, list[float]]()
 
-    def agree(self, values):
+    def max_over_ranks(self, values):
         self.said[self.rank] = values
         self.meeting.wait(60)
         largest = [max(each) for each in zip(*self.said.values(), strict=True)]

@@ -63,7 +63,7 @@ def test_ranks_that_start_again_wait_for_the_lock_of_a_machine_that_died(tmp_pat
 
 def test_all_ranks_end_where_the_first_is_refused(tmp_path):
     class Second(Ranks):
-        def agree(self, values):
+        def max_over_ranks(self, values):
             assert values == [False]
             return [True]
 

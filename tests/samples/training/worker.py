@@ -73,7 +73,9 @@ def main() -> None:
             if "staged" not in mode:
                 rank_alone = advance(make(optimizer=optimizer), 3).figures()
                 found[f"{name} {mode} figures"] = max(abs(a - b) for a, b in zip(figures, rank_alone, strict=True))
-            found[f"{name} {mode} figures of ranks"] = ranks.agree([figures[0]])[0] + ranks.agree([-figures[0]])[0]
+            found[f"{name} {mode} figures of ranks"] = (
+                ranks.max_over_ranks([figures[0]])[0] + ranks.max_over_ranks([-figures[0]])[0]
+            )
             loop.save(place, {})
             place.wait()
             ends[mode] = state(advance(loop, STEPS - 3))
@@ -91,7 +93,7 @@ def main() -> None:
         )
     found["per rank"] = float(ranks.per_rank(torch.tensor(rank + 1.0)) - (world + 1) / 2)
     found["per rank, few"] = float(ranks.per_rank(torch.tensor(0.1)) - 1 / world)
-    worst = {key: ranks.agree([value])[0] for key, value in found.items()}
+    worst = {key: ranks.max_over_ranks([value])[0] for key, value in found.items()}
     if rank == 0:
         (folder / f"found-{world}.json").write_text(json.dumps(worst, indent=1))
     distributed.destroy_process_group()

@@ -21,7 +21,7 @@ from pytrtplugins.serving import Access, Limits
 from pytrtplugins.serving.access.access_check import check_access, warn_of_access
 from pytrtplugins.serving.access.gate import Gate
 from pytrtplugins.serving.access.keys import add_key
-from pytrtplugins.serving.backends.fixed import Fixed
+from pytrtplugins.serving.backends.fixed import ReadOnlyBackend
 from pytrtplugins.serving.processes.server import bind
 from tests.serving.conftest import INFER, JSON, Client, spec
 from tests.serving.running import running, triton_row
@@ -121,7 +121,7 @@ def test_a_request_keeps_its_id_and_gets_one_where_it_has_none(guarded, keys):
 
 def test_models_that_are_fixed_are_neither_loaded_nor_unloaded():
     with Client(SPECS[:1]) as fixed:
-        fixed.app = type(fixed.app)(Fixed(fixed.backend), Limits())
+        fixed.app = type(fixed.app)(ReadOnlyBackend(fixed.backend), Limits())
         for what in ("load", "unload"):
             answer = fixed.post(f"/v2/repository/models/double/{what}")
             assert answer.status == 403

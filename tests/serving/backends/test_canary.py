@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytrtplugins.serving.backends.versions import Choice
+from pytrtplugins.serving.backends.versions import VersionPicker
 from tests.serving.conftest import JSON, Client, spec, until
 from tests.serving.rig import Rig, infer, x
 from tests.serving.served import Slow
@@ -21,7 +21,7 @@ def version(share=0.0, ready=True):
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.25, 1.0])
 def test_a_canary_gets_its_share_of_every_window_of_requests(share):
     default, canary = version(), version(share)
-    choice = Choice(default, [canary])
+    choice = VersionPicker(default, [canary])
     chosen = [choice() is canary for _ in range(400)]
     window = round(1 / share)
     assert {sum(chosen[at : at + window]) for at in range(400 - window)} == {1}
@@ -29,14 +29,14 @@ def test_a_canary_gets_its_share_of_every_window_of_requests(share):
 
 def test_several_canaries_get_their_shares_and_the_default_the_rest():
     default, canaries = version(), [version(0.25), version(0.003), version(1 / 3)]
-    choice = Choice(default, canaries)
+    choice = VersionPicker(default, canaries)
     found = Counter(id(choice()) for _ in range(1000))
     assert [found[id(each)] for each in (default, *canaries)] == [414, 250, 3, 333]
 
 
 def test_the_share_of_a_canary_that_is_not_ready_goes_to_the_default():
     default, canary = version(), version(0.5, ready=False)
-    choice = Choice(default, [canary])
+    choice = VersionPicker(default, [canary])
     assert all(choice() is default for _ in range(9))
     canary.ready = True
     assert sum(choice() is canary for _ in range(10)) == 5

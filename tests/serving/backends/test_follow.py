@@ -47,7 +47,7 @@ class Load:
 async def change_under_load(backend, registry, room):
     """Promote and roll back while requests come; gives the versions that answered, and after each change some that were asked later."""
     service = backend.services["scale"]
-    follower = asyncio.ensure_future(following.follow(backend, AT_ONCE))
+    follower = asyncio.ensure_future(following.follow_registry(backend, AT_ONCE))
     load, after = Load(service, room), []
     assert await load.some() == {1}
     changes = [(2, registry.promote), (3, registry.promote), (2, registry.rollback), (1, registry.rollback)]
@@ -81,7 +81,7 @@ def failing(client, caplog, until_said):
     """Follow until something is logged; gives the version that answers then."""
 
     async def run():
-        follower = asyncio.ensure_future(following.follow(client.backend, AT_ONCE))
+        follower = asyncio.ensure_future(following.follow_registry(client.backend, AT_ONCE))
         await until(lambda: until_said in caplog.text)
         follower.cancel()
         item = await client.backend.services["scale"].infer(x(1))
@@ -130,7 +130,7 @@ def test_a_model_that_a_client_unloaded_stays_so(registry):
         async def run():
             await client.backend.unload("scale")
             registry.promote("scale", 2)
-            follower = asyncio.ensure_future(following.follow(client.backend, AT_ONCE))
+            follower = asyncio.ensure_future(following.follow_registry(client.backend, AT_ONCE))
             await asyncio.sleep(20 * AT_ONCE)
             follower.cancel()
 
@@ -155,7 +155,7 @@ def test_an_engine_process_that_starts_later_has_the_present_version(registry):
         registry.promote("scale", 2)
         rig.engine()
         assert {each.version for each in rig.backend.sources(0)} == {"1", "2"}
-        follower = rig.loop.create_task(following.follow(rig.backend, AT_ONCE))
+        follower = rig.loop.create_task(following.follow_registry(rig.backend, AT_ONCE))
         rig.do(until(lambda: {each.version for each in rig.backend.sources(0)} == {"2"}))
         follower.cancel()
 

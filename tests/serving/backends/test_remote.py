@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.errors import RequestError
-from pytrtplugins.serving.batching.queue import Item
+from pytrtplugins.serving.batching.queue import QueuedRequest
 from pytrtplugins.serving.model.signature import Signature
 from pytrtplugins.serving.processes import engine_process
 from pytrtplugins.serving.processes.engine_process import EngineProcess
@@ -224,7 +224,7 @@ def test_an_answer_for_a_cpu_process_that_died_leaves_its_slots_alone(shared, go
     process._peers[0] = peer
     process._selector.register(one, 1, (0, peer))
     record = Record(Kind.REQUEST, 0, 0, first, generation, 64, 2048)
-    item = Item(x(1), 1, token=(peer, record))
+    item = QueuedRequest(x(1), 1, token=(peer, record))
     item.outputs = {"y": np.ones((1, 2), np.float32)}
     other = slots.block.part(first, 0, 4096)
     if gone:
@@ -272,8 +272,8 @@ def test_copies_get_memory_while_half_of_it_is_free():
         rig.backend._slots.take((UNITS // 2 - 1) * UNIT)
         for free in (9, 8):
             assert rig.backend._slots.free == free
-            rig.backend._submit(1, Item(x(1), 1, token=id))
+            rig.backend._submit(1, QueuedRequest(x(1), 1, token=id))
         with pytest.raises(RequestError, match="half of the memory") as caught:
-            rig.backend._submit(1, Item(x(1), 1, token=id))
+            rig.backend._submit(1, QueuedRequest(x(1), 1, token=id))
         assert caught.value.status == 503
         rig.drop(end)

@@ -10,7 +10,7 @@ import pytest
 
 from pytrtplugins.errors import RequestError
 from pytrtplugins.serving.backends import local
-from pytrtplugins.utils.heap import settle, settle_again
+from pytrtplugins.utils.heap import collect_and_freeze, refreeze
 from tests.serving.conftest import Client, spec
 from tests.serving.rig import Rig, infer, x
 from tests.serving.served import Loads
@@ -78,12 +78,12 @@ def test_where_the_first_engine_process_cannot_load_all_keep_what_served(loads, 
 
 @pytest.mark.slow  # the collector looks through everything that the tests keep
 def test_a_model_that_was_replaced_is_garbage_though_the_heap_had_settled(loads, monkeypatch):
-    monkeypatch.setattr(local, "settle_again", settle_again)
+    monkeypatch.setattr(local, "settle_again", refreeze)
     with Client([spec("double", "Loads")]) as client:
         model = client.backend._replicas[0].model
         model.own = model
         replaced = weakref.ref(model)
         del model
-        settle()
+        collect_and_freeze()
         client.loop.run_until_complete(client.backend.load("double"))
         assert replaced() is None

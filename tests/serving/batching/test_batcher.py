@@ -13,7 +13,7 @@ import pytest
 from pytrtplugins.errors import ImageError, RequestError
 from pytrtplugins.serving.batching import batcher as module
 from pytrtplugins.serving.batching.batcher import Batcher, failure
-from pytrtplugins.serving.batching.queue import BatchQueue, Item
+from pytrtplugins.serving.batching.queue import BatchQueue, QueuedRequest
 from tests.clock import Clock
 from tests.serving.served import Double, Later, Lists, Lost, Wrong
 
@@ -21,7 +21,7 @@ from tests.serving.served import Double, Later, Lists, Lost, Wrong
 def computed(model, rows, sizes=(), max_batch=8, lost=None, threaded=True):
     """Items of one batch, computed together: the queue is closed before the thread starts, or this one computes them."""
     queue = BatchQueue(max_batch, sizes)
-    items = [Item({"x": np.asarray(each)}, len(each)) for each in rows]
+    items = [QueuedRequest({"x": np.asarray(each)}, len(each)) for each in rows]
     for item in items:
         queue.put(item)
     queue.close()
@@ -151,9 +151,11 @@ def test_what_a_model_refuses_stays_as_it_is():
 
 
 def test_without_a_thread_all_batches_are_computed_and_late_requests_are_answered():
-    done: list[Item] = []
+    done: list[QueuedRequest] = []
     queue = BatchQueue(2)
-    items = [Item({"x": rows(number)}, 1) for number in range(5)] + [Item({"x": rows(9)}, 1, deadline=1.0)]
+    items = [QueuedRequest({"x": rows(number)}, 1) for number in range(5)] + [
+        QueuedRequest({"x": rows(9)}, 1, deadline=1.0)
+    ]
     batcher = Batcher(Double(), queue, done.extend, threaded=False)
     for item in items:
         queue.put(item)
@@ -170,7 +172,7 @@ def test_who_waits_for_the_end_without_a_thread_is_told_once_all_is_computed():
     queue = BatchQueue(8)
     batcher = Batcher(Double(), queue, lambda items: None, threaded=False)
     for deadline in (None, 1.0):  # the second is late, and computes nothing
-        queue.put(Item({"x": rows(1)}, 1, deadline=deadline))
+        queue.put(QueuedRequest({"x": rows(1)}, 1, deadline=deadline))
         with ThreadPoolExecutor(1) as threads:
             waits = threads.submit(batcher.join, 20)
             with pytest.raises(TimeoutError):
@@ -191,7 +193,7 @@ def test_a_run_is_known_by_the_oldest_that_is_not_done(monkeypatch):
     worker, began = Batcher(Never(), BatchQueue(8), list, threaded=False), []
     begun: deque = deque()
     for _ in range(3):
-        worker._begin([Item({"x": rows(1)}, 1)], begun)
+        worker._begin([QueuedRequest({"x": rows(1)}, 1)], begun)
         began.append(worker.began)
         clock.now += 5
     assert began == [1024.0] * 3

@@ -7,7 +7,7 @@ import pytest
 
 from pytrtplugins.errors import RequestError
 from pytrtplugins.serving.batching import queue as module
-from pytrtplugins.serving.batching.queue import BatchQueue, Item
+from pytrtplugins.serving.batching.queue import BatchQueue, QueuedRequest
 from tests.clock import Clock
 
 
@@ -19,7 +19,7 @@ def queue_of(*items, **options):
 
 
 def item(name, rows=1, **options):
-    return Item({}, rows, token=name, **options)
+    return QueuedRequest({}, rows, token=name, **options)
 
 
 def names(taken):

@@ -13,7 +13,7 @@ from pytrtplugins.serving import ModelSpec
 from pytrtplugins.serving.batching.replica import Replica
 from pytrtplugins.serving.processes.server import bind
 from pytrtplugins.serving.run import serve
-from pytrtplugins.serving.shared.nameless import nameless_memory
+from pytrtplugins.serving.shared.nameless import anonymous_memory
 from tests.model.networks import network, node
 from tests.serving.conftest import Client
 
@@ -84,7 +84,7 @@ def test_memory_for_several_processes_that_cannot_be_had_is_one_line(monkeypatch
     monkeypatch.setattr(os, "ftruncate", refused)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(UsageError, match=f"4,096 bytes of memory .* cannot be had: {os.strerror(number)}") as caught:
-        nameless_memory("test", 4096)
+        anonymous_memory("test", 4096)
     assert "Do: ulimit -f unlimited" in str(caught.value)
     assert len(os.listdir("/proc/self/fd")) == before
 

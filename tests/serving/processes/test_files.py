@@ -7,7 +7,7 @@ import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.processes.files import within_files
+from pytrtplugins.serving.processes.files import limit_connections_to_files
 
 resource = pytest.importorskip("resource")
 
@@ -38,14 +38,14 @@ def allowed(monkeypatch):
 )
 def test_the_own_limit_is_raised_where_it_may_be(allowed, files, protocols, asked, connections, raised):
     set_to = allowed(*files)
-    assert within_files(Limits(connections=asked), protocols) == Limits(connections=connections)
+    assert limit_connections_to_files(Limits(connections=asked), protocols) == Limits(connections=connections)
     assert set_to == raised
 
 
 def test_there_are_fewer_connections_where_it_may_not_be_raised_and_a_line_says_so(allowed, caplog):
     allowed(1024, 1024)
     with caplog.at_level(logging.WARNING):
-        found = within_files(Limits(connections=4096))
+        found = limit_connections_to_files(Limits(connections=4096))
     assert found == dataclasses.replace(Limits(), connections=824)
     assert "824 connections for each process, not 4096: `ulimit -n` allows 1024 files" in caplog.text
 
@@ -53,5 +53,5 @@ def test_there_are_fewer_connections_where_it_may_not_be_raised_and_a_line_says_
 def test_too_few_files_are_one_line_and_the_next_command(allowed):
     allowed(64, 64)
     with pytest.raises(UsageError, match="may open 64 files, too few for a server") as caught:
-        within_files(Limits(connections=4096))
+        limit_connections_to_files(Limits(connections=4096))
     assert "Do: ulimit -n 4296" in str(caught.value)

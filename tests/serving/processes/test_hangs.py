@@ -16,7 +16,7 @@ from pytrtplugins.serving import Limits
 from pytrtplugins.serving.processes.placement import Place
 from pytrtplugins.serving.processes.server import bind
 from pytrtplugins.serving.processes.supervisor import ENGINE, Supervisor
-from pytrtplugins.serving.shared.signs import Signs
+from pytrtplugins.serving.shared.signs import Heartbeats
 from tests.serving.conftest import spec
 from tests.serving.processes.test_supervisor import ask
 from tests.serving.rig import Rig, infer, x
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs L
 
 
 def test_a_process_is_late_once_the_time_of_its_next_sign_has_passed():
-    signs = Signs([0] * 4)
+    signs = Heartbeats([0] * 4)
     assert not signs.is_late(1, 1e6)  # it is being started
     signs.expect(1, 50.0)
     late = [signs.is_late(1, now) for now in (49.0, 50.0, 50.000001, 51.0)]

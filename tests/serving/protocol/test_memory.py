@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.shared.board import Board
+from pytrtplugins.serving.shared.board import SharedSettings
 from tests.serving.conftest import INFER, Client, spec, until
 from tests.serving.running import running
 from tests.serving.served import Slow
@@ -110,11 +110,11 @@ def test_an_output_in_shared_memory_is_not_in_the_answer(client):
 
 
 def test_processes_with_one_board_know_each_others_regions_at_once():
-    board = Board.create()
+    board = SharedSettings.create()
     with (
         an_object(64) as (memory, key),
-        running([spec("double", "Double")], LIMITS, board=Board(board)) as first,
-        running([spec("double", "Double")], LIMITS, board=Board(board)) as second,
+        running([spec("double", "Double")], LIMITS, board=SharedSettings(board)) as first,
+        running([spec("double", "Double")], LIMITS, board=SharedSettings(board)) as second,
     ):
         memory.buf[:8] = np.float32([5, 6]).tobytes()
         library = pytest.importorskip("tritonclient.http", reason="pip install 'tritonclient[http]'")
@@ -260,7 +260,7 @@ def names(client):
 
 def test_a_region_that_a_request_uses_is_forgotten_once_it_is_answered(held):
     with Client([spec("double", "Slow")], LIMITS) as client:
-        other = Board(client.app.memory._board._descriptor)
+        other = SharedSettings(client.app.memory._board._descriptor)
 
         async def run(body):
             request = asyncio.create_task(client.call("POST", INFER, json.dumps(body).encode()))
@@ -284,8 +284,8 @@ def test_a_region_that_a_request_uses_is_forgotten_once_it_is_answered(held):
 
 HOLD = """
 import sys
-from pytrtplugins.serving.shared.board import Board
-board = Board(int(sys.argv[1]))
+from pytrtplugins.serving.shared.board import SharedSettings
+board = SharedSettings(int(sys.argv[1]))
 board.hold("r")
 print(flush=True)
 input()
@@ -293,7 +293,7 @@ input()
 
 
 def test_a_process_that_dies_holds_nothing():
-    board = Board()
+    board = SharedSettings()
     command = [sys.executable, "-c", HOLD, str(board._descriptor)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[board._descriptor], text=True
@@ -348,8 +348,8 @@ def test_without_the_option_nothing_is_shared():
 
 
 def test_a_board_keeps_its_document_when_a_change_fails():
-    descriptor = Board.create()
-    one, other = Board(descriptor), Board(descriptor)
+    descriptor = SharedSettings.create()
+    one, other = SharedSettings(descriptor), SharedSettings(descriptor)
 
     def fail(document):
         document["x"] = 2

@@ -6,7 +6,7 @@ import pytest
 
 from pytrtplugins.errors import RequestError
 from pytrtplugins.serving.shared import meter as module
-from pytrtplugins.serving.shared.meter import Meter
+from pytrtplugins.serving.shared.meter import RateLimiter
 
 needs_memfd = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
 
@@ -67,7 +67,7 @@ def allowed(meter, count, name="a", rate=None, burst=1, concurrent=None):
 
 
 def test_a_burst_comes_at_once_and_then_one_for_each_step(clock):
-    meter = Meter()
+    meter = RateLimiter()
     meter.name(["a"])
     assert allowed(meter, 10, rate=2.0, burst=4) == 4
     clock.now += 500_000_000
@@ -77,7 +77,7 @@ def test_a_burst_comes_at_once_and_then_one_for_each_step(clock):
 
 
 def test_the_refusal_says_when_to_come_again(clock):
-    meter = Meter()
+    meter = RateLimiter()
     meter.name(["a"])
     meter.take("a", 0.1, 1, None)
     with pytest.raises(RequestError, match=r"key 'a' allows 0\.1 requests a second") as caught:
@@ -88,7 +88,7 @@ def test_the_refusal_says_when_to_come_again(clock):
 
 
 def test_requests_at_a_time_end_with_their_answers():
-    meter = Meter()
+    meter = RateLimiter()
     meter.name(["a", "b"])
     assert allowed(meter, 5, concurrent=2) == 2
     meter.give_back("a")
@@ -97,7 +97,7 @@ def test_requests_at_a_time_end_with_their_answers():
 
 
 def test_a_change_of_the_keys_keeps_what_is_under_way():
-    meter = Meter()
+    meter = RateLimiter()
     meter.name(["a", "b"])
     allowed(meter, 1, concurrent=9)
     allowed(meter, 2, name="b", concurrent=9)
@@ -110,7 +110,7 @@ def test_a_change_of_the_keys_keeps_what_is_under_way():
 
 
 def test_a_key_in_the_place_of_another_does_not_wait_for_it(clock):
-    meter = Meter()
+    meter = RateLimiter()
     meter.name(["slow", "fast"])
     assert allowed(meter, 2, name="slow", rate=0.001) == 1
     assert allowed(meter, 60, name="fast", rate=50.0, burst=50) == 50
@@ -122,14 +122,14 @@ def test_a_key_in_the_place_of_another_does_not_wait_for_it(clock):
 
 @needs_memfd
 def test_processes_count_together_and_one_that_died_is_forgotten(clock):
-    descriptor = Meter.create(2)
-    first, second = Meter(descriptor, 2, 0), Meter(descriptor, 2, 1)
+    descriptor = RateLimiter.create(2)
+    first, second = RateLimiter(descriptor, 2, 0), RateLimiter(descriptor, 2, 1)
     for each in (first, second):
         each.name(["a"])
     assert [allowed(each, 5, rate=1.0, burst=3) for each in (first, second)] == [3, 0]
     clock.now += 10**10
     assert [allowed(each, 5, concurrent=8) for each in (first, second)] == [5, 0]
-    replaced = Meter(descriptor, 2, 0)
+    replaced = RateLimiter(descriptor, 2, 0)
     replaced.name(["a"])
     assert allowed(second, 20, concurrent=8) == 8
     os.close(descriptor)
@@ -139,13 +139,13 @@ def test_processes_count_together_and_one_that_died_is_forgotten(clock):
 def test_a_change_of_a_key_is_locked_against_other_processes_and_other_keys_are_not(monkeypatch):
     """A child stands still within `take`; this process tries to lock its key, and others."""
     fcntl = pytest.importorskip("fcntl")
-    descriptor = Meter.create(2)
+    descriptor = RateLimiter.create(2)
     (reached, says), (go, goes) = os.pipe(), os.pipe()
 
     def take():
         monkeypatch.setattr(module, "time", Pausing(says, go))
         os.close(goes)
-        meter = Meter(descriptor, 2, 1)
+        meter = RateLimiter(descriptor, 2, 1)
         meter.name(["a", "b", "c"])
         meter.take("b", 1.0, 1, None)
         return 0
@@ -170,12 +170,12 @@ def test_a_change_of_a_key_is_locked_against_other_processes_and_other_keys_are_
 @needs_memfd
 @pytest.mark.parametrize("processes", [2, 8])
 def test_processes_at_a_time_allow_no_more_than_one_would(processes):
-    descriptor = Meter.create(processes)
+    descriptor = RateLimiter.create(processes)
     (go, goes), each_asks = os.pipe(), 100
 
     def asks(number):
         os.close(goes)
-        meter = Meter(descriptor, processes, number)
+        meter = RateLimiter(descriptor, processes, number)
         meter.name(["a"])
         os.read(go, 1)  # they begin together
         return allowed(meter, each_asks, rate=0.001, burst=processes * each_asks // 8)

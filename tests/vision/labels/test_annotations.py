@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from pytrtplugins.vision.labels.annotations import ClassNumbers, LabelledPhoto, UnknownClassError, Wanted, rows_of
+from pytrtplugins.vision.labels.annotations import ClassNumbers, LabelledPhoto, PhotoFilter, UnknownClassError, rows_of
 from pytrtplugins.vision.labels.photo_files import PhotoFiles
 
 PHOTOS = PhotoFiles(("images/a.jpg", "images/b.jpg", "x/c.jpg", "y/c.jpg"))  # names, instead of files
 
 
 def wanted(*names):
-    return Wanted(names, PHOTOS.listed)
+    return PhotoFilter(names, PHOTOS.listed)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_name_of_two_photos_is_named_and_neither_is_wanted(name):
 
 
 def test_without_a_list_all_are_wanted_and_with_an_empty_one_none():
-    everything = Wanted(None, PHOTOS.listed)
+    everything = PhotoFilter(None, PHOTOS.listed)
     assert "a.jpg" in everything
     assert everything.unused() == []
     assert "a.jpg" not in wanted()

@@ -16,7 +16,7 @@ from ....utils.override import override
 from ..device.device import Device
 from ..device.elements import to_stored
 from ..device.generated import GeneratedKernel
-from .fixed import FixedProvider, fixed_kernel, fixed_launch, has_kinds
+from .fixed import SpecializedProvider, fixed_kernel, fixed_launch, has_kinds
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 
 __all__ = ["DepthwiseProvider", "DepthwiseTile", "depthwise_tiles"]
@@ -71,7 +71,7 @@ class DepthwiseTile:
         return n * down * across * _pieces(problem) * self.slices
 
 
-class DepthwiseProvider(FixedProvider):
+class DepthwiseProvider(SpecializedProvider):
     """A thread for 16 bytes of channels of some pixels, on every GPU; a tactic is the name of a tile.
 
     Args:

@@ -12,16 +12,16 @@ import numpy.typing as npt
 from ....utils.override import override
 from ..device.elements import to_stored
 from ..device.generated import GeneratedKernel
-from .fixed import FixedProvider, fixed_kernel, fixed_launch, has_kinds
+from .fixed import SpecializedProvider, fixed_kernel, fixed_launch, has_kinds
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 
-__all__ = ["FewRowsProvider"]
+__all__ = ["SkinnyGemmProvider"]
 
 _FEW, _WARP, _BLOCK = 8, 32, 128
 """Rows that a thread adds at most, threads that share a filter, threads of a block: as few_rows.cu has them."""
 
 
-class FewRowsProvider(FixedProvider):
+class SkinnyGemmProvider(SpecializedProvider):
     """A warp for each filter, on every GPU.
 
     Args:

@@ -17,12 +17,12 @@ from ..device.source import sources
 from ..device.text import C_TYPES, operand_text
 from .problem import ACTIVATIONS, ConvLaunch, ConvProblem, Operands, epilogue_operands
 
-__all__ = ["FixedProvider", "fixed_kernel", "fixed_launch", "has_kinds"]
+__all__ = ["SpecializedProvider", "fixed_kernel", "fixed_launch", "has_kinds"]
 
 _TYPES = {**C_TYPES, FP8: "unsigned char"}
 
 
-class FixedProvider(ABC):
+class SpecializedProvider(ABC):
     """A family of such kernels.
 
     Args:

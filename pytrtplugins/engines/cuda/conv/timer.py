@@ -29,7 +29,7 @@ from .late_copy import LateCopy
 from .problem import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
 from .unfused import UnfusedProvider
 
-__all__ = ["LIBRARIES", "Timer", "held", "scattered"]
+__all__ = ["LIBRARIES", "Timer", "hold_stream", "pseudo_random_values"]
 
 LIBRARIES = (CudnnProvider.name, CublasLtProvider.name)
 """Families of kernels that are not ours."""
@@ -111,7 +111,7 @@ class Timer:
                 continue
             tensor = tensor_at(xp, self.device.allocate(form.bytes + 256), 0, form)
             tensor.flat.fill(0)  # padding
-            values = scattered(xp, form.dims)
+            values = pseudo_random_values(xp, form.dims)
             if form.dtype is FP8:
                 values = encoded(xp, values * 448, FP8, {})
             tensor.view[...] = xp.rint(values * 127) if form.dtype is DType.INT8 else values
@@ -136,7 +136,7 @@ class Timer:
             written = [(tensor.flat, tensor.flat.copy()) for tensor in (x, residual) if tensor is not None]
             for array in (y.flat, *(flat for flat, _ in written)):
                 array.fill(77)
-            with held(self.stream):
+            with hold_stream(self.stream):
                 for flat, values in written:
                     self._late.queue(values, flat, self.stream)
                 launch(x, y, residual, self.stream)
@@ -200,7 +200,7 @@ class Timer:
             graph = self.stream.end_capture()
         graph.launch(self.stream)
         events = [cuda.Event() for _ in range(_LAUNCHES + 1)]
-        with held(self.stream):
+        with hold_stream(self.stream):
             events[0].record(self.stream)
             for event in events[1:]:
                 graph.launch(self.stream)
@@ -210,7 +210,7 @@ class Timer:
 
 
 @contextmanager
-def held(stream: Any) -> Iterator[None]:
+def hold_stream(stream: Any) -> Iterator[None]:
     """Let a stream begin with what the block queues when the block ends, and wait until all of it is done.
 
     Else a host that compiles on all its cores may be slower in queueing a small kernel than the GPU in running it.
@@ -233,7 +233,7 @@ def held(stream: Any) -> Iterator[None]:
             gc.enable()
 
 
-def scattered(xp: Any, dims: tuple[int, ...]) -> Any:
+def pseudo_random_values(xp: Any, dims: tuple[int, ...]) -> Any:
     """Float32 numbers from -1 to 1 without order; no random numbers, which would need one library more."""
     index = xp.arange(math.prod(dims), dtype=np.int64) % 65521
     return (2 * ((index * 7919 + 104729) % 65521).astype(np.float32) / 65521 - 1).reshape(dims)

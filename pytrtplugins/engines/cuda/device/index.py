@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Atom", "Counter", "Index", "Limited", "Quotient", "Rest"]
+__all__ = ["Atom", "Clamped", "Counter", "Index", "Quotient", "Remainder"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Quotient:
 
 
 @dataclass(frozen=True)
-class Rest:
+class Remainder:
     """What such a division leaves."""
 
     of: Index
@@ -85,7 +85,7 @@ class Rest:
 
 
 @dataclass(frozen=True)
-class Limited:
+class Clamped:
     """An index that is not below 0, or the nearer of two limits where it is not between them."""
 
     of: Index
@@ -109,7 +109,7 @@ class Limited:
         return self.of.names
 
 
-Atom = Counter | Limited | Quotient | Rest
+Atom = Counter | Clamped | Quotient | Remainder
 
 
 @dataclass(frozen=True)
@@ -170,12 +170,12 @@ class Index:
     def limited(self, low: int, high: int) -> Index:
         """The same between two limits, beyond them the nearer one; an index that may be below 0 is not asked for it."""
         least, most = self.bounds
-        return self if low <= least and most <= high else Index(((Limited(self, low, high), 1),))
+        return self if low <= least and most <= high else Index(((Clamped(self, low, high), 1),))
 
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
             return Index(self.terms, self.constant + other)
-        return _joined(_sum((*self.terms, *other.terms), self.constant + other.constant))
+        return _recombine_divmod(_sum((*self.terms, *other.terms), self.constant + other.constant))
 
     def __mul__(self, factor: int) -> Index:
         if not factor:
@@ -206,9 +206,9 @@ class Index:
             return (multiple % (by // unit)) * unit + rest
         if len(left.terms) == 1 and not left.constant and left.terms[0][1] == 1:
             atom = left.terms[0][0]
-            if isinstance(atom, Rest) and atom.by % by == 0:
+            if isinstance(atom, Remainder) and atom.by % by == 0:
                 return atom.of % by
-        return Index(((Rest(left + left._turns_below_zero(by) * by, by), 1),))
+        return Index(((Remainder(left + left._turns_below_zero(by) * by, by), 1),))
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
@@ -238,17 +238,17 @@ def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
     return Index(tuple((atom, factor) for atom, factor in factors.items() if factor), constant)
 
 
-def _joined(index: Index) -> Index:
+def _recombine_divmod(index: Index) -> Index:
     """The same, with a quotient times its divisor and the rest beside it as what was divided."""
     for atom, factor in index.terms:
-        if not isinstance(atom, Rest):
+        if not isinstance(atom, Remainder):
             continue
         for other, multiple in index.terms:
             if multiple != factor * atom.by:
                 continue
             if isinstance(other, Quotient) and (other.of, other.by) == (atom.of, atom.by):
                 whole = atom.of
-            elif isinstance(other, Rest) and other.of == atom.of // atom.by:
+            elif isinstance(other, Remainder) and other.of == atom.of // atom.by:
                 whole = atom.of % (atom.by * other.by)
             else:
                 continue

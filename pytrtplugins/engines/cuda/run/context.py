@@ -23,7 +23,7 @@ from ..plan.plan import Plan
 from .bound_run import CudaBoundRun
 from .copies import copy
 from .execution import Execution, captured
-from .routes import Call, Route, Routes, look
+from .routes import CachedEnqueue, Call, Routes, call_key
 from .upload import Upload
 from .values import Value
 
@@ -101,8 +101,8 @@ class CudaContext(ExecutionContext):
         """
         self._check_open()
         caller = self._number(stream)
-        call = look(inputs, outputs, caller)
-        if call is not None and self._follow(call, caller):
+        call = call_key(inputs, outputs, caller)
+        if call is not None and self._enqueue_cached(call, caller):
             return
         checked, targets = self._check_on_gpu("enqueue", inputs, outputs)
         with self._running():
@@ -190,7 +190,7 @@ class CudaContext(ExecutionContext):
             with explaining(_FAILED, self.engine.name, ExecutionError):
                 raise
 
-    def _follow(self, call: Call, caller: int) -> bool:
+    def _enqueue_cached(self, call: Call, caller: int) -> bool:
         """Queue a run for arrays like those of an earlier call, on the caller's stream; False: there was no such call."""
         self._take()
         try:
@@ -207,7 +207,7 @@ class CudaContext(ExecutionContext):
         finally:
             self._busy.release()
 
-    def _queue_route(self, route: Route, addresses: tuple[int, ...], caller: int) -> None:
+    def _queue_route(self, route: CachedEnqueue, addresses: tuple[int, ...], caller: int) -> None:
         runtime = self._runtime
         captured = runtime.streamIsCapturing(caller)  # then order is that of the graph that the caller makes
         for writer in route.writers:

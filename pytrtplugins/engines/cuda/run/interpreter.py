@@ -242,7 +242,7 @@ class Interpreter:
         gathered: list[list[Value]] = [[] for _ in body.outputs[count:]]
         for turn in range(length):
             slices = [
-                value.taken(axis % len(value.dims), length - 1 - turn if backward else turn)
+                value.slice_at(axis % len(value.dims), length - 1 - turn if backward else turn)
                 for value, axis, backward in zip(scanned, axes, backwards, strict=True)
             ]
             results = self._run_graph(body, [*states, *slices], scope)

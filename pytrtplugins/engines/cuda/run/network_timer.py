@@ -20,7 +20,7 @@ from ....utils.files import sha256_hex
 from ....utils.progress import progress_bar
 from ..conv.cache import Choice
 from ..conv.selector import ConvSelector
-from ..conv.timer import scattered
+from ..conv.timer import pseudo_random_values
 from ..device.device import CudaDevice
 from ..plan.plan import Plan, Step
 from .execution import Execution
@@ -49,7 +49,7 @@ class NetworkClock:
         arrays = [execution.input(name) for name in execution.plan.inputs]
         self._indices = [array for array in arrays if array.dtype.kind != "f"]
         for array in arrays:
-            array[...] = scattered(self._xp, array.shape) if array.dtype.kind == "f" else 0
+            array[...] = pseudo_random_values(self._xp, array.shape) if array.dtype.kind == "f" else 0
         self._xp.cuda.runtime.deviceSynchronize()
 
     def __call__(self, execution: Execution) -> float:

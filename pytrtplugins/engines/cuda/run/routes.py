@@ -10,7 +10,7 @@ from ....tensor import Array
 from ..device.device import Copies
 from .execution import Execution
 
-__all__ = ["Call", "Route", "Routes", "look"]
+__all__ = ["CachedEnqueue", "Call", "Routes", "call_key"]
 
 _KEPT = 32
 _OFTEN, _MOST_GRAPHS, _MOST_PLACES = 16, 4, 64
@@ -20,7 +20,7 @@ Call = tuple[tuple[Any, ...], Addresses]
 """Names and forms of a call's arrays, which its route depends on, and their addresses, inputs first."""
 
 
-class Route:
+class CachedEnqueue:
     """A run from arrays to arrays of certain forms, in one graph.
 
     Arrays at the same addresses often come again, such as two pairs of buffers that take turns. They get a graph that makes the copies too,
@@ -102,9 +102,9 @@ class Routes:
     """Those of one context."""
 
     def __init__(self) -> None:
-        self._routes: dict[tuple[Any, ...], Route] = {}
+        self._routes: dict[tuple[Any, ...], CachedEnqueue] = {}
 
-    def find(self, call: Call) -> Route | None:
+    def find(self, call: Call) -> CachedEnqueue | None:
         """The route of a call; None where there was none like it."""
         return self._routes.get(call[0])
 
@@ -122,14 +122,14 @@ class Routes:
         if len(self._routes) >= _KEPT:
             self.forget()
         forms = tuple(part for part in call[0] if isinstance(part, tuple))
-        self._routes[call[0]] = Route(shapes, execution, inputs, outputs, writers(forms))
+        self._routes[call[0]] = CachedEnqueue(shapes, execution, inputs, outputs, writers(forms))
 
     def forget(self) -> None:
         """Forget all, such as when an execution goes."""
         self._routes.clear()
 
 
-def look(inputs: Mapping[str, Array], outputs: Mapping[str, Array], stream: int) -> Call | None:
+def call_key(inputs: Mapping[str, Array], outputs: Mapping[str, Array], stream: int) -> Call | None:
     """Look at the arrays of a call; None where one is of a kind that takes longer to look at.
 
     Args:

@@ -67,7 +67,7 @@ class Value:
         """The truth of its one element."""
         return bool(self.stored(True).reshape(-1)[0])
 
-    def taken(self, axis: int, place: int) -> Value:
+    def slice_at(self, axis: int, place: int) -> Value:
         """One slice along an axis, which goes."""
         on_host = self._here is not None
         index = (slice(None),) * axis + (place,)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytrtplugins.engines.cuda.conv.few_rows import FewRowsProvider
+from pytrtplugins.engines.cuda.conv.few_rows import SkinnyGemmProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.layout import FP8, Format, channels_last
@@ -61,7 +61,7 @@ RESIDUAL = channels_last((1, 9, 2, 1), HALF)
     ],
 )  # fmt: skip
 def test_its_numbers_are_the_plain_kernels(case, room):
-    found, wanted = (run(provider(HostDevice()), case) for provider in (FewRowsProvider, DirectProvider))
+    found, wanted = (run(provider(HostDevice()), case) for provider in (SkinnyGemmProvider, DirectProvider))
     np.testing.assert_allclose(found, wanted, rtol=room, atol=room)
 
 
@@ -77,9 +77,9 @@ def test_its_numbers_are_the_plain_kernels(case, room):
 )
 def test_other_problems_are_left_to_others(changes):
     case = problem(**changes)
-    assert FewRowsProvider(HostDevice()).tactics(case) == []
+    assert SkinnyGemmProvider(HostDevice()).tactics(case) == []
     with pytest.raises(ValueError, match="few-rows"):
-        FewRowsProvider(HostDevice()).prepare(
+        SkinnyGemmProvider(HostDevice()).prepare(
             case, "few-rows", Operands(load=lambda: np.zeros(0), bias=np.zeros(9, np.float32)), Scratch()
         )
 
@@ -88,15 +88,15 @@ def test_other_problems_are_left_to_others(changes):
 @pytest.mark.parametrize("rows", [1, 3])
 def test_padding_of_its_own_becomes_zero(rows, kind):
     case = problem(kind, rows, k=9, y=channels_last((1, 9, rows, 1), kind))
-    found = run(FewRowsProvider(HostDevice()), case, whole=True)
+    found = run(SkinnyGemmProvider(HostDevice()), case, whole=True)
     np.testing.assert_array_equal(found[:, 9:], 0)
     assert found[:, :9].any()
     part = replace(case, y=Format((1, 16, rows, 1), kind, 48))
-    assert (run(FewRowsProvider(HostDevice()), part, whole=True)[:, 16:] == 77).all()
+    assert (run(SkinnyGemmProvider(HostDevice()), part, whole=True)[:, 16:] == 77).all()
 
 
 @pytest.mark.parametrize("kind", [SINGLE, HALF, CODES, FP8])
 def test_it_compiles(kind, compile_with):
     compile_with("NVRTC")
-    kernel = FewRowsProvider(HostDevice())._kernel(problem(kind, activation="hard_sigmoid"), "few-rows")
+    kernel = SkinnyGemmProvider(HostDevice())._kernel(problem(kind, activation="hard_sigmoid"), "few-rows")
     assert kernel._cubin(90).startswith(b"\x7fELF")

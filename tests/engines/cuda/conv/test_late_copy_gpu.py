@@ -12,7 +12,7 @@ from pytrtplugins.engines.cuda.conv.cublaslt import CublasLtProvider
 from pytrtplugins.engines.cuda.conv.cudnn import CudnnProvider
 from pytrtplugins.engines.cuda.conv.late_copy import LateCopy
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
-from pytrtplugins.engines.cuda.conv.timer import Timer, held, scattered
+from pytrtplugins.engines.cuda.conv.timer import Timer, hold_stream, pseudo_random_values
 from pytrtplugins.engines.cuda.device.attention import AttentionProblem, Operand, attention
 from pytrtplugins.engines.cuda.device.cublaslt import cublaslt_version
 from pytrtplugins.engines.cuda.device.device import CudaDevice, tensor_at
@@ -55,10 +55,10 @@ def convolution(c, k, side, size=1, stride=1, dtype=HALF, residual=False):
 def operands_of(problem):
     k, c = problem.y.dims[1], problem.x.dims[1]
     codes = problem.x.dtype is CODES
-    weights = scattered(np, (k, c, *problem.kernel)) / (c * problem.kernel[0]) ** 0.5
+    weights = pseudo_random_values(np, (k, c, *problem.kernel)) / (c * problem.kernel[0]) ** 0.5
     return Operands(
         load=lambda: np.rint(127 * weights).astype(np.int8) if codes else weights,
-        bias=scattered(np, (k,)),
+        bias=pseudo_random_values(np, (k,)),
         scale=np.full(k, 1 / 127**2, np.float32) if codes else None,
         residual_scale=1 / 127 if codes else 1.0,
         y_scale=1 / 40 if codes else 1.0,
@@ -108,7 +108,7 @@ def late(device, arrays, queue, captured):
             graph = stream.end_capture()
         graph.launch(stream)
     else:
-        with held(stream):
+        with hold_stream(stream):
             both(stream)
     stream.synchronize()
 
@@ -117,7 +117,7 @@ def late(device, arrays, queue, captured):
 @pytest.mark.parametrize("captured", [False, True])
 def test_what_does_not_wait_is_found_and_stands_behind_a_fence(fenced, captured):
     device = hopper()
-    source, target = (device.xp.asarray(scattered(np, (4096,))) for _ in range(2))
+    source, target = (device.xp.asarray(pseudo_random_values(np, (4096,))) for _ in range(2))
     wanted, fence, copy = source.get(), Fence(device.capability), _impatient(source, target)
 
     def queue(stream):
@@ -151,8 +151,8 @@ def test_attention_waits_for_what_it_reads(captured, biased):
     form = linear((2, 4, 128, 64), HALF)
     tensors = [tensor_at(device.xp, device.allocate(form.bytes), 0, form) for _ in range(4)]
     for index, tensor in enumerate(tensors):
-        tensor.view[...] = device.xp.asarray(scattered(np, form.dims)) * (index + 1)
-    bias = device.xp.asarray(scattered(np, (4 * 128 * 128,)).astype(np.float16)) if biased else None
+        tensor.view[...] = device.xp.asarray(pseudo_random_values(np, form.dims)) * (index + 1)
+    bias = device.xp.asarray(pseudo_random_values(np, (4 * 128 * 128,)).astype(np.float16)) if biased else None
     q, k, v, y = tensors
     plain, library = (make(problem, q, k, v, y, bias) for make in (attention, CudnnAttention(device)))
     assert hasattr(library, "kept"), "cuDNN has none for this problem"
@@ -170,7 +170,7 @@ def test_a_product_waits_for_what_it_reads(captured, dtype):
     device, forms = hopper(), [linear(dims, dtype) for dims in ((8, 128, 256), (8, 256, 64), (8, 128, 64))]
     a, b, y = (tensor_at(device.xp, device.allocate(form.bytes), 0, form) for form in forms)
     for tensor in (a, b):
-        tensor.view[...] = device.xp.asarray(scattered(np, tensor.format.dims))
+        tensor.view[...] = device.xp.asarray(pseudo_random_values(np, tensor.format.dims))
     wanted, scratch = device.xp.matmul(a.view.astype(np.float64), b.view.astype(np.float64)).get(), Scratch()
     product = cublaslt(device).product(a, b, y, scratch)
     scratch.fill(device)

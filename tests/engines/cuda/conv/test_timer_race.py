@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, Operands
-from pytrtplugins.engines.cuda.conv.timer import Timer, held
+from pytrtplugins.engines.cuda.conv.timer import Timer, hold_stream
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.errors import KernelError
@@ -211,11 +211,11 @@ def test_no_garbage_is_collected_while_a_stream_is_held(collecting):
     before, stream, seen = gc.isenabled(), Stream(non_blocking=True), []
     (gc.enable if collecting else gc.disable)()
     try:
-        with held(stream):
+        with hold_stream(stream):
             stream.queue(lambda: seen.append(gc.isenabled()))
         assert seen == [False]
         assert gc.isenabled() is collecting
-        with pytest.raises(KernelError), held(stream):
+        with pytest.raises(KernelError), hold_stream(stream):
             fails()
         assert gc.isenabled() is collecting
     finally:
@@ -224,7 +224,7 @@ def test_no_garbage_is_collected_while_a_stream_is_held(collecting):
 
 def test_a_held_stream_goes_on_where_the_driver_waits_for_it_before_all_is_queued():
     stream, ran = Stream(non_blocking=True), []
-    with held(stream):
+    with hold_stream(stream):
         stream.queue(lambda: ran.append("queued while it was held"))
         assert not ran
         stream.synchronize()  # as the driver does before it unloads a module
