@@ -72,7 +72,7 @@ BY_NAME = {  # modules whose names are made at run time
     "pytrtplugins/__init__.py": "a public name is imported when it is asked for",
     "pytrtplugins/engines/registry.py": "an engine is imported when it is asked for; the registry imports none",
     "pytrtplugins/cli/app.py": "the files of the command that runs",
-    "pytrtplugins/utils/late.py": "what packages of others import",
+    "pytrtplugins/utils/lazy_imports.py": "what packages of others import",
     "pytrtplugins/utils/optional.py": "packages of others",
 }
 IMPORTERS = ("import_module", "__import__")

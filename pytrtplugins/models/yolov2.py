@@ -16,8 +16,8 @@ from ..engines.base.detection import Boxes, DetectionContext, Pixels, Timings
 from ..engines.base.run_future import RunFuture
 from ..errors import UsageError
 from ..utils.name_list import read_class_names
+from ..utils.not_copyable import NotCopyable
 from ..utils.prefetch import map_ahead, map_async, threads_for_files
-from ..utils.uncopied import NotCopyable
 from ..vision import MODES, Detection, Detections, Frame, Head, Sources, Tracker, check_image, load_image
 from ..vision.device_images import DeviceImage, ImageDecoder
 from ..vision.image import Image

@@ -16,9 +16,9 @@ from ..utils.user_module import import_user_module
 from .access.access import Access
 from .model.spec import Limits, ModelSpec
 from .processes.placement import LOST, Place
-from .shared.board import SharedSettings
 from .shared.control import Control
-from .shared.meter import RateLimiter
+from .shared.rate_limiter import RateLimiter
+from .shared.settings import SharedSettings
 from .shared.slots import Block
 from .shared.statistics import Counts
 
@@ -42,8 +42,8 @@ def main(text: str) -> int:
         os.environ.setdefault(CUDA_WAIT, "block")  # a thread that spins takes a core from those that speak HTTP
         device, models = said["place"]
         return EngineProcess(specs, blocks, control, counts, Place(device, tuple(models))).run(collect_and_freeze)
-    from .backends.fixed import OF_SEVERAL, ReadOnlyBackend
     from .backends.local import LocalBackend
+    from .backends.read_only import OF_SEVERAL, ReadOnlyBackend
     from .backends.remote import RemoteBackend
     from .processes.cpu_process import run_cpu_process
 

@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 
 from ..errors import MissingExtraError
-from .late import defer_imports
+from .lazy_imports import defer_imports
 
 __all__ = ["installed_version", "require"]
 

@@ -8,7 +8,7 @@ import pytest
 from pytrtplugins.cuda import CudaKernel, find_symbol
 from pytrtplugins.engines.cuda.conv import problem
 from pytrtplugins.engines.cuda.conv.depthwise import DepthwiseProvider
-from pytrtplugins.engines.cuda.conv.few_rows import SkinnyGemmProvider
+from pytrtplugins.engines.cuda.conv.skinny_gemm import SkinnyGemmProvider
 from pytrtplugins.engines.cuda.device import attention, nhwc, pool, source
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.expression import Expression, Number

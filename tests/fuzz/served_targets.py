@@ -19,9 +19,9 @@ from pytrtplugins.serving.protocol.grpc_wire import Parts, take_apart
 from pytrtplugins.serving.protocol.infer import Codec
 from pytrtplugins.serving.protocol.memory import Memory, read_place
 from pytrtplugins.serving.protocol.routes import read_json
-from pytrtplugins.serving.shared.board import SharedSettings
 from pytrtplugins.serving.shared.packing import pack, packed_bytes, unpack
 from pytrtplugins.serving.shared.records import Reader
+from pytrtplugins.serving.shared.settings import SharedSettings
 from tests.fuzz.registry import TARGETS, target
 
 

@@ -16,10 +16,10 @@ from ...plugin.policy import HOST_FORMS, check_forms
 from ...tensor import SMALL_DTYPES, Array, DType, TensorDesc
 from ...utils.files import sha256_hex
 from ...utils.forks import fork_count, in_children, keep_until_exit
+from ...utils.not_copyable import NotCopyable
 from ...utils.notebook import view
 from ...utils.numbers import MAX_SLOTS, check_whole
 from ...utils.prefetch import map_async, map_in_contexts
-from ...utils.uncopied import NotCopyable
 from ...validation.dataflow import given_inputs
 from ...version import __version__
 from .arithmetic import Arithmetic, arithmetic_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ...errors import EngineError
 from ...utils.forks import fail_future_in_child, in_children, keep_until_exit
-from ...utils.uncopied import NotCopyable
+from ...utils.not_copyable import NotCopyable
 from .active_runs import ActiveRun, active_runs
 from .run_future import RunFuture
 

@@ -30,10 +30,10 @@ from .conv.cache import TacticCache
 from .conv.cublaslt import CublasLtProvider
 from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
 from .conv.depthwise import DepthwiseProvider
-from .conv.few_rows import SkinnyGemmProvider
 from .conv.problem import ConvProvider, DirectProvider
 from .conv.search_time import SearchTime
 from .conv.selector import ConvSelector, LayerKernel
+from .conv.skinny_gemm import SkinnyGemmProvider
 from .conv.timer import Timer
 from .device.attention import MATRIX_UNITS, AttentionMaker, attention
 from .device.cublaslt import cublaslt_version

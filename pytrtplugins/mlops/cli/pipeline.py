@@ -17,7 +17,7 @@ from ..pipeline import Pipeline
 from ..pipeline.approval import EVERYTHING
 from ..pipeline.folder import PipelineFolder
 from ..pipeline.picture import draw_pipeline
-from ..pipeline.places import as_recorded
+from ..pipeline.placeholders import as_recorded
 from ..pipeline.run import report_path, run_pipeline
 from ..pipeline.selection import Selection
 from ..pipeline.states import step_states

@@ -18,7 +18,7 @@ from ...utils.yaml_file import YamlFile
 from ...utils.yaml_scalars import Unquoted, WrittenFloat, WrittenInt
 from .command import split_command
 from .description import Description, check_keys, is_scalar, read_mapping
-from .places import Scope, fill_placeholders, fill_words, written
+from .placeholders import Scope, fill_placeholders, fill_words, written
 from .record import Scalar
 from .step import Resources, Retry, Step
 from .units import is_whole, read_bytes, read_cores, read_count, read_seconds

@@ -16,7 +16,7 @@ from ...utils.files import open_regular
 from ...utils.listing import count_text
 from ...utils.web_page import html_table, web_page
 from .comparison import Change, RunComparison, compare, earlier_runs
-from .places import written
+from .placeholders import written
 from .record import RunRecord, Scalar, StepRecord
 from .report_charts import figure_chart, seconds_text, step_times
 

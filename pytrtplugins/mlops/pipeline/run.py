@@ -19,7 +19,7 @@ from .folder import PipelineFolder
 from .full_disk import is_disk_full, tell_full_disk
 from .machine import check_machine
 from .pipeline import Pipeline
-from .places import as_recorded
+from .placeholders import as_recorded
 from .process import end_abandoned
 from .published import Published
 from .record import RunRecord, RunState, StepRecord, new_run_id

@@ -19,10 +19,10 @@ from ...models.image_network import ImageNetwork
 from ...tensor import TensorDesc
 from ...vision import PIXELS, letterbox
 from ...vision.pixels import image_batches, image_input
+from .augmentation import VIEWS, augmented_copy
 from .image_pairs import ImagePairs
 from .labelled import LabelledImages
 from .verification import cosines, fold_accuracy, normalized, verify
-from .views import VIEWS, augmented_copy
 
 __all__ = ["ClassificationTask", "DetectionTask", "Figure", "Task", "VerificationTask"]
 

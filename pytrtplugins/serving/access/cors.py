@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import UsageError
 from ...utils.optional import require
 from ..http.body import Receive, Scope, Send
-from ..http.whole import in_messages
+from ..http.buffered_request import in_messages
 
 __all__ = ["allow_origins", "check_origins"]
 

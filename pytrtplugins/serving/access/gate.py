@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from ...errors import RequestError
 from ..http.answers import send_error
 from ..http.body import Receive, Scope, Send
-from ..http.whole import in_messages
-from ..shared.meter import RateLimiter
+from ..http.buffered_request import in_messages
+from ..shared.rate_limiter import RateLimiter
 from .access import Access
 from .access_log import AccessLog
 from .exchange import CURRENT, Exchange

@@ -20,7 +20,7 @@ from ...utils.files import locked_folder
 from ...utils.numbers import Real, Whole
 from ...utils.text_formats import shorten
 from ...utils.toml_file import TomlFile
-from ..shared.meter import MOST_KEYS, RateLimiter
+from ..shared.rate_limiter import MOST_KEYS, RateLimiter
 from .roles import ADMIN
 
 __all__ = ["Key", "Keyring", "add_key", "read_keys"]

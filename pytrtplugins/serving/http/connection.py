@@ -14,7 +14,7 @@ from ...utils.optional import require
 from ..model.spec import Limits
 from .admission import Admission
 from .body import Scope
-from .whole import WHOLE, BufferedRequest
+from .buffered_request import WHOLE, BufferedRequest
 
 __all__ = ["connection_class"]
 

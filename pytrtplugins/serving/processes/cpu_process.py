@@ -13,9 +13,9 @@ from ..access.access import Access
 from ..backends.backend import VersionedBackend
 from ..backends.remote import RemoteBackend
 from ..model.spec import Limits
-from ..shared.board import SharedSettings
 from ..shared.control import Control
-from ..shared.meter import RateLimiter
+from ..shared.rate_limiter import RateLimiter
+from ..shared.settings import SharedSettings
 from .server import run_server
 
 __all__ = ["run_cpu_process"]

@@ -21,16 +21,16 @@ from ..access.keys import Keyring
 from ..access.tls import Tls
 from ..access.watch import watch
 from ..backends.backend import Backend, VersionedBackend
-from ..backends.fixed import ReadOnlyBackend
 from ..backends.follow import follow_registry
+from ..backends.read_only import ReadOnlyBackend
 from ..http.body import Scope
+from ..http.buffered_request import BufferedRequest
 from ..http.connection import connection_class
-from ..http.whole import BufferedRequest
 from ..model.spec import Limits
 from ..protocol.app import App
 from ..protocol.grpc import start_grpc
-from ..shared.board import SharedSettings
-from ..shared.meter import RateLimiter
+from ..shared.rate_limiter import RateLimiter
+from ..shared.settings import SharedSettings
 
 if TYPE_CHECKING:
     import uvicorn

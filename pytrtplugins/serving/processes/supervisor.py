@@ -20,10 +20,10 @@ from typing import Any
 from ...errors import UnavailableError, UsageError
 from ..access.access import Access
 from ..model.spec import Limits, ModelSpec
-from ..shared.board import SharedSettings
+from ..shared.anonymous_memory import anonymous_memory
 from ..shared.control import Control
-from ..shared.meter import RateLimiter
-from ..shared.nameless import anonymous_memory
+from ..shared.rate_limiter import RateLimiter
+from ..shared.settings import SharedSettings
 from ..shared.slots import Block
 from ..shared.statistics import ROLES, Counts, Statistics
 from .placement import Place

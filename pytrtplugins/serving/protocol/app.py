@@ -15,11 +15,11 @@ from ..backends.versions import VersionPicker
 from ..batching.queue import QueuedRequest
 from ..http.answers import JSON, send_answer, send_error, source_headers
 from ..http.body import Receive, Scope, Send, read_body
-from ..http.whole import WHOLE, BufferedRequest
+from ..http.buffered_request import WHOLE, BufferedRequest
 from ..model.model import Arrays
 from ..model.registered import is_registered
 from ..model.spec import Limits
-from ..shared.board import SharedSettings
+from ..shared.settings import SharedSettings
 from . import extensions, plain, v2
 from .call import InferenceRequest
 from .infer import Codec

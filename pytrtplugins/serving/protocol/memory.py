@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ...errors import RequestError
 from ...utils.text_formats import shorten
 from ..model.spec import Limits
-from ..shared.board import SharedSettings
+from ..shared.settings import SharedSettings
 from .cuda_memory import CudaMemory, CudaRegion, read_handle
 
 __all__ = ["Memory", "Region", "SharedMemoryRef", "TakenNameError", "read_place"]

@@ -9,7 +9,7 @@ import mmap
 import os
 
 from ...errors import FormatError, RequestError
-from .nameless import anonymous_memory
+from .anonymous_memory import anonymous_memory
 
 __all__ = ["UNIT", "Block", "Slots"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, MutableSequence, Sequence
 
-from .signs import Heartbeats
+from .heartbeats import Heartbeats
 
 __all__ = ["BATCHES", "BUCKETS_S", "ROLES", "Counts", "Processes", "Statistics"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from pytrtplugins.errors import FormatError, PipelineError, UsageError
 from pytrtplugins.mlops.pipeline import Pipeline, Resources, Retry, Step
-from pytrtplugins.mlops.pipeline.places import as_recorded
+from pytrtplugins.mlops.pipeline.placeholders import as_recorded
 from pytrtplugins.utils.yaml_scalars import WrittenFloat, WrittenInt
 
 pytest.importorskip("yaml")

@@ -21,7 +21,7 @@ from pytrtplugins.serving import Access, Limits
 from pytrtplugins.serving.access.access_check import check_access, warn_of_access
 from pytrtplugins.serving.access.gate import Gate
 from pytrtplugins.serving.access.keys import add_key
-from pytrtplugins.serving.backends.fixed import ReadOnlyBackend
+from pytrtplugins.serving.backends.read_only import ReadOnlyBackend
 from pytrtplugins.serving.processes.server import bind
 from tests.serving.conftest import INFER, JSON, Client, spec
 from tests.serving.running import running, triton_row

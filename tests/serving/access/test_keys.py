@@ -9,7 +9,7 @@ import pytest
 
 from pytrtplugins.errors import FormatError, RequestError, UsageError
 from pytrtplugins.serving.access.keys import Key, Keyring, add_key, read_keys
-from pytrtplugins.serving.shared.meter import MOST_KEYS
+from pytrtplugins.serving.shared.rate_limiter import MOST_KEYS
 
 DIGEST = hashlib.sha256(b"secret").hexdigest()
 

@@ -13,7 +13,7 @@ from pytrtplugins.serving import ModelSpec
 from pytrtplugins.serving.batching.replica import Replica
 from pytrtplugins.serving.processes.server import bind
 from pytrtplugins.serving.run import serve
-from pytrtplugins.serving.shared.nameless import anonymous_memory
+from pytrtplugins.serving.shared.anonymous_memory import anonymous_memory
 from tests.model.networks import network, node
 from tests.serving.conftest import Client
 

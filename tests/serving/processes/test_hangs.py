@@ -16,7 +16,7 @@ from pytrtplugins.serving import Limits
 from pytrtplugins.serving.processes.placement import Place
 from pytrtplugins.serving.processes.server import bind
 from pytrtplugins.serving.processes.supervisor import ENGINE, Supervisor
-from pytrtplugins.serving.shared.signs import Heartbeats
+from pytrtplugins.serving.shared.heartbeats import Heartbeats
 from tests.serving.conftest import spec
 from tests.serving.processes.test_supervisor import ask
 from tests.serving.rig import Rig, infer, x

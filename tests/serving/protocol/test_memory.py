@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.shared.board import SharedSettings
+from pytrtplugins.serving.shared.settings import SharedSettings
 from tests.serving.conftest import INFER, Client, spec, until
 from tests.serving.running import running
 from tests.serving.served import Slow
@@ -284,7 +284,7 @@ def test_a_region_that_a_request_uses_is_forgotten_once_it_is_answered(held):
 
 HOLD = """
 import sys
-from pytrtplugins.serving.shared.board import SharedSettings
+from pytrtplugins.serving.shared.settings import SharedSettings
 board = SharedSettings(int(sys.argv[1]))
 board.hold("r")
 print(flush=True)

@@ -16,8 +16,8 @@ from ....utils.override import override
 from ..device.device import Device
 from ..device.elements import to_stored
 from ..device.generated import GeneratedKernel
-from .fixed import SpecializedProvider, fixed_kernel, fixed_launch, has_kinds
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
+from .specialized import SpecializedProvider, fixed_kernel, fixed_launch, has_kinds
 
 __all__ = ["DepthwiseProvider", "DepthwiseTile", "depthwise_tiles"]
 

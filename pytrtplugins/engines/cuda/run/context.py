@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....cuda import as_cupy, pinned_empty
+from ....cuda.array_keys import names_device
 from ....cuda.backends.gpu import StreamAddress, stream_handle
 from ....cuda.bindings import is_device_array, stream_at, wait_for
-from ....cuda.forms import names_device
 from ....errors import BindingError, ExecutionError
 from ....tensor import Array, TensorDesc
 from ....utils.override import override
@@ -22,8 +22,8 @@ from ..plan.narrow import narrow
 from ..plan.plan import Plan
 from .bound_run import CudaBoundRun
 from .copies import copy
+from .enqueue_cache import CachedEnqueue, Call, Routes, call_key
 from .execution import Execution, captured
-from .routes import CachedEnqueue, Call, Routes, call_key
 from .upload import Upload
 from .values import Value
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ....errors import PytrtpluginsError
 from ..pipeline import Pipeline
-from ..places import written
+from ..placeholders import written
 from ..step import Step
 
 __all__ = ["LivePipeline", "load_live"]

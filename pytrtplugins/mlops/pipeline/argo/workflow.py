@@ -9,7 +9,7 @@ from typing import Any
 from ....errors import PipelineError, UsageError
 from ....utils.listing import count_text
 from ....version import __version__
-from ..places import as_recorded
+from ..placeholders import as_recorded
 from ..step import Step
 from .artifacts import Artifacts
 from .live import LivePipeline

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pytrtplugins.cuda import forms
+from pytrtplugins.cuda import array_keys as forms
 from pytrtplugins.engines.base.context import check_dtype
 from pytrtplugins.engines.cuda.run import bound_run, execution
 from pytrtplugins.engines.cuda.run import context as module

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from pytrtplugins.cuda import forms
+from pytrtplugins.cuda import array_keys as forms
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines.cuda.run.context import CudaContext
 from pytrtplugins.errors import BindingError, EngineError, ExecutionError

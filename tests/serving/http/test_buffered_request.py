@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from pytrtplugins.serving.http.whole import Whole
+from pytrtplugins.serving.http.buffered_request import BufferedRequest
 
 HEADERS = [(b"content-type", b"application/octet-stream"), (b"inference-header-content-length", b"12")]
 
@@ -39,7 +39,7 @@ def cycle(keep_alive=True):
 
 
 def whole(made):
-    return Whole(made, lambda coroutine: coroutine.close())
+    return BufferedRequest(made, lambda coroutine: coroutine.close())
 
 
 def test_it_is_one_write_of_the_bytes_that_two_messages_make():

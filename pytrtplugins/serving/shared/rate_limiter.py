@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ...errors import RequestError
-from .nameless import anonymous_memory
+from .anonymous_memory import anonymous_memory
 
 if sys.platform != "win32":
     import fcntl

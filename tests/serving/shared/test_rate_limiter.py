@@ -5,8 +5,8 @@ import os
 import pytest
 
 from pytrtplugins.errors import RequestError
-from pytrtplugins.serving.shared import meter as module
-from pytrtplugins.serving.shared.meter import RateLimiter
+from pytrtplugins.serving.shared import rate_limiter as module
+from pytrtplugins.serving.shared.rate_limiter import RateLimiter
 
 needs_memfd = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs Linux (memfd)")
 

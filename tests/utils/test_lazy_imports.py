@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytrtplugins.utils.late import defer_imports
+from pytrtplugins.utils.lazy_imports import defer_imports
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from ....utils.override import override
 from ..device.elements import to_stored
 from ..device.generated import GeneratedKernel
-from .fixed import SpecializedProvider, fixed_kernel, fixed_launch, has_kinds
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
+from .specialized import SpecializedProvider, fixed_kernel, fixed_launch, has_kinds
 
 __all__ = ["SkinnyGemmProvider"]
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytrtplugins.engines.cuda.conv.few_rows import SkinnyGemmProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
+from pytrtplugins.engines.cuda.conv.skinny_gemm import SkinnyGemmProvider
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.layout import FP8, Format, channels_last
 from pytrtplugins.tensor import DType

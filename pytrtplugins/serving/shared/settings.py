@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import RequestError
-from .nameless import anonymous_memory
+from .anonymous_memory import anonymous_memory
 
 __all__ = ["SharedSettings"]
 

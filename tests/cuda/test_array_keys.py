@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pytrtplugins.cuda.forms import names_device, reader_of, writers
+from pytrtplugins.cuda.array_keys import names_device, reader_of, writers
 from tests.cuda.dlpack import Exchanged, on_cuda
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ....cuda.forms import READERS, reader_of, writers
+from ....cuda.array_keys import READERS, reader_of, writers
 from ....tensor import Array
 from ..device.device import Copies
 from .execution import Execution
