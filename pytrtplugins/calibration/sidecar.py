@@ -68,7 +68,7 @@ class Sidecar:
             if digest in found:
                 return data, found[digest]
         raise CalibrationTableError(
-            f"{path} belongs to another cache than {cache}, whose network and data are not known therefore.\n"
+            f"{path} belongs to another cache than {cache}, so the network and the data of that cache are unknown.\n"
             f"Causes: (1) {cache} was copied here or changed, without the file beside it; (2) two processes wrote it at a time.\n"
             f"Do: rm {path}    (the cache is then accepted for any network whose tensor names it has), or "
             f"rm {cache} {path} to calibrate again",

@@ -174,7 +174,7 @@ class Launch:
         threads: Of a block, likewise.
         arguments: Structures and numbers of ctypes, by value; who changes one changes the next launches.
         cluster: Blocks of a cluster.
-        early: Whether it may start while the kernel before it ends (it waits for it itself).
+        early: Use programmatic dependent launch: the kernel starts before the previous one ends, and waits for it itself.
     """
 
     def __init__(

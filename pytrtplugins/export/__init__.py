@@ -1,3 +1,3 @@
-"""What runs where there is no Python: see `pytrtplugins.export.triton`."""
+"""Export plugins as C++ libraries, and models as Triton repositories."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The search changes the earliest layer out of tolerance, in the way that helps most per microsecond, until the outputs are right."""
+"""Greedy search for mixed precision: fix the earliest layer out of tolerance by the change that helps most per microsecond."""
 
 from __future__ import annotations
 

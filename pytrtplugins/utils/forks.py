@@ -18,12 +18,12 @@ _count = 0
 
 
 def fork_count() -> int:
-    """How many forks lie behind this process; a number that was remembered differs in a child that was forked since."""
+    """The number of forks between the first process and this one; a stored value differs in a child that was forked since."""
     return _count
 
 
 def in_children(function: Callable[[], object]) -> None:
-    """Call something at the start of each child, while its only thread is the one that forked."""
+    """Register a function that each forked child calls at its start, while it has one thread."""
     if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
         os.register_at_fork(after_in_child=function)
 
@@ -36,7 +36,7 @@ def forks_as_cause() -> str:
 
 
 def keep_until_exit(value: object) -> None:
-    """Keep something as long as this process lives, since its end would wait for threads that only the parent has."""
+    """Never free an object: its destructor would wait for threads that only the parent process has."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
@@ -61,7 +61,7 @@ class ForkLock:
 
 
 def fail_future_in_child(future: Future[Any]) -> None:
-    """Let a future that a thread of this process will end raise an error in children, where it would never end."""
+    """Make a future raise an error in forked children, which lack the thread that would complete it."""
     _FUTURES.add(future)
 
 

@@ -27,10 +27,10 @@ def reuse_memory() -> None:
 
 
 def collect_and_freeze() -> None:
-    """Have Python's collector leave alone what there is now, once garbage is gone.
+    """Collect garbage, then exclude all present objects from later collections (`gc.freeze`).
 
-    It looks at all objects from time to time, and all threads wait meanwhile: 0.1 s for those of the libraries that a server imports. What
-    is freed when its last reference goes is freed as before.
+    A collection visits all objects while all threads wait: 0.1 s for those of the libraries that a server imports. Objects are still freed
+    when their last reference goes.
     """
     gc.unfreeze()
     gc.collect()
@@ -38,6 +38,6 @@ def collect_and_freeze() -> None:
 
 
 def refreeze() -> None:
-    """The same where `collect_and_freeze` was called, and objects that were there may have become garbage since."""
+    """Call `collect_and_freeze` again, if it was called before: frozen objects may have become garbage since."""
     if gc.get_freeze_count():
         collect_and_freeze()

@@ -18,7 +18,7 @@ _MAX_BYTES = 256 << 20
 
 
 class Journal:
-    """Results by key. The same command takes the same way again, and finds here what it did before.
+    """A file of results by key, so that an interrupted command continues where it stopped.
 
     Without a path nothing is kept. Results depend on the identity, such as network, data and options: a file with another identity
     is begun anew.
@@ -65,6 +65,6 @@ class Journal:
         self._results.pop(key, None)
 
     def close(self) -> None:
-        """The run is done: the file goes."""
+        """Delete the journal when the run has ended."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)

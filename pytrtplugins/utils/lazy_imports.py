@@ -18,10 +18,10 @@ _leaving = threading.Lock()
 
 @contextmanager
 def defer_imports(*names: str) -> Iterator[None]:
-    """Give who imports these modules inside the block something that imports them when an attribute is used.
+    """Inside the block, import these modules lazily: at the first use of an attribute.
 
     With ``module:function`` the module is imported when the function is called, for who takes it out of the module at once.
-    A module that is imported already stays as it is. Behind the block nothing stands in for a module any more: whoever imports it gets it.
+    A module that is imported already stays as it is. After the block, an import gives the module itself.
     """
     given = [_StandIn(name) for name in names]
     for one in given:

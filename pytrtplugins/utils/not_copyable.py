@@ -10,7 +10,7 @@ __all__ = ["NotCopyable"]
 
 
 class NotCopyable:
-    """Base of what holds the state of a library, a device or a thread: neither `pickle` nor `copy` takes that along.
+    """Base of objects that cannot be pickled or copied, since they hold the state of a library, a device or a thread.
 
     Attributes:
         instead: What to do in their place, for the message.

@@ -1,4 +1,4 @@
-"""What every ONNX model passes before use: what is broken or claims too much is refused before memory is taken.
+"""Check an ONNX model before use; refuse broken models and tensors larger than memory.
 
 `validated` looks at a model's structure: nothing is computed, and no weight is copied. `check_sizes` looks at the dims that
 `infer`, shape inference that takes little memory, found; `infer_node` is the same of one node.

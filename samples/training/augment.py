@@ -1,4 +1,4 @@
-"""Augmentation on the device: lots are drawn, small tensors plan what goes where, then one pass draws a whole batch.
+"""GPU augmentation: draw random numbers, plan the crops, render the whole batch in one pass.
 
 A plan is a few hundred numbers an image; only the drawing touches pixels. All but the lots is a function of tensors on the device,
 without any number that the host has to know: it compiles as a whole, and a CUDA graph can replay it.

@@ -35,7 +35,7 @@ def test_a_class_that_is_no_model_is_refused_with_those_that_are():
 
 
 def test_two_models_of_one_name_are_refused():
-    with pytest.raises(UsageError, match="two models are named 'a'"):
+    with pytest.raises(UsageError, match="two models have the name 'a'"):
         serve([ModelSpec("a", "x.engine"), ModelSpec("a", "y.engine")])
 
 

@@ -50,7 +50,7 @@ inline char const* typeName(Value const& value) {
     return names[value.index()];
 }
 
-// Meets each field of a plugin, in declared order: visit("stride", stride).
+// Visits each field of a plugin, in declared order: visit("stride", stride).
 class FieldVisitor {
 public:
     virtual ~FieldVisitor() = default;

@@ -47,7 +47,7 @@ struct Stream {
     void* handle = nullptr;
 };
 
-// How INT8 meets the layer: it must stay in float, only moves values so that the scale stays, or has scales of its own.
+// INT8 support of a layer: none (float only), pass-through (values move, same scale), or requantize (own scales).
 enum class Int8 : int32_t { kFLOAT, kPASS_THROUGH, kREQUANTIZE };
 
 // Base of all plugins; the methods are called in this order. A copy must share no changeable state with its original,

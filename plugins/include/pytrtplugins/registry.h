@@ -28,7 +28,7 @@ constexpr int32_t kStringAbi = _GLIBCXX_USE_CXX11_ABI;
 constexpr int32_t kStringAbi = -1;
 #endif
 
-// What touches the list is hidden, so that each library has its own, however it is loaded.
+// These symbols have hidden visibility: each library has its own registry, even with RTLD_GLOBAL.
 #define PYTRTPLUGINS_LOCAL __attribute__((visibility("hidden")))
 
 PYTRTPLUGINS_LOCAL inline std::vector<Entry>& libraryEntries() {

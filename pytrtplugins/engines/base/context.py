@@ -123,7 +123,7 @@ class ExecutionContext(Exclusive[Arrays]):
             EngineError: the engine cannot bind arrays, the context is closed, or another thread is running it.
         """
         raise EngineError(
-            f"{self.engine!r} binds no arrays: engine 'cuda' does, arrays on its GPU.\n"
+            f"{self.engine!r} cannot bind arrays; only engine 'cuda' can, with arrays on its GPU.\n"
             "Do: context.run(inputs, outputs), which writes into given arrays too",
             engine=self.engine.name,
         )

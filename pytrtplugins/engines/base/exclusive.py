@@ -163,7 +163,7 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
         if not self.engine.nests and self.engine in around:
             raise EngineError(
                 f"{self.engine!r}: a run was begun from inside a run of the same engine, such as from a plugin's compute; with"
-                f" engine {self.engine.name!r} it would wait for the run around it for ever.\n"
+                f" engine {self.engine.name!r} it would deadlock.\n"
                 "Do: build another engine for it"
             )
 

@@ -164,7 +164,7 @@ class DvcStore(Store):
 
 
 def _write(pipeline: Pipeline, folder: PipelineFolder) -> None:
-    """Write dvc.yaml and DVC's settings; what a killed process left half written goes."""
+    """Write dvc.yaml and DVC's settings; remove files that a killed process left half written."""
     with holder(folder.path / ".dvc" / "tmp" / "rwlock", folder.root, error=StepError, make=True):
         pass
     config = _CONFIG.format(folder=folder.path)

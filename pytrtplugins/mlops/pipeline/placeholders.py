@@ -1,4 +1,4 @@
-"""Places in texts of a pipeline that values are put into: ``${size}``, ``${inputs}``, ``${outputs[0]}``."""
+"""Substitute placeholders in texts of a pipeline: ``${size}``, ``${inputs}``, ``${outputs[0]}``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More images for calibration, made of those that there are: mirrored, and moved by some pixels."""
+"""Augment calibration images by mirroring and by shifting a few pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests pass on their way to the models where keys, a log or traces are on; without these there is no gate."""
+"""Middleware that checks keys and records requests for logs and traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is behind the network code."""
+"""Interface between the network code and the models: load, unload, start, stop."""
 
 from __future__ import annotations
 

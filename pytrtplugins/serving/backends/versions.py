@@ -160,7 +160,7 @@ def check_versions(specs: Sequence[ModelSpec]) -> None:
         twice = next((number for number in numbers if numbers.count(number) > 1), None)
         if twice is not None:
             raise UsageError(
-                f"two models are named {name!r}, and have version {twice}.\n"
+                f"two models have the name {name!r}, and have version {twice}.\n"
                 f"Do: pytrt serve a={versions[0].target} b={versions[-1].target}, or give one another version in the file"
             )
         if all(each.share or each.shadow for each in versions):

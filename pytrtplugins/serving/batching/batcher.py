@@ -1,4 +1,4 @@
-"""Makes batches of requests and runs a model on them, in a thread of its own or in that of the network code."""
+"""Batch worker: takes requests from the queue, joins them, calls `Model.predict`. Has its own thread unless threaded=False."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ class BatchQueue:
 
 
 def _ignore(waiting: int) -> None:
-    """Look away."""
+    """Do nothing."""
 
 
 Deliver = Callable[[list[QueuedRequest]], None]

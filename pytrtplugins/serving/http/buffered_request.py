@@ -1,4 +1,4 @@
-"""Requests and answers in one piece, as an extension of ASGI: an answer in two is two system calls, a sixth of a small request's CPU."""
+"""ASGI extension: read a buffered body without awaiting, and send head and body with one write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server in one process: sockets, limits on connections, and the way down."""
+"""Run the HTTP server in one process: sockets, connection limits, graceful shutdown."""
 
 from __future__ import annotations
 

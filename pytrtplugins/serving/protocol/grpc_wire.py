@@ -1,4 +1,4 @@
-"""Messages of gRPC with tensors, taken apart and put together without copies of these: protobuf makes two of each.
+"""Read and write gRPC tensor messages without copying the tensors (protobuf copies them twice).
 
 A head is what protobuf reads and writes: all fields but the client's id and the tensors. It is mostly the same from one request to the
 next, and so are answers, so that heads can be kept.

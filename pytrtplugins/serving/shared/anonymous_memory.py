@@ -27,7 +27,7 @@ def anonymous_memory(name: str, size: int) -> int:
         if descriptor >= 0:
             os.close(descriptor)
         raise UsageError(
-            f"{size:,} bytes of memory for several processes cannot be had: {error.strerror or error}; `ulimit -a` shows the limits.\n"
+            f"{size:,} bytes of shared memory cannot be allocated: {error.strerror or error}; `ulimit -a` shows the limits.\n"
             "Do: ulimit -f unlimited, then the command again; or pytrt serve --local ..., which needs none"
         ) from None
     return descriptor

@@ -1,4 +1,4 @@
-"""Signs of life of engine processes, in memory that they share with the supervisor and the CPU processes."""
+"""Heartbeats of engine processes in memory that they share with the supervisor and the CPU processes."""
 
 from __future__ import annotations
 

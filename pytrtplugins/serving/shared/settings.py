@@ -1,4 +1,4 @@
-"""What clients set at run time, known to all CPU processes at once: a small JSON document in memory without a name."""
+"""Settings that clients change at run time, shared by all CPU processes as JSON in anonymous memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds kernels that read before what they read is written."""
+"""A delayed copy that exposes kernels which read an input before it is written; used while kernels are timed."""
 
 from __future__ import annotations
 

@@ -52,11 +52,11 @@ class ConvProblem:
         dilations: Down and across.
         groups: Groups of channels.
         activation: One of `ACTIVATIONS`.
-        bounds: Slope, or lowest and highest, or slope and offset.
+        bounds: Parameters of `activation`: (slope, 0) for leaky, (low, high) for clip, (slope, offset) for hard_sigmoid.
         residual: How the tensor lies that is added; None without one.
         residual_activation: Behind the residual.
         residual_bounds: Likewise.
-        tensor_cores: Whether float32 may be rounded to TF32.
+        tensor_cores: Whether tensor cores may be used: always for FP16, INT8 and FP8; for float32 only if TF32 is allowed.
         pool: Whether the largest of each 2x2 pixels is written; ``y`` has half the rows and columns then.
         element: What is multiplied, where x is an image as the user gives it, in another type or layout.
         reorg: Stride of darknet's reorg behind it; ``y`` has that many times fewer rows and columns then. 0: none.

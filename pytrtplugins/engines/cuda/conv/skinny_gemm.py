@@ -1,4 +1,4 @@
-"""Products of a few rows with a matrix: what ends a classifier, at the speed at which the matrix is read."""
+"""Matrix products with at most 8 rows (skinny GEMM), bound by memory bandwidth."""
 
 from __future__ import annotations
 

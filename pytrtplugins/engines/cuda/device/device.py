@@ -88,7 +88,7 @@ class Device(Protocol):
         """Within it, work goes to this device."""
 
     def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
-        """Bytes of the host that kernels read and write too: as the host sees them, and as kernels do."""
+        """Allocate mapped host memory; returns its host view and its device view."""
 
     def page_locked(self, size: int) -> npt.NDArray[np.uint8]:
         """Bytes of the host that are copied to the device without the host's help; their values are undefined."""

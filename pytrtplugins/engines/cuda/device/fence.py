@@ -1,4 +1,4 @@
-"""A border between kernels that none crosses, however it is launched."""
+"""Order kernels on one stream even if they use programmatic dependent launch."""
 
 from __future__ import annotations
 

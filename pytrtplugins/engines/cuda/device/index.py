@@ -28,7 +28,7 @@ class Counter:
 
     @property
     def text(self) -> str:
-        """C."""
+        """The index as a C++ expression."""
         return self.name
 
     @property
@@ -52,7 +52,7 @@ class Quotient:
 
     @property
     def text(self) -> str:
-        """C."""
+        """The index as a C++ expression."""
         return f"({self.of.text}) / {self.by}u"
 
     @property
@@ -63,7 +63,7 @@ class Quotient:
 
 @dataclass(frozen=True)
 class Remainder:
-    """What such a division leaves."""
+    """The remainder of an index divided by a constant."""
 
     of: Index
     by: int
@@ -75,7 +75,7 @@ class Remainder:
 
     @property
     def text(self) -> str:
-        """C."""
+        """The index as a C++ expression."""
         return f"({self.of.text}) % {self.by}u"
 
     @property
@@ -86,7 +86,7 @@ class Remainder:
 
 @dataclass(frozen=True)
 class Clamped:
-    """An index that is not below 0, or the nearer of two limits where it is not between them."""
+    """An index clamped to [low, high]."""
 
     of: Index
     low: int
@@ -100,7 +100,7 @@ class Clamped:
 
     @property
     def text(self) -> str:
-        """C."""
+        """The index as a C++ expression."""
         return f"min(max(static_cast<int>({self.of.text}), {self.low}), {self.high})"
 
     @property
@@ -147,7 +147,7 @@ class Index:
 
     @property
     def text(self) -> str:
-        """C."""
+        """The index as a C++ expression."""
         parts = [f"{atom.text} * {factor}u" if factor > 1 else atom.text for atom, factor in self.terms if factor > 0]
         if self.constant > 0 or not parts:
             parts.append(f"{max(self.constant, 0)}u")

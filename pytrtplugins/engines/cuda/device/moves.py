@@ -1,4 +1,4 @@
-"""Tensors that others hold the values of: slices, turned, rolled, padded and joined ones, as the places where each value lies."""
+"""Views of tensors (slice, transpose, roll, pad, concat) as index expressions, so that kernels read them without a copy."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ class Padded(_Whole):
 
 @dataclass(frozen=True)
 class Joined(Move):
-    """Others one behind the other along an axis."""
+    """Tensors concatenated along an axis."""
 
     parts: tuple[Move, ...]
     axis: int

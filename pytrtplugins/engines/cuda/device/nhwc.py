@@ -1,4 +1,4 @@
-"""What layouts need beside the network's own layers: other types, layouts and scales of the same values."""
+"""Kernels that convert a tensor's element type, layout or scale (reformat)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pool takes together, as ONNX's attributes say it."""
+"""Kernel, strides and pads of a MaxPool or AveragePool node."""
 
 from __future__ import annotations
 

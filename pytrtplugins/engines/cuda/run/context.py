@@ -310,7 +310,7 @@ class CudaContext(ExecutionContext):
         return finish
 
     def _late(self, name: str, value: Value, target: Any) -> Any:
-        """An output whose dims the run told: in the caller's array, or a new one."""
+        """Return an output with data-dependent dims, in the caller's array if it fits."""
         if target is not None:
             check_dims(name, target, value.dims)
         with self.engine.device.current(), self._stream:

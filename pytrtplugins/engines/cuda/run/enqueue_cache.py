@@ -1,4 +1,4 @@
-"""What is remembered of arrays that were enqueued: others of their forms need no checks, only copies and a launch."""
+"""Cache of `enqueue` calls: arrays of a known dtype, shape and stride skip all checks."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Routes:
 
 
 def call_key(inputs: Mapping[str, Array], outputs: Mapping[str, Array], stream: int) -> Call | None:
-    """Look at the arrays of a call; None where one is of a kind that takes longer to look at.
+    """The key and the addresses of a call's arrays; None if one is of a kind whose addresses take longer to find.
 
     Args:
         inputs: By name.

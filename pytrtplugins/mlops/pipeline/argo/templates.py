@@ -183,7 +183,7 @@ def _command(step: Step, words: tuple[str, ...], links: Mapping[str, str]) -> tu
     for word in words:
         if "{{" in word.replace("{{workflow.parameters.", ""):
             raise PipelineError(
-                f"step {step.name}: {word[:80]!r}: Argo takes '{{{{' for the beginning of a place.\nDo: write it otherwise"
+                f"step {step.name}: {word[:80]!r}: Argo takes '{{{{' for the start of a template variable.\nDo: write it otherwise"
             )
     folders = sorted({str(PurePosixPath(path).parent) for path in (*links, *step.outputs)} - {"."})
     script = [f"mkdir -p {shlex.join(folders)}"] if folders else []
