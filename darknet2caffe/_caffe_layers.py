@@ -43,7 +43,7 @@ def _write(layer: Layer, writer: CaffeWriter, top: str) -> None:
 
 @_write.register(layers.Convolutional)
 @_write.register(layers.Deconvolutional)
-def _(layer: layers.Convolutional | layers.Deconvolutional, writer: CaffeWriter, top: str) -> None:
+def _write_convolutional(layer: layers.Convolutional | layers.Deconvolutional, writer: CaffeWriter, top: str) -> None:
     parameters = writer.network.parameters(layer)
     plain = isinstance(layer, layers.Convolutional)
     target = writer.layer("Convolution" if plain else "Deconvolution", writer.bottoms(layer), top, name=layer.name)
@@ -60,7 +60,7 @@ def _(layer: layers.Convolutional | layers.Deconvolutional, writer: CaffeWriter,
 
 
 @_write.register
-def _(layer: layers.Connected, writer: CaffeWriter, top: str) -> None:
+def _write_connected(layer: layers.Connected, writer: CaffeWriter, top: str) -> None:
     """Caffe's result has two axes; what follows reads a map."""
     parameters = writer.network.parameters(layer)
     product = writer.layer("InnerProduct", writer.bottoms(layer), f"{layer.name}.product", name=layer.name)
@@ -72,7 +72,7 @@ def _(layer: layers.Connected, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Local, writer: CaffeWriter, top: str) -> None:
+def _write_local(layer: layers.Local, writer: CaffeWriter, top: str) -> None:
     """Windows as channels by a convolution with ones; then places as channels, each a group of a convolution."""
     parameters, (value,), name = writer.network.parameters(layer), writer.bottoms(layer), layer.name
     (n, h, w), channels, values = layer.dims, layer.input_dims[0][0], layer.size**2
@@ -95,12 +95,12 @@ def _(layer: layers.Local, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Batchnorm, writer: CaffeWriter, top: str) -> None:
+def _write_batchnorm(layer: layers.Batchnorm, writer: CaffeWriter, top: str) -> None:
     _normalize(layer, writer, writer.network.parameters(layer), writer.bottoms(layer)[0], layer.name)
 
 
 @_write.register
-def _(layer: layers.L2norm, writer: CaffeWriter, top: str) -> None:
+def _write_l2norm(layer: layers.L2norm, writer: CaffeWriter, top: str) -> None:
     """Times the sum of the squares to the power of -1/2; a convolution with ones adds up, and one repeats the sum."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.power(value, f"{name}.squares", power=2)
@@ -111,7 +111,7 @@ def _(layer: layers.L2norm, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Normalization, writer: CaffeWriter, top: str) -> None:
+def _write_normalization(layer: layers.Normalization, writer: CaffeWriter, top: str) -> None:
     """The sums of squares are a convolution with darknet's window as its matrix; caffe's LRN has another window."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.power(value, f"{name}.squares", power=2)
@@ -124,7 +124,7 @@ def _(layer: layers.Normalization, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Maxpool, writer: CaffeWriter, top: str) -> None:
+def _write_maxpool(layer: layers.Maxpool, writer: CaffeWriter, top: str) -> None:
     """With as much padding as puts darknet's windows among caffe's, which rounds up; what caffe has more is cut off.
 
     The last window begins inside the map (`Maxpool.read`), so caffe has it too with darknet's padding at the low side; only
@@ -143,13 +143,13 @@ def _(layer: layers.Maxpool, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Avgpool, writer: CaffeWriter, top: str) -> None:
+def _write_avgpool(layer: layers.Avgpool, writer: CaffeWriter, top: str) -> None:
     pooling = writer.layer("Pooling", writer.bottoms(layer), layer.name).pooling_param
     pooling.pool, pooling.global_pooling = 1, True
 
 
 @_write.register
-def _(layer: layers.Upsample, writer: CaffeWriter, top: str) -> None:
+def _write_upsample(layer: layers.Upsample, writer: CaffeWriter, top: str) -> None:
     """Repeating values is a deconvolution with ones, channel by channel; sums of blocks are means times their size."""
     (value,), size = writer.bottoms(layer), layer.stride
     if not layer.reverse:
@@ -163,7 +163,7 @@ def _(layer: layers.Upsample, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Crop, writer: CaffeWriter, top: str) -> None:
+def _write_crop(layer: layers.Crop, writer: CaffeWriter, top: str) -> None:
     (value,), (_, h, w), (_, height, width) = writer.bottoms(layer), layer.input_dims[0], layer.dims
     rows = layer.name if w == width else f"{layer.name}.rows"
     cropped = writer.slice(value, rows, 2, layer.top, layer.top + height, h)
@@ -175,7 +175,7 @@ def _(layer: layers.Crop, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Flatten, writer: CaffeWriter, top: str) -> None:
+def _write_flatten(layer: layers.Flatten, writer: CaffeWriter, top: str) -> None:
     c, h, w = layer.input_dims[0]
     rows, columns = (h * w, c) if layer.reverse else (c, h * w)
     _transpose(layer, writer, writer.bottoms(layer)[0], f"{layer.name}.transposed", rows, columns)
@@ -183,7 +183,7 @@ def _(layer: layers.Flatten, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Extra, writer: CaffeWriter, top: str) -> None:
+def _write_extra(layer: layers.Extra, writer: CaffeWriter, top: str) -> None:
     """A deconvolution whose window is 1 at its begin and 0 behind it leaves zeros after the last value."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.reshape(value, f"{name}.row", [0, 1, 1, -1])
@@ -192,7 +192,7 @@ def _(layer: layers.Extra, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Reorg3d, writer: CaffeWriter, top: str) -> None:
+def _write_reorg3d(layer: layers.Reorg3d, writer: CaffeWriter, top: str) -> None:
     """Each place of a block is picked from all blocks by a convolution that is 1 there and 0 elsewhere."""
     (value,), (c, _, _), s = writer.bottoms(layer), layer.input_dims[0], layer.stride
     places = [f"{layer.name}.place{k}" for k in range(s * s)]
@@ -202,7 +202,7 @@ def _(layer: layers.Reorg3d, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Route, writer: CaffeWriter, top: str) -> None:
+def _write_route(layer: layers.Route, writer: CaffeWriter, top: str) -> None:
     parts, name = writer.bottoms(layer), layer.name
     if layer.is_flat:
         flat = [f"{name}.flat{number}" for number in range(len(parts))]
@@ -221,7 +221,7 @@ def _(layer: layers.Route, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Shortcut, writer: CaffeWriter, top: str) -> None:
+def _write_shortcut(layer: layers.Shortcut, writer: CaffeWriter, top: str) -> None:
     value, *others = writer.bottoms(layer)
     for number, (other, dims) in enumerate(zip(others, layer.input_dims[1:], strict=True)):
         result = top if number == len(others) - 1 else f"{layer.name}.sum{number}"
@@ -230,7 +230,7 @@ def _(layer: layers.Shortcut, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.ScaleChannels, writer: CaffeWriter, top: str) -> None:
+def _write_scale_channels(layer: layers.ScaleChannels, writer: CaffeWriter, top: str) -> None:
     factors, value = writer.bottoms(layer)
     if layer.scale_wh:
         writer.pointwise_convolution(factors, f"{layer.name}.factors", np.ones((layer.dims[0], 1), np.float32))
@@ -241,12 +241,12 @@ def _(layer: layers.ScaleChannels, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Sam, writer: CaffeWriter, top: str) -> None:
+def _write_sam(layer: layers.Sam, writer: CaffeWriter, top: str) -> None:
     writer.product(writer.bottoms(layer), top)
 
 
 @_write.register
-def _(layer: layers.Softmax, writer: CaffeWriter, top: str) -> None:
+def _write_softmax(layer: layers.Softmax, writer: CaffeWriter, top: str) -> None:
     (value,), name = writer.bottoms(layer), layer.name
     if layer.temperature != 1:
         writer.power(value, f"{name}.tempered", scale=1 / layer.temperature)
@@ -264,7 +264,7 @@ def _(layer: layers.Softmax, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Detection, writer: CaffeWriter, top: str) -> None:
+def _write_detection(layer: layers.Detection, writer: CaffeWriter, top: str) -> None:
     """The classes of all cells come first."""
     (value,), name, cells = writer.bottoms(layer), layer.name, layer.side**2
     total = math.prod(layer.dims)
@@ -280,7 +280,7 @@ def _(layer: layers.Detection, writer: CaffeWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.PluginLayer, writer: CaffeWriter, top: str) -> None:
+def _write_plugin(layer: layers.PluginLayer, writer: CaffeWriter, top: str) -> None:
     plugin = layer.plugin
     target = writer.layer(plugin.plugin_key().name, writer.bottoms(layer), layer.name)
     parameters = getattr(target, parameter_name(type(plugin)))

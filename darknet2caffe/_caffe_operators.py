@@ -22,7 +22,7 @@ Pair = tuple[int, int]
 
 
 @converts("Convolution", "Deconvolution")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _convolution(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, x = layer.parameters("convolution_param"), _map(layer)
     plain, (n, c, h, w) = layer.type == "Convolution", x.dims
     filters, groups, biased = p.integer("num_output", 0), p.integer("group", 1, minimum=1), p.flag("bias_term", True)
@@ -67,7 +67,7 @@ def _repeat(layer: CaffeLayer, graph: CaffeGraph, x: Value, stride: int, factor:
 
 
 @converts("InnerProduct")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _inner_product(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, (x,) = layer.parameters("inner_product_param"), layer.bottoms
     outputs, biased, transpose = p.integer("num_output", 0), p.flag("bias_term", True), p.flag("transpose", False)
     if layer.axis(p.integer("axis", 1, minimum=-32, maximum=32), len(x.dims)) != 1:
@@ -85,7 +85,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 
 @converts("BatchNorm")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _batch_norm(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """With the Scale layer after it, where there is one."""
     p, (x,), top = layer.parameters("batch_norm_param"), layer.bottoms, layer.tops[0]
     if not p.flag("use_global_stats", True):
@@ -113,7 +113,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 
 @converts("Scale", bottoms=None)
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _scale(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """By weights, or by a second blob; along an axis and those after it."""
     p, (x, *others) = layer.parameters("scale_param"), layer.bottoms
     axis, biased = layer.axis(p.integer("axis", 1, minimum=-32, maximum=32), len(x.dims)), p.flag("bias_term", False)
@@ -139,7 +139,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 
 @converts("PReLU")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _prelu(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, (x,) = layer.parameters("prelu_param"), layer.bottoms
     shared = p.flag("channel_shared", False)
     p.finish(_IGNORED)
@@ -150,7 +150,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 
 @converts("Pooling")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _pooling(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """Sizes are rounded up, unless round_mode says otherwise (src/caffe/layers/pooling_layer.cpp, Reshape)."""
     p, x, output = layer.parameters("pooling_param"), _map(layer), layer.outputs[0]
     kind = p.choice("pool", ("MAX", "AVE", "STOCHASTIC"), "MAX")
@@ -185,7 +185,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 
 @converts("LRN")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _lrn(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, x = layer.parameters("lrn_param"), _map(layer)
     if p.choice("norm_region", ("ACROSS_CHANNELS", "WITHIN_CHANNEL"), "ACROSS_CHANNELS") != "ACROSS_CHANNELS":
         layer.fail("only norm_region: ACROSS_CHANNELS is converted")

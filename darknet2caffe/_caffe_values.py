@@ -17,7 +17,7 @@ _ELTWISE = {"PROD": "Mul", "SUM": "Add", "MAX": "Max"}
 
 
 @converts("ReLU", "Sigmoid", "TanH", "ELU", "BNLL")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _activation(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     (x,), p = layer.bottoms, layer.parameters(f"{layer.type.lower()}_param")
     slope = p.number("negative_slope", 0.0) if layer.type == "ReLU" else 0.0
     attributes = {"alpha": p.number("alpha", 1.0)} if layer.type == "ELU" else {"alpha": slope} if slope else {}
@@ -28,7 +28,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 
 @converts("Power")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _power(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """(scale · x + shift) to the power; steps that change nothing are left out."""
     (x,), p, top = layer.bottoms, layer.parameters("power_param"), layer.tops[0]
     values = {name: p.number(name, default) for name, default in (("scale", 1), ("shift", 0), ("power", 1))}
@@ -46,7 +46,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 
 @converts("Eltwise", bottoms=None)
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _eltwise(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """Two by two."""
     p, bottoms, top = layer.parameters("eltwise_param"), layer.bottoms, layer.tops[0]
     kind, coefficients = p.choice("operation", ("PROD", "SUM", "MAX"), "SUM"), p.numbers("coeff")
@@ -68,7 +68,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 
 @converts("Concat", bottoms=None)
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _concat(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, dims = layer.parameters("concat_param"), [bottom.dims for bottom in layer.bottoms]
     axis = layer.axis(p.integer("axis", p.integer("concat_dim", 1), minimum=-32, maximum=32), len(dims[0]))
     p.finish()
@@ -85,7 +85,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 
 @converts("Slice", tops=None)
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _slice(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """One operator for each top that anybody reads."""
     p, (x,) = layer.parameters("slice_param"), layer.bottoms
     axis = layer.axis(p.integer("axis", p.integer("slice_dim", 1), minimum=-32, maximum=32), len(x.dims))
@@ -111,19 +111,19 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 @converts("Split", tops=None)
 @converts("Dropout")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _identity(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """Nothing: other names for what is read."""
     layer.parameters("dropout_param").finish(frozenset(["dropout_ratio", "scale_train"]))
     return [layer.bottoms[0]] * len(layer.tops)
 
 
 @converts("Silence", bottoms=None, tops=0)
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _silence(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     return []
 
 
 @converts("Reshape")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _reshape(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     """0 keeps a dim, -1 is what is left; ``axis`` and ``num_axes`` say which dims are replaced."""
     p, (x,) = layer.parameters("reshape_param"), layer.bottoms
     shape, rank = p.message("shape"), len(x.dims)
@@ -149,7 +149,7 @@ def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 
 @converts("Flatten")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _flatten(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, (x,) = layer.parameters("flatten_param"), layer.bottoms
     begin = layer.axis(p.integer("axis", 1, minimum=-32, maximum=32), len(x.dims))
     end = layer.axis(p.integer("end_axis", -1, minimum=-32, maximum=32), len(x.dims)) + 1
@@ -168,7 +168,7 @@ def _reshaped(layer: CaffeLayer, graph: CaffeGraph, written: Sequence[int], dims
 
 
 @converts("Softmax")
-def _(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
+def _softmax(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     p, (x,) = layer.parameters("softmax_param"), layer.bottoms
     axis = layer.axis(p.integer("axis", 1, minimum=-32, maximum=32), len(x.dims))
     p.finish(_ENGINE)

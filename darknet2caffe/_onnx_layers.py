@@ -42,12 +42,12 @@ def _write(layer: Layer, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Convolutional, writer: OnnxWriter, top: str) -> None:
+def _write_convolutional(layer: layers.Convolutional, writer: OnnxWriter, top: str) -> None:
     _weighted(layer, writer, top, "Conv", group=layer.groups)
 
 
 @_write.register
-def _(layer: layers.Deconvolutional, writer: OnnxWriter, top: str) -> None:
+def _write_deconvolutional(layer: layers.Deconvolutional, writer: OnnxWriter, top: str) -> None:
     _weighted(layer, writer, top, "ConvTranspose", axis=1)
 
 
@@ -72,7 +72,7 @@ def _weighted(
 
 
 @_write.register
-def _(layer: layers.Connected, writer: OnnxWriter, top: str) -> None:
+def _write_connected(layer: layers.Connected, writer: OnnxWriter, top: str) -> None:
     normalize, name = layer.batch_normalize and not writer.options.fold, layer.name
     flat = writer.node("Flatten", writer.inputs(layer), f"{name}.flat", axis=1)
     inputs = [flat, _weights(layer, writer)]
@@ -86,7 +86,7 @@ def _(layer: layers.Connected, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Local, writer: OnnxWriter, top: str) -> None:
+def _write_local(layer: layers.Local, writer: OnnxWriter, top: str) -> None:
     """Windows as columns by a convolution with ones, then one matrix product per place."""
     parameters, name = _parameters(layer, writer), layer.name
     (n, h, w), channels, values = layer.dims, layer.input_dims[0][0], layer.size**2
@@ -101,19 +101,19 @@ def _(layer: layers.Local, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Batchnorm, writer: OnnxWriter, top: str) -> None:
+def _write_batchnorm(layer: layers.Batchnorm, writer: OnnxWriter, top: str) -> None:
     (value,) = writer.inputs(layer)
     _normalize(layer, writer, value, layer.name)
 
 
 @_write.register
-def _(layer: layers.L2norm, writer: OnnxWriter, top: str) -> None:
+def _write_l2norm(layer: layers.L2norm, writer: OnnxWriter, top: str) -> None:
     op, (x,) = writer.builder(layer)
     writer.finish(op, op.Div(x, op.ReduceL2(x, [1], keepdims=1)), layer.name)
 
 
 @_write.register
-def _(layer: layers.Normalization, writer: OnnxWriter, top: str) -> None:
+def _write_normalization(layer: layers.Normalization, writer: OnnxWriter, top: str) -> None:
     """The sums of squares are a convolution with darknet's window as its matrix."""
     op, (x,) = writer.builder(layer)
     matrix = np.array(layer.window(), np.float32)[:, :, None, None] * np.float32(layer.alpha)
@@ -124,18 +124,18 @@ def _(layer: layers.Normalization, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Maxpool, writer: OnnxWriter, top: str) -> None:
+def _write_maxpool(layer: layers.Maxpool, writer: OnnxWriter, top: str) -> None:
     size, strides = [layer.size] * 2, [layer.stride] * 2
     writer.node("MaxPool", writer.inputs(layer), layer.name, kernel_shape=size, strides=strides, pads=list(layer.pads))
 
 
 @_write.register
-def _(layer: layers.Avgpool, writer: OnnxWriter, top: str) -> None:
+def _write_avgpool(layer: layers.Avgpool, writer: OnnxWriter, top: str) -> None:
     writer.node("GlobalAveragePool", writer.inputs(layer), layer.name)
 
 
 @_write.register
-def _(layer: layers.Upsample, writer: OnnxWriter, top: str) -> None:
+def _write_upsample(layer: layers.Upsample, writer: OnnxWriter, top: str) -> None:
     stride, factor = layer.stride, layer.scale * (layer.stride**2 if layer.reverse else 1)
     result = layer.name if factor == 1 else f"{layer.name}.unscaled"
     if layer.reverse:
@@ -149,7 +149,7 @@ def _(layer: layers.Upsample, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Crop, writer: OnnxWriter, top: str) -> None:
+def _write_crop(layer: layers.Crop, writer: OnnxWriter, top: str) -> None:
     op, (x,) = writer.builder(layer)
     _, h, w = layer.dims
     made = op.Slice(x, [layer.top, layer.left], [layer.top + h, layer.left + w], [2, 3])
@@ -159,7 +159,7 @@ def _(layer: layers.Crop, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Flatten, writer: OnnxWriter, top: str) -> None:
+def _write_flatten(layer: layers.Flatten, writer: OnnxWriter, top: str) -> None:
     c, h, w = layer.input_dims[0]
     op, (x,) = writer.builder(layer)
     rows = op.Reshape(x, [0, h * w, c] if layer.reverse else [0, c, h * w])
@@ -167,14 +167,14 @@ def _(layer: layers.Flatten, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Extra, writer: OnnxWriter, top: str) -> None:
+def _write_extra(layer: layers.Extra, writer: OnnxWriter, top: str) -> None:
     op, (x,) = writer.builder(layer)
     made = op.Pad(op.Flatten(x, axis=1), [0, 0, 0, layer.extra])
     writer.finish(op, op.Reshape(made, [0, *layer.dims]), layer.name)
 
 
 @_write.register
-def _(layer: layers.Reorg3d, writer: OnnxWriter, top: str) -> None:
+def _write_reorg3d(layer: layers.Reorg3d, writer: OnnxWriter, top: str) -> None:
     (c, h, w), s = layer.input_dims[0], layer.stride
     op, (x,) = writer.builder(layer)
     blocks = op.Transpose(op.Reshape(x, [0, c, h // s, s, w // s, s]), perm=[0, 3, 5, 1, 2, 4])
@@ -182,7 +182,7 @@ def _(layer: layers.Reorg3d, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Route, writer: OnnxWriter, top: str) -> None:
+def _write_route(layer: layers.Route, writer: OnnxWriter, top: str) -> None:
     if layer.groups == 1 and not layer.is_flat:
         writer.node("Concat", writer.inputs(layer), layer.name, axis=1)
         return
@@ -197,7 +197,7 @@ def _(layer: layers.Route, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Shortcut, writer: OnnxWriter, top: str) -> None:
+def _write_shortcut(layer: layers.Shortcut, writer: OnnxWriter, top: str) -> None:
     plain = all(dims == layer.dims for dims in layer.input_dims) and layer.alpha == layer.beta == 1
     if plain and len(layer.inputs) == 2:
         writer.node("Add", writer.inputs(layer), top)
@@ -214,12 +214,12 @@ def _(layer: layers.Shortcut, writer: OnnxWriter, top: str) -> None:
 
 @_write.register(layers.ScaleChannels)
 @_write.register(layers.Sam)
-def _(layer: layers.ScaleChannels | layers.Sam, writer: OnnxWriter, top: str) -> None:
+def _write_scale_channels(layer: layers.ScaleChannels | layers.Sam, writer: OnnxWriter, top: str) -> None:
     writer.node("Mul", writer.inputs(layer), top)
 
 
 @_write.register
-def _(layer: layers.Softmax, writer: OnnxWriter, top: str) -> None:
+def _write_softmax(layer: layers.Softmax, writer: OnnxWriter, top: str) -> None:
     (value,) = writer.inputs(layer)
     if layer.temperature != 1:
         temperature = writer.constant(f"{layer.name}.temperature", np.array(layer.temperature, np.float32))
@@ -240,7 +240,7 @@ def _(layer: layers.Softmax, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.Detection, writer: OnnxWriter, top: str) -> None:
+def _write_detection(layer: layers.Detection, writer: OnnxWriter, top: str) -> None:
     op, (x,) = writer.builder(layer)
     cells, total = layer.side**2, math.prod(layer.dims)
     flat = op.Reshape(x, [0, -1])
@@ -251,7 +251,7 @@ def _(layer: layers.Detection, writer: OnnxWriter, top: str) -> None:
 
 
 @_write.register
-def _(layer: layers.PluginLayer, writer: OnnxWriter, top: str) -> None:
+def _write_plugin(layer: layers.PluginLayer, writer: OnnxWriter, top: str) -> None:
     writer.graph.node.append(layer.plugin.as_node(writer.inputs(layer), [layer.name], layer.name))
 
 
