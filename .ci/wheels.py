@@ -100,7 +100,7 @@ def main() -> None:
 def unpack(archive: Path, folder: Path) -> Path:
     """The folder that a source archive holds."""
     with tarfile.open(archive) as tar:
-        if hasattr(tarfile, "data_filter"):  # from Python 3.10.12, 3.11.4 and 3.12 on; Debian 12 has 3.11.2
+        if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 and 3.12 on; Debian 12 has 3.11.2
             tar.extractall(folder, filter="data")
         else:
             tar.extractall(folder)  # an archive that this program made

@@ -198,7 +198,7 @@ def bench(
     """
     check_whole("bench: rounds", rounds, 1, _LARGEST_ROUNDS)
     check_whole("bench: slots", slots, 1, MAX_SLOTS)
-    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     load, cupy = os.getloadavg()[0], _cupy()
     rows: dict[str, Row] = {}
     subjects: list[_Subject] = []

@@ -38,7 +38,7 @@ Array = Any
 """An array of any library that speaks NumPy 2's names: NumPy on a CPU, CuPy on a GPU."""
 
 
-class DType(str, enum.Enum):
+class DType(enum.StrEnum):
     """Element types of an engine's inputs and outputs; the values are NumPy's names. Plugins have `PLUGIN_DTYPES` of them."""
 
     FLOAT32 = "float32"
@@ -64,9 +64,6 @@ class DType(str, enum.Enum):
     UINT4 = "uint4"
     INT2 = "int2"
     UINT2 = "uint2"
-
-    def __str__(self) -> str:
-        return self.value
 
     @property
     def numpy(self) -> np.dtype[Any]:

@@ -43,13 +43,8 @@ def put(kind: str, place: Path, outside: Path) -> None:
     elif kind == "FIFO":
         os.mkfifo(place)
     elif kind == "socket":
-        before = os.getcwd()
-        os.chdir(place.parent)  # the address of a socket is short
-        try:
-            with socket.socket(socket.AF_UNIX) as made:
-                made.bind(place.name)
-        finally:
-            os.chdir(before)
+        with contextlib.chdir(place.parent), socket.socket(socket.AF_UNIX) as made:  # the address of a socket is short
+            made.bind(place.name)
     else:
         try:
             os.mknod(place, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # zero, which never ends

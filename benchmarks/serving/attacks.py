@@ -61,7 +61,7 @@ class _Attack:
     async def run(self, attack: Callable[[_Attack], Awaitable[None]]) -> None:
         try:
             await asyncio.wait_for(attack(self), self.until - time.monotonic() + _STOP_S)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return
 
     @property
@@ -90,7 +90,7 @@ class _Attack:
         try:
             found = await asyncio.wait_for(reader.read(1 << 16), max(0.0, self.until - time.monotonic()))
             self.outcome.wrong[int(found[9:12]) if found.startswith(b"HTTP/1.1 ") else 0] += 1
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return
         finally:
             sending.cancel()

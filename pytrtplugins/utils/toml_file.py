@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 from ..errors import FormatError
 from .files import read_regular
-from .optional import require
 from .placed_file import Names, PlacedFile
 
 __all__ = ["TomlFile", "read_text"]
@@ -20,23 +18,23 @@ class TomlFile(PlacedFile):
     """A TOML file that was read, or one table of it."""
 
     @classmethod
-    def read(cls, path: Path, feature: str, table: tuple[str, ...] = ()) -> TomlFile:
+    def read(cls, path: Path, table: tuple[str, ...] = ()) -> TomlFile:
         """Read a file.
 
         Args:
             path: The file.
-            feature: What needs it, for the error where the package tomli is missing.
             table: Where the part of it stands that is wanted.
 
         Raises:
             FormatError: it is not TOML, is no text, or is too large.
             OSError: it cannot be read.
         """
-        toml = require("tomllib" if sys.version_info >= (3, 11) else "tomli", extra="cli", feature=feature)
+        import tomllib  # which takes long to import
+
         text = read_text(path)
         try:
-            data = toml.loads(text)
-        except (toml.TOMLDecodeError, RecursionError) as error:
+            data = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise FormatError(f"{path}: {error}.", path=path) from error
         for number, part in enumerate(table):
             data = data.get(part, {})

@@ -27,8 +27,6 @@ def alone(model, inputs):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", MODELS)
 def test_it_runs_with_onnxruntimes_numbers(name, engine):
-    if name == "functions_of_one_name" and onnxruntime.__version__.startswith("1.23."):
-        pytest.skip("onnxruntime 1.23, the last one for Python 3.10, takes one of the functions for the other")
     model, samples = MODELS[name]()
     before = model.SerializeToString(deterministic=True)
     built = build(model, engine=engine)

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ from pytrtplugins.testing import engine_contract
 from tests.engines.networks import Affine, conv_net, image
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "onnx_reference_engine"
-tomllib = pytest.importorskip("tomllib")
 
 
 def install(folder, monkeypatch, entry_points):

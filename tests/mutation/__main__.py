@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -148,7 +149,6 @@ def without_errors(tests: set[str], trees: list[Path]) -> set[str]:
 
 def known_equivalent() -> dict[tuple[str, str], str]:
     """Errors that change nothing, and why."""
-    tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     entries = tomllib.loads(EQUIVALENT.read_text())["equivalent"]
     return {(entry["path"], entry["change"]): entry["why"] for entry in entries}
 

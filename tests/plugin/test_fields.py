@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-import sys
 from typing import ClassVar
 
 import numpy as np
@@ -92,7 +91,6 @@ class Computed(Slotted):
         return 3
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 refuses a ClassVar without brackets")
 def test_slots_and_properties_are_no_defaults_and_typed_arrays_and_fixed_tuples_are_fields():
     specs = collect_field_specs(Computed)
     assert [(spec.name, spec.kind, spec.is_tuple, spec.default) for spec in specs] == [

@@ -39,7 +39,7 @@ max_delay_ms = 1
 def read(tmp_path):
     def opened(text):
         (tmp_path / "serving.toml").write_text(text)
-        return TomlFile.read(tmp_path / "serving.toml", "the test")
+        return TomlFile.read(tmp_path / "serving.toml")
 
     return opened
 

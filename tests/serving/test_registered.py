@@ -221,7 +221,7 @@ def test_a_file_names_a_registry_beside_it(registry, tmp_path):
     (tmp_path / "serving.toml").write_text(
         '[models.scale]\ntarget = "registry:scale@production"\nregistry = "registry"\n'
     )
-    (found,) = choose_models(None, TomlFile.read(tmp_path / "serving.toml", "test"), {}, "")
+    (found,) = choose_models(None, TomlFile.read(tmp_path / "serving.toml"), {}, "")
     assert (found.target, Path(found.registry)) == ("registry:scale@production", registry.folder.path)
     check([found])
 

@@ -40,13 +40,13 @@ def path(tmp_path):
     ],
 )
 def test_tables_lists_of_tables_and_keys_have_their_line(path, names, line):
-    assert TomlFile.read(path, "the test").line(names) == line
+    assert TomlFile.read(path).line(names) == line
 
 
 def test_a_table_of_a_file_has_its_own_data_and_the_lines_of_the_file(path):
-    file = TomlFile.read(path, "the test", ("a",))
+    file = TomlFile.read(path, ("a",))
     assert (file.data["x"], file.line(("y",))) == (1, 4)
     assert str(file.error(("y",), "is wrong")) == f"{path}, line 4: is wrong"
-    assert TomlFile.read(path, "the test", ("nothing",)).data == {}
+    assert TomlFile.read(path, ("nothing",)).data == {}
     with pytest.raises(FormatError, match=r"a\.x: expected a table"):
-        TomlFile.read(path, "the test", ("a", "x"))
+        TomlFile.read(path, ("a", "x"))

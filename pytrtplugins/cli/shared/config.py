@@ -79,7 +79,7 @@ def open_config(path: Path) -> TomlFile:
         FormatError: it is not TOML.
         OSError: it cannot be read.
     """
-    return TomlFile.read(path, _FILE, _TABLE if path.name == _PROJECT else ())
+    return TomlFile.read(path, _TABLE if path.name == _PROJECT else ())
 
 
 def read_config(file: TomlFile, root: Any) -> Defaults:

@@ -8,7 +8,7 @@ import weakref
 from abc import ABC
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
 from ...errors import EngineError
 from ...utils.forks import fail_future_in_child, in_children, keep_until_exit
@@ -17,14 +17,11 @@ from .active_runs import ActiveRun, active_runs
 from .run_future import RunFuture
 
 if TYPE_CHECKING:
-    from typing_extensions import ParamSpec, Self
-
     from .types import OwningEngine
-
-    Given = ParamSpec("Given")
 
 __all__ = ["Exclusive"]
 
+Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Value = TypeVar("Value")
 

@@ -63,7 +63,7 @@ class DvcStore(Store):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # its errors are raised too, and become ours
         _write(pipeline, folder)
         with (
-            _working_directory(folder.path),
+            contextlib.chdir(folder.path),
             _environment({"DVC_NO_ANALYTICS": "1", "SHELL": "/bin/sh", _PYTHON: sys.executable}),
         ):
             try:
@@ -226,16 +226,6 @@ def _causes(error: BaseException | None) -> str:
         texts.append(str(error))
         error = error.__cause__ or error.__context__
     return ": ".join(dict.fromkeys(filter(None, texts)))
-
-
-@contextmanager
-def _working_directory(path: Path) -> Iterator[None]:
-    before = os.getcwd()
-    os.chdir(path)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 @contextmanager

@@ -144,7 +144,7 @@ def make_table(
     with progress_bar("table", 3 * len(plan.variants) + len(plan.batches), progress) as bar:
         maker = _Maker(model, task, plan, work, journal, bar)
         rows = maker.rows()
-    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     notes = tuple(dict.fromkeys((*maker.notes, *task.notes)))
     return Table(rows, task.figures, maker.batches, task.name, name, data, machine(), date, notes)
 

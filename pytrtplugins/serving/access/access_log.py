@@ -8,7 +8,7 @@ import logging
 import logging.handlers
 import time
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from ...errors import UsageError
 from .exchange import Exchange
@@ -148,5 +148,5 @@ class _File(_Once, logging.handlers.WatchedFileHandler):
             self.handleError(record)
 
 
-class _ErrorStream(_Once, logging.StreamHandler):  # type: ignore[type-arg]  # it takes none in Python 3.10
+class _ErrorStream(_Once, logging.StreamHandler[TextIO]):
     """Standard error."""

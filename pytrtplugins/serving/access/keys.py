@@ -150,7 +150,7 @@ def read_keys(path: str) -> list[Key]:
         FormatError: it is not TOML, or has an unknown field or a wrong value; ``.path`` and ``.line`` say where.
     """
     try:
-        file = TomlFile.read(Path(path), "--keys")
+        file = TomlFile.read(Path(path))
     except OSError as error:
         raise UsageError(
             f"{path}: {(error.strerror or str(error)).lower()}.\nDo: pytrt serve-key NAME --keys {path}", path=path

@@ -134,7 +134,7 @@ class RemoteBackend:
 
     async def heard_of_all(self) -> None:
         """Wait until engine processes have said of each model whether they have it; not longer than a start takes."""
-        with suppress(asyncio.TimeoutError):
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._heard_of_all.wait(), _WITHOUT_ENGINE_S)
 
     async def join(self, sock: Any, index: int = 0) -> None:

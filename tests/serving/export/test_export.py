@@ -172,7 +172,7 @@ def test_the_image_serves_the_same_models_within_the_same_limits(model, tmp_path
     extra = tmp_path / "net.engine"
     extra.write_bytes(b"x")
     export("compose", deployment(model, limits=limits, options={"gpu": 2}, files=[extra]), tmp_path / "out")
-    file = TomlFile.read(tmp_path / "out" / "serving.toml", "test")
+    file = TomlFile.read(tmp_path / "out" / "serving.toml")
     [found] = read_models(file, {})
     assert Path(found.target.rpartition(":")[0]).read_text() == Path(model.rpartition(":")[0]).read_text()
     assert (found.name, found.max_batch, found.sizes, found.max_delay_ms, found.queue) == (
@@ -194,7 +194,7 @@ def test_the_image_serves_the_same_models_within_the_same_limits(model, tmp_path
 def test_several_versions_of_a_model_stay_versions(model, tmp_path):
     specs = [ModelSpec("double", model, version=version) for version in ("1", "2")]
     export("compose", deployment(model, specs=specs), tmp_path / "out")
-    file = TomlFile.read(tmp_path / "out" / "serving.toml", "test")
+    file = TomlFile.read(tmp_path / "out" / "serving.toml")
     assert [(each.name, each.version) for each in read_models(file, {})] == [("double", "1"), ("double", "2")]
 
 

@@ -1,14 +1,12 @@
 """The page's files, without a browser."""
 
 import re
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from pytrtplugins.serving import page
-
-tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 ROOT = Path(__file__).parents[3]
 FOLDER = Path(page.__file__).parent
