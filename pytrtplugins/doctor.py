@@ -45,7 +45,7 @@ PURPOSES = {
     "rtx": "engine tensorrt_rtx",
     "pycuda": "arrays of PyCUDA",
     "vision": "reading and writing images",
-    "track": "following objects in videos",
+    "track": "following objects in videos, with trackers beside it",
     "jpeg": "decoding JPEG files faster",
     "nvjpeg": "decoding JPEG files on a GPU",
     "cli": "the command pytrt",

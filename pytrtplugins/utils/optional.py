@@ -21,11 +21,11 @@ _imported: dict[str, ModuleType] = {}
 """Modules that an earlier call imported to their end: passes ask for them many thousand times."""
 
 
-def require(module: str, *, extra: str, package: str | None = None, feature: str = "") -> ModuleType:
+def require(module: str, *, extra: str, package: str | None = None, feature: str = "", alone: str = "") -> ModuleType:
     """Import an optional module, or say how to install it.
 
     The extra is this project's that brings the package, whose name may differ from the module's; empty where none does. The feature,
-    such as ``"engine 'cpu'"``, is what needs it.
+    such as ``"engine 'cpu'"``, is what needs it. ``alone`` is a requirement that is installed beside the extra, without what it depends on.
 
     Raises:
         MissingExtraError: the module cannot be imported; ``.package`` and ``.extra`` tell which.
@@ -40,6 +40,8 @@ def require(module: str, *, extra: str, package: str | None = None, feature: str
     except ImportError as error:
         package = package or module.partition(".")[0]
         wanted = f'"pytrtplugins[{extra}]"' if extra else package
+        if alone:
+            wanted += f' && pip install --no-deps "{alone}"'
         raise MissingExtraError(
             f"{feature or 'this feature'} needs the package {package!r}, which cannot be imported ({error}).\n"
             f"Do: pip install {wanted}",

@@ -76,7 +76,7 @@ def align_face(image: Image, points: npt.ArrayLike, size: int = _SIDE) -> Image:
     Returns:
         (size, size, 3) uint8; what lies outside the image is black. Bilinear.
     """
-    cv2 = require("cv2", extra="vision", package="opencv-python-headless<5", feature="aligning faces")
+    cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="aligning faces")
     matrix = similarity(points, FACE_POINTS * (size / _SIDE))
     found: Any = cv2.warpAffine(image, matrix, (size, size), flags=cv2.INTER_LINEAR)
     return found  # type: ignore[no-any-return]
@@ -94,7 +94,7 @@ class FaceFinder:
     """
 
     def __init__(self, path: str | Path, score: float = 0.7) -> None:
-        cv2 = require("cv2", extra="vision", package="opencv-python-headless<5", feature="finding faces")
+        cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="finding faces")
         if not Path(path).is_file():
             raise UsageError(f"face detector {str(path)!r}: no such file. Looked for: {Path(path).absolute()}")
         try:

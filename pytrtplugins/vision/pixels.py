@@ -97,6 +97,6 @@ def image_batches(
 
 
 def _resize(image: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.uint8]:
-    cv2 = require("cv2", extra="vision", package="opencv-python-headless<5", feature="resizing images")
+    cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="resizing images")
     resized: Any = cv2.resize(image, size, interpolation=cv2.INTER_LINEAR)
     return resized  # type: ignore[no-any-return]

@@ -34,7 +34,8 @@ class Tracker:
     """
 
     def __init__(self, score_threshold: float = 0.5) -> None:
-        self._make: Any = require("trackers", extra="track", feature="tracking").ByteTrackTracker
+        library = require("trackers", extra="track", feature="tracking", alone="trackers>=2.6")
+        self._make: Any = library.ByteTrackTracker
         self._convert: Any = require("supervision", extra="track", feature="tracking").Detections
         self.score_threshold, self.lowest = score_threshold, min(_LOWEST, score_threshold)
         self._scene: int | None = None

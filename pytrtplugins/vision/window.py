@@ -37,7 +37,7 @@ class Window:
         if not _has_windows(self._cv2):
             raise MissingExtraError(
                 f"showing frames needs OpenCV with windows; this is opencv-python-headless {self._cv2.__version__}, which has none.\n"
-                'Do: pip uninstall -y opencv-python-headless && pip install "opencv-python>=4.10,<5"',
+                'Do: pip uninstall -y opencv-python-headless && pip install "opencv-python>=4.11,<6"',
                 package="opencv-python",
                 extra="",
             )

@@ -265,7 +265,7 @@ def test_frames_are_shown_until_the_user_ends_it(display):
 
 def test_an_opencv_without_windows_says_what_to_install(display, video):
     display(Windows([], gui="NONE"))
-    with pytest.raises(MissingExtraError, match=r'pip install "opencv-python>=4\.10,<5"$') as caught:
+    with pytest.raises(MissingExtraError, match=r'pip install "opencv-python>=4\.11,<6"$') as caught:
         Outputs(Sources([video]), show=True)
     assert caught.value.package == "opencv-python"
 

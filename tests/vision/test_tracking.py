@@ -94,18 +94,22 @@ def test_nothing_found_is_no_track(library):
     assert len(Tracker().update(Detections())) == 0
 
 
-@pytest.mark.parametrize("package", ["trackers", "supervision"])
-def test_a_missing_library_is_named_with_its_command(library, monkeypatch, package):
+@pytest.mark.parametrize(
+    ("package", "rest"), [("trackers", ' && pip install --no-deps "trackers>=2.6"'), ("supervision", "")]
+)
+def test_a_missing_library_is_named_with_its_command(library, monkeypatch, package, rest):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
         MissingExtraError, match=rf"tracking needs the package '{package}'.*\nDo: pip install"
     ) as caught:
         Tracker()
-    assert str(caught.value).endswith('"pytrtplugins[track]"')
+    assert str(caught.value).endswith(f'"pytrtplugins[track]"{rest}')
 
 
 def test_the_library_follows_what_moves():
-    pytest.importorskip("trackers", reason='tracking needs trackers (pip install "pytrtplugins[track]")')
+    pytest.importorskip(
+        "trackers", reason='tracking needs trackers (pip install "pytrtplugins[track]"; pip install --no-deps trackers)'
+    )
     tracker = Tracker(0.5)
     for step in range(6):
         cat, dog = box(10.0 + 5 * step), box(300.0 - 4 * step, 0.2 if step == 3 else 0.8, "dog")
