@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Self
 
-__all__ = ["Unquoted", "WrittenFloat", "WrittenInt", "as_number", "read_plain"]
+__all__ = ["Unquoted", "WrittenFloat", "WrittenInt", "WrittenNumber", "as_number", "read_plain"]
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,4})?")
 """JSON's numbers: others, such as 010, 0x1F, 1_000 and 12:30:00, readers of YAML take for different ones."""
@@ -13,28 +14,24 @@ _TRUTHS = {"true": True, "false": False}
 _LIKE_TRUTHS = re.compile(r"(?i:true|false|yes|no|on|off|y|n|null|~)")
 
 
-class WrittenInt(int):
-    """A whole number with its text."""
-
-    text: str
-
-    def __new__(cls, text: str) -> WrittenInt:
-        """Read the text."""
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
-
-
-class WrittenFloat(float):
+class WrittenNumber:
     """A number with its text."""
 
     text: str
 
-    def __new__(cls, text: str) -> WrittenFloat:
+    def __new__(cls, text: str) -> Self:
         """Read the text."""
-        number = super().__new__(cls, text)
+        number = super().__new__(cls, text)  # type: ignore[call-arg]  # int's or float's
         number.text = text
         return number
+
+
+class WrittenInt(WrittenNumber, int):
+    """A whole number with its text."""
+
+
+class WrittenFloat(WrittenNumber, float):
+    """A number with a fraction or an exponent, with its text."""
 
 
 class Unquoted(str):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from ...errors import PipelineError
 from ...utils.declared import nearest
 from ...utils.text_formats import shorten
-from ...utils.yaml_scalars import WrittenFloat, WrittenInt
+from ...utils.yaml_scalars import WrittenNumber
 from .record import Scalar
 
 __all__ = ["Scope", "as_recorded", "fill_placeholders", "fill_words", "written"]
@@ -45,7 +45,7 @@ def fill_words(text: str, scope: Scope) -> list[str]:
 
 def written(value: Scalar) -> str:
     """A value as a text holds it: a number as it was written."""
-    if isinstance(value, (WrittenInt, WrittenFloat)):
+    if isinstance(value, WrittenNumber):
         return value.text
     return str(value).lower() if isinstance(value, bool) else str(value)
 
