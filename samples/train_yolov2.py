@@ -36,9 +36,8 @@ from pathlib import Path
 from pytrtplugins.errors import UsageError
 from pytrtplugins.vision.labels.photo import EXIF
 from training.command import Program, add_options
-from training.data import load_photos, open_data
+from training.data import SIDE, load_photos, open_data
 from training.ranks import device_of
-from yolov2_training.data import SIDE
 from yolov2_training.evaluate import measure
 from yolov2_training.model import Model, load_model
 from yolov2_training.recipe import NETWORKS, Recipe

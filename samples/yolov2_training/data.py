@@ -13,9 +13,9 @@ from pytrtplugins.utils.prefetch import map_ahead, threads_for_files
 from pytrtplugins.vision.image import decode_image
 from pytrtplugins.vision.labels.photo import read_header
 from training.batch import Pool
-from training.data import SIDE, Records, load_photos, open_data
+from training.data import Records
 
-__all__ = ["SIDE", "box_shapes", "kmeans_anchors", "letterbox_images", "load_photos", "open_data"]
+__all__ = ["box_shapes", "kmeans_anchors", "letterbox_images"]
 
 _MOST_SHAPES = 4096  # photos whose boxes the anchors are of
 

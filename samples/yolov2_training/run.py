@@ -12,10 +12,10 @@ from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.utils.override import override
 from training import run
 from training.augment import STRIDE
-from training.data import TRAINING, Records, load_photos, open_data
+from training.data import SIDE, TRAINING, Records, load_photos, open_data
 
 from .boxes import BoxLimits
-from .data import SIDE, box_shapes, kmeans_anchors, letterbox_images
+from .data import box_shapes, kmeans_anchors, letterbox_images
 from .evaluate import scores
 from .export import write_darknet
 from .model import Model, build_network, load_model, save_model
