@@ -31,7 +31,7 @@ class Teacher(nn.Module):
         cfg: Path of the .cfg; the .weights lie beside it under the same name.
 
     Raises:
-        CfgError: A layer type that is not known here.
+        CfgError: A layer type that is not known here, or an [upsample] that shrinks or scales.
         WeightsError: Too few or too many weights.
     """
 
@@ -42,6 +42,8 @@ class Teacher(nn.Module):
         for layer in self.layers:
             if layer.type not in _KNOWN or getattr(layer, "activation", "linear") not in ("linear", "leaky"):
                 raise CfgError(f"{cfg}: a teacher's layer [{layer.type}] is not known here.", path=cfg)
+            if isinstance(layer, Upsample) and (layer.reverse or layer.scale != 1):
+                raise CfgError(f"{cfg}: a teacher's [upsample] has a positive stride and no scale here.", path=cfg)
         self.parts = nn.ModuleList(_part(network, number) for number in range(len(self.layers)))
         heads = [layer.index for layer in self.layers if layer.type == "yolo"]
         self.channels = [(self.layers[i - 2].dims[0], self.layers[i - 1].dims[0]) for i in heads]
@@ -59,7 +61,7 @@ class Teacher(nn.Module):
             elif isinstance(layer, Shortcut):
                 out = given[0] + given[1]
             elif isinstance(layer, Upsample):
-                out = functional.interpolate(given[0], scale_factor=2.0, mode="nearest")
+                out = functional.interpolate(given[0], scale_factor=float(layer.stride), mode="nearest")
             else:
                 out = part(given[0])
             outputs.append(functional.leaky_relu(out, 0.1) if getattr(layer, "activation", "") == "leaky" else out)

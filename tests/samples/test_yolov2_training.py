@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytrtplugins.errors import WeightsError
+from pytrtplugins.errors import CfgError, WeightsError
 from tests.samples.needs_torch import WITHOUT_RANKS, torch
 from tests.samples.rectangles import (
     ANCHORS,
@@ -84,6 +84,20 @@ def test_a_teacher_with_wrong_weights_is_refused(tmp_path: Path) -> None:
         weights.write_bytes(content)
         with pytest.raises(WeightsError, match=r"teacher\.weights"):
             teacher.Teacher(tmp_path / "teacher.cfg")
+
+
+@pytest.mark.parametrize("option", ["stride=-2", "stride=2\nscale=0.5"])
+def test_a_teacher_whose_upsample_shrinks_or_scales_is_refused(tmp_path: Path, option: str) -> None:
+    cfg = tmp_path / "teacher.cfg"
+    write_teacher(cfg)
+    text = cfg.read_text().replace("[upsample]\nstride=2", f"[upsample]\n{option}")
+    if option == "stride=-2":  # whose map of 1 x 1 nothing else can be joined with
+        text = text.replace("layers=-1,7", "layers=-1")
+        weights = cfg.with_suffix(".weights")
+        weights.write_bytes(weights.read_bytes()[: -4 * 8 * 21])
+    cfg.write_text(text)
+    with pytest.raises(CfgError, match=r"\[upsample\] has a positive stride and no scale here"):
+        teacher.Teacher(cfg)
 
 
 def test_imitation_is_free_for_a_linear_function_of_the_features() -> None:
