@@ -57,6 +57,8 @@ def evaluate(
 ) -> Result[Evaluated]:
     """Measure a detector's average precision on labelled images (pycocotools).
 
+    Labels are darknet's, a text file an image. COCO's, VOC's and CVAT's are not read here.
+
     With --precision int8 an engine for CPUs computes in INT8 even where float32 is faster. A saved engine is what it was built as; the
     first line says what it computes in.
 
