@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["take_lock"]
+__all__ = ["held_lock", "take_lock"]
 
 _NONE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """What file systems without locks say."""
@@ -34,3 +37,12 @@ def take_lock(handle: int, *, shared: bool = False, wait: bool = True) -> bool:
             if error.errno not in _NONE:
                 raise
     return True
+
+
+@contextmanager
+def held_lock(handle: int, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
+    """Lock an open file or folder for the block, which gets what `take_lock` returns, and close it at the end."""
+    try:
+        yield take_lock(handle, shared=shared, wait=wait)
+    finally:
+        os.close(handle)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import FormatError, PytrtpluginsError
-from .file_lock import take_lock
+from .file_lock import held_lock
 from .inside import Failure, kind, open_inside
 
 __all__ = [
@@ -154,17 +154,13 @@ def sha256_hex(source: bytes | str | Path, *, within: str | Path | None = None) 
 
 
 @contextmanager
-def locked_folder(folder: str | Path) -> Iterator[None]:
-    """Keep other processes and threads out of the same block for a folder. The system frees the lock of a process that was killed."""
+def locked_folder(folder: str | Path, *, wait: bool = True) -> Iterator[bool]:
+    """Keep other processes and threads out of the same block for a folder; False if another holds it, and ``wait`` is off."""
     if sys.platform == "win32":  # it has no such locks
-        yield
+        yield True
         return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        take_lock(handle)
-        yield
-    finally:
-        os.close(handle)
+    with held_lock(os.open(folder, os.O_RDONLY), wait=wait) as is_held:
+        yield is_held
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------

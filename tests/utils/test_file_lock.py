@@ -1,5 +1,6 @@
 """Locks between processes."""
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-from pytrtplugins.utils.file_lock import take_lock
+from pytrtplugins.utils.file_lock import held_lock, take_lock
 
 fcntl = pytest.importorskip("fcntl")
 HOLD = "import os, sys; from pytrtplugins.utils.file_lock import take_lock; h = os.open(sys.argv[1], os.O_RDONLY); " + (
@@ -55,3 +56,19 @@ def test_a_file_system_without_locks_keeps_nobody_out_and_other_errors_are_told(
             take_lock(handle)
     else:
         assert take_lock(handle, wait=False)
+
+
+@pytest.mark.parametrize("error", [None, KeyError])
+def test_a_lock_that_a_block_holds_ends_with_it(tmp_path, handle, error):
+    def hold():
+        with held_lock(os.open(tmp_path, os.O_RDONLY)) as is_held:
+            assert is_held
+            assert not take_lock(handle, wait=False)
+            with held_lock(os.open(tmp_path, os.O_RDONLY), wait=False) as second:
+                assert not second
+            if error:
+                raise error
+
+    with pytest.raises(error) if error else contextlib.nullcontext():
+        hold()
+    assert take_lock(handle, wait=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import FormatError, PipelineError, StepError
 from ...utils.atomic import write_atomic
-from ...utils.file_lock import take_lock
+from ...utils.file_lock import held_lock
 from ...utils.files import read_regular
 from ...utils.inside import check_inside, holder, open_inside
 from ...utils.text_formats import MAX_BYTES, read_json
@@ -110,8 +110,8 @@ class PipelineFolder:
             OSError: the folder cannot be written.
         """
         handle = open_inside(self.path / _LOCK, os.O_RDWR | os.O_CREAT, within=self.root, error=StepError)
-        try:
-            if not take_lock(handle, wait=False):
+        with held_lock(handle, wait=False) as is_held:
+            if not is_held:
                 holder = os.read(handle, 32).decode("ascii", "replace").strip() or "another"
                 raise StepError(
                     f"pipeline {self.path.name}: process {holder} runs it already.\n"
@@ -121,8 +121,6 @@ class PipelineFolder:
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
             yield
-        finally:
-            os.close(handle)
 
     # --- paths ---------------------------------------------------------------------------------------------------------
 

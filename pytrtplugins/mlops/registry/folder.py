@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...errors import ModelRegistryError
 from ...utils.atomic import atomic_file, write_atomic
-from ...utils.file_lock import take_lock
+from ...utils.file_lock import held_lock
 from ...utils.files import check_path, open_regular, read_regular, sha256_hex
 from ...utils.inside import holder, list_inside, open_inside
 from ...utils.text_formats import read_json
@@ -131,8 +131,7 @@ class Folder:
         with ExitStack() as stack:
             with suppress(FileNotFoundError, PermissionError):
                 handle = open_inside(self.path / _LOCK, os.O_RDONLY, within=self.path, error=ModelRegistryError)
-                stack.callback(os.close, handle)
-                take_lock(handle, shared=True)
+                stack.enter_context(held_lock(handle, shared=True))
             yield
 
     def _listed(self, folder: Path) -> dict[str, bool]:
@@ -159,14 +158,11 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT
             handle = open_inside(self.path / _LOCK, flags, within=self.path, error=ModelRegistryError)
-            try:
-                take_lock(handle)
+            with held_lock(handle):
                 if not os.path.lexists(self.path / _MARK):
                     self._begin()
                 self.check()
                 yield
-            finally:
-                os.close(handle)
 
     @contextmanager
     def translate_os_errors(self) -> Iterator[None]:

@@ -18,9 +18,8 @@ from typing import Any
 
 from ...errors import FormatError, NoDataError, UsageError
 from ...utils.atomic import remove_abandoned
-from ...utils.file_lock import take_lock
 from ...utils.file_set import FileSet
-from ...utils.files import regular_size
+from ...utils.files import locked_folder, regular_size
 from ...utils.inside import holder
 from ...utils.journal import Journal
 from ...utils.name_list import read_class_names, read_name_list
@@ -331,16 +330,13 @@ def _check_space(job: ShardJob, shards: list[PlannedShard]) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Refuse a second process that writes the same set."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        if not take_lock(handle, wait=False):
+    with locked_folder(folder, wait=False) as is_held:
+        if not is_held:
             raise UsageError(
                 f"{folder}: another process writes this set.\nDo: wait for it, or give another folder with -o",
                 path=folder,
             )
         yield
-    finally:
-        os.close(handle)
 
 
 def _is_done(job: ShardJob, shard: PlannedShard, journal: Journal) -> bool:
