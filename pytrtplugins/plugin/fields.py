@@ -157,10 +157,13 @@ def collect_field_specs(cls: type) -> tuple[FieldSpec, ...]:
             continue
         try:
             hints = typing.get_type_hints(base)
+            for hint in hints.values():
+                if isinstance(hint, tuple):  # refused by typing before Python 3.14
+                    raise TypeError(f"{hint} is no type")
         except (NameError, TypeError) as error:  # a TypeError: what it names is no type
             raise FieldError(
                 f"{cls.__name__}: the annotation of a field cannot be resolved: {error}.\n"
-                "Do: import the type that it names; write a type's name, as in count: int, and ClassVar with brackets",
+                "Do: import the type that it names; write a type's name, as in count: int",
                 cls=cls,
             ) from error
         for name in own:
