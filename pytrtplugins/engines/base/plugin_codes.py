@@ -3,51 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from ...model.ir import array_of, dtype_of, is_op, remove_unused, set_attributes, swap, to_ir, to_proto
+from ...model.ir import array_of, dtype_of, is_op, remove_unused, set_attributes, swap
+from ...passes import Pass, PassResult
 from ...plugin.onnx_node import SCALES, from_node, is_plugin_node, requantizes, takes
 from ...plugin.policy import RUNNING, chosen_form
 from ...tensor import DType
-from ...validation.dataflow import walk
+from ...utils.override import override
 
 if TYPE_CHECKING:
-    import onnx
     import onnx_ir as ir
 
     from ...plugin.base import Plugin
 
-__all__ = ["on_codes", "write_codes"]
+__all__ = ["WriteCodes", "on_codes"]
 
 
-def write_codes(model: onnx.ModelProto, forms: Sequence[str], requested: Mapping[str, str]) -> onnx.ModelProto:
+class WriteCodes(Pass):
     """Hand int8 codes to the plugins with ``int8 = "requantize"`` that run through `enqueue`: DQ → plugin → Q becomes the plugin alone.
 
     The node gets the attribute `SCALES`. Other forms, `compute` and decompositions, compute on the numbers that the codes stand for.
 
     Args:
-        model: A model in which the decompositions are written; it is not changed.
         forms: The engine's ``plugin_forms``.
         requested: Plugin → the form that the user asks for.
-
-    Returns:
-        The model, or where there is such a plugin a copy.
     """
 
-    def enqueues(plugin: Plugin) -> bool:
-        return chosen_form(type(plugin), forms, requested, RUNNING) == "enqueue"
+    name: ClassVar[str] = "write-codes"
 
-    if not any(
-        is_plugin_node(node) and requantizes(node) and enqueues(from_node(node)) for node in walk(model.graph.node)
-    ):
-        return model
-    written = to_ir(model)
-    for graph in (written.graph, *written.graph.subgraphs()):
-        for node in list(graph):
-            if is_plugin_node(node) and requantizes(node):
-                on_codes(graph, node, enqueues)
-    remove_unused(written)
-    return to_proto(written)
+    def __init__(self, forms: Sequence[str], requested: Mapping[str, str]) -> None:
+        self._forms, self._requested = forms, requested
+
+    @override
+    def call(self, model: ir.Model) -> PassResult:
+        modified = False
+        for graph in model.graphs():
+            for node in list(graph):
+                if is_plugin_node(node) and requantizes(node):
+                    modified |= bool(on_codes(graph, node, self._enqueues))
+        if modified:
+            remove_unused(model)
+        return PassResult(model, modified)
+
+    def _enqueues(self, plugin: Plugin) -> bool:
+        return chosen_form(type(plugin), self._forms, self._requested, RUNNING) == "enqueue"
 
 
 def on_codes(graph: ir.Graph, node: ir.Node, wanted: Callable[[Plugin], bool]) -> list[float]:

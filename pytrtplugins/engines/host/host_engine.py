@@ -15,7 +15,6 @@ from ...utils.optional import require
 from ...utils.override import override
 from ..base.engine import Engine
 from ..base.failures import shortened
-from ..base.plugin_codes import write_codes
 from ..base.plugins import forms_run, write_decompositions
 from ..base.types import Availability, BuildOptions
 from .cpu_features import describe_cpu
@@ -164,8 +163,7 @@ class HostEngine(Engine):
         written = write_decompositions(self.model, self.plugin_forms, self.options.plugins)
         self.choices.update(forms_run(self.model, written, self.plugin_forms, self.options.plugins))
         grown = len(written.graph.node) > len(self.model.graph.node)
-        written = add_shapes(written) if grown else written  # with types and dims of the tensors inside decompositions
-        return write_codes(written, self.plugin_forms, self.options.plugins)
+        return add_shapes(written) if grown else written  # with types and dims of the tensors inside decompositions
 
 
 def _times(int8: Engine, float32: Engine, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, float] | str:

@@ -14,6 +14,7 @@ from ...utils.override import override
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining, naming_expanded
 from ..base.fusion import Part, part_of
+from ..base.plugin_codes import WriteCodes
 from ..base.types import BuildOptions
 from ..host.cpu_features import default_threads
 from ..host.host_engine import HostEngine
@@ -120,7 +121,8 @@ class OnnxruntimeEngine(HostEngine):
         return optimized_model(model, self._disabled(model))
 
     def _standard_form(self) -> onnx.ModelProto:
-        return with_zero_points(add_shapes(run_passes(self._written_out(), UnsignedActivations())))
+        codes = WriteCodes(self.plugin_forms, self.options.plugins)
+        return with_zero_points(add_shapes(run_passes(self._written_out(), codes, UnsignedActivations())))
 
     def _session(self, model: onnx.ModelProto) -> Any:
         entries = self._exact_sums()

@@ -26,6 +26,7 @@ from ..base.arithmetic import layer_types
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining, names_node, shortened, with_suspects
 from ..base.fusion import Part, part_of
+from ..base.plugin_codes import WriteCodes
 from ..base.types import BuildOptions
 from ..host.cpu_features import cpu_features, default_threads, describe_cpu
 from ..host.host_engine import ALWAYS, HostEngine
@@ -312,7 +313,9 @@ class CpuEngine(HostEngine):
 
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left have a host each."""
-        model = fold_integers(run_passes(write_functions(self._written_out(), WIDE_CODES), *openvino_passes()))
+        written = write_functions(self._written_out(), WIDE_CODES)
+        codes = WriteCodes(self.plugin_forms, self.options.plugins)
+        model = fold_integers(run_passes(written, codes, *openvino_passes()))
         without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
         for node in _plugin_nodes(model):
             from .plugin_op import PluginHost

@@ -10,18 +10,20 @@ import numpy as np
 
 from ...errors import EngineError, ExecutionError, PytrtpluginsError, UsageError
 from ...model.proto import node_name
+from ...passes import run_passes
 from ...passes.half import HALF_TYPES, to_half
-from ...plugin.onnx_node import is_plugin_node, scales_of
+from ...plugin.onnx_node import is_plugin_node, requantizes, scales_of
 from ...plugin.policy import HOST_ENQUEUE, chosen_form
 from ...plugin.runner import PluginRunner
 from ...tensor import Array
 from ...utils.optional import require
 from ...validation import validated
+from ...validation.dataflow import walk
 from ...validation.operators import standard_domain
 from ..base.context import Arrays, ExecutionContext
 from ..base.engine import Engine
 from ..base.failures import explaining, is_plugins
-from ..base.plugin_codes import write_codes
+from ..base.plugin_codes import WriteCodes
 from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
 from .coverage import is_plain
@@ -76,7 +78,9 @@ class ReferenceEngine(Engine):
             raise UsageError(f"engine 'reference': sums: expected float32 or float16, found {sums!r}", setting="sums")
         self._float16_ops = {**OPS, **HALF_SUM_OPS} if sums == "float16" else OPS
         self.choices.update(forms_run(model, model, self.plugin_forms, options.plugins))
-        model = write_codes(_without_functions(model), self.plugin_forms, options.plugins)
+        model = _without_functions(model)
+        if any(is_plugin_node(node) and requantizes(node) for node in walk(model.graph.node)):
+            model = run_passes(model, WriteCodes(self.plugin_forms, options.plugins))
         if options.precision in HALF_TYPES:
             model = to_half(model, HALF_TYPES[options.precision])
         opsets = {standard_domain(item.domain): item.version for item in model.opset_import}

@@ -18,7 +18,7 @@ from ....tensor import DType
 from ....utils.garbage import no_collection
 from ....utils.optional import require
 from ...base.blocked import check_layouts
-from ...base.plugin_codes import write_codes
+from ...base.plugin_codes import WriteCodes
 from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .attention import FuseAttention
@@ -158,7 +158,8 @@ def lower(
             operator computes with fractions.
     """
     check_layouts(model, "cuda")
-    lowered = to_ir(_written_out(model, requested), checked=True)
+    lowered = to_ir(_with_decompositions(model, requested), checked=True)
+    WriteCodes(GPU_FORMS, requested)(lowered)
     check_element_types(lowered)
     check_static_dims(lowered)
     PropagateConstants(expands=lambda op_type: op_type == "Attention" and "attention" not in disable)(lowered)
@@ -258,8 +259,8 @@ def _float_plugins(graph: ir.Graph) -> list[str]:
     return [node_name(node) for node in nodes if any(value.is_graph_output() for value in node.outputs)]
 
 
-def _written_out(model: onnx.ModelProto, requested: Mapping[str, str]) -> onnx.ModelProto:
+def _with_decompositions(model: onnx.ModelProto, requested: Mapping[str, str]) -> onnx.ModelProto:
     classes = plugin_classes(model).values()
     if any(chosen_form(cls, GPU_FORMS, requested) == "decomposition" for cls in classes):
-        model = add_shapes(write_decompositions(model, GPU_FORMS, requested))
-    return write_codes(model, GPU_FORMS, requested)
+        return add_shapes(write_decompositions(model, GPU_FORMS, requested))
+    return model
