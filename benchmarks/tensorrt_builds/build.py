@@ -112,8 +112,8 @@ def build(subject: Subject) -> Outcome:
 def _build(subject: Subject, log: BuildLog) -> Build:
     import pytrtplugins as ptp
     from pytrtplugins.calibration import CalibrationTable
-    from pytrtplugins.engines.tensorrt.graph import parser_form, written_out
-    from pytrtplugins.passes import prepare
+    from pytrtplugins.engines.tensorrt.graph import ParserForm, written_out
+    from pytrtplugins.passes import prepare, run_passes
 
     model = subject.load()
     calibration = None
@@ -125,7 +125,7 @@ def _build(subject: Subject, log: BuildLog) -> Build:
     seconds = time.perf_counter() - begun
     products = None
     if subject.precision in LOW_TYPES:
-        products = count_products(parser_form(written_out(engine.model)), log.layers, subject.precision)
+        products = count_products(run_passes(written_out(engine.model), ParserForm()), log.layers, subject.precision)
     plan = engine.payload()
     return Build(len(plan), seconds, len(log.layers), products, tuple(log.own_warnings))
 

@@ -13,15 +13,14 @@ from ..calibration import CalibrationTable, Calibrator, MinMaxCalibrator
 from ..engines.base.failures import shortened
 from ..engines.calibrate import calibrate, fitting_table, network_runs
 from ..engines.host.unsigned import UnsignedActivations
-from ..engines.quantized import has_qdq
 from ..errors import BuildError, ModelError, NoDataError
 from ..model import Graph, read_onnx, write_onnx
 from ..model.decompose import add_shapes, inline_plugins
-from ..model.ir import to_ir
+from ..model.ir import to_ir, to_proto
 from ..model.opaque import hide_opaque, opaque_nodes, show_opaque, undescribed_tensors
 from ..model.proto import info_dims, node_name
 from ..passes import load_model, run_passes
-from ..passes.half import to_half
+from ..passes.half import halve, with_typed_scales
 from ..passes.half_ranges import float_nodes
 from ..passes.normalize import in_opset
 from ..passes.prepare import prepare_loaded
@@ -46,8 +45,6 @@ __all__ = [
 
 _BFLOAT16_OPSET = 22
 """The first opset in which ONNX's convolutions, pools and Q/DQ nodes all have bfloat16."""
-_SCALES_OPSET = 19
-"""The first opset whose Q/DQ nodes have scales in float16."""
 _MAX_CHECKED = (1 << 31) - (1 << 20)
 """Bytes of a model that onnx.checker takes from memory."""
 Sample = Mapping[str, npt.NDArray[Any]]
@@ -105,13 +102,12 @@ def in_half(
     Returns:
         The model, and the name of each node that stays in float32 → why.
     """
-    if dtype is DType.BFLOAT16:
-        model = in_opset(model, _BFLOAT16_OPSET)
-    elif has_qdq(model):
-        model = in_opset(model, _SCALES_OPSET)
+    model = in_opset(model, _BFLOAT16_OPSET) if dtype is DType.BFLOAT16 else with_typed_scales(model)
     opaque = {node_name(node): "nobody here has a class for it" for node in opaque_nodes(model)}
-    kept = {**float_nodes(to_ir(model, checked=True), dtype, ranges), **opaque, **(pinned or {})}
-    return to_half(model, dtype, keep=frozenset(kept), half_weights=half_weights), kept
+    written = to_ir(model, checked=True)
+    kept = {**float_nodes(written, dtype, ranges), **opaque, **(pinned or {})}
+    halve(written, dtype, keep=frozenset(kept), half_weights=half_weights, refuse_overflow=True)
+    return to_proto(written), kept
 
 
 def seen_ranges(

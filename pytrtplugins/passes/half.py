@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["HALF_TYPES", "STAYS_FLOAT", "WRITTEN", "halve", "to_half"]
+__all__ = ["HALF_TYPES", "STAYS_FLOAT", "WRITTEN", "halve", "to_half", "with_typed_scales"]
 
 HALF_TYPES = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16}
 """Name of a precision → element type."""
@@ -70,35 +70,48 @@ def to_half(
     """
     if any(entry.key == WRITTEN for entry in model.metadata_props):
         return copy_of(model)
-    if any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node):
-        model = in_opset(model, _TYPED_SCALES)
-    written = to_ir(model, checked=True)
-    if dtype is DType.FLOAT16:
-        fit_scales(written)
-    return to_proto(_Halver(written, dtype, keep, half_weights, refuse_overflow, _float_inputs).run())
+    written = to_ir(with_typed_scales(model), checked=True)
+    return to_proto(halve(written, dtype, keep=keep, half_weights=half_weights, refuse_overflow=refuse_overflow))
+
+
+def with_typed_scales(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Convert a prepared model with Q/DQ nodes to the first opset whose scales may be in half precision, if its own is older.
+
+    Raises:
+        ModelError: it cannot be converted.
+    """
+    has_scales = any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node)
+    return in_opset(model, _TYPED_SCALES) if has_scales else model
+
+
+def _float_inputs(node: ir.Node) -> Collection[int]:
+    return STAYS_FLOAT.get(node.op_type, ()) if node.domain == "" else ()
 
 
 def halve(
     model: ir.Model,
     dtype: DType,
-    float_inputs: Callable[[ir.Node], Collection[int]],
+    float_inputs: Callable[[ir.Node], Collection[int]] = _float_inputs,
     keep: Collection[str] = (),
+    *,
+    half_weights: Collection[str] = (),
+    refuse_overflow: bool = False,
 ) -> ir.Model:
-    """The same for an engine that works on its own form of the model, in place.
+    """The same in place, for a model that `with_typed_scales` gave.
 
     Args:
         model: As for `to_half`; with `WRITTEN` in its metadata it stays as it is.
-        dtype: float16 or bfloat16.
+        dtype: As for `to_half`.
         float_inputs: A node → its inputs that stay float32 though the node does not.
         keep: Names of nodes that stay in float32, with their subgraphs.
+        half_weights: As for `to_half`.
+        refuse_overflow: As for `to_half`.
     """
     if WRITTEN in model.metadata_props:
         return model
-    return _Halver(model, dtype, keep, (), False, float_inputs).run()
-
-
-def _float_inputs(node: ir.Node) -> Collection[int]:
-    return STAYS_FLOAT.get(node.op_type, ()) if node.domain == "" else ()
+    if dtype is DType.FLOAT16:
+        fit_scales(model, float_inputs)
+    return _Halver(model, dtype, keep, half_weights, refuse_overflow, float_inputs).run()
 
 
 class _Halver:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def float_nodes(model: ir.Model, dtype: DType, ranges: Mapping[str, float]) -> d
     return found
 
 
-def fit_scales(model: ir.Model) -> bool:
+def fit_scales(model: ir.Model, float_inputs: Callable[[ir.Node], Collection[int]] = lambda node: ()) -> bool:
     """Prepare the scales of Q/DQ nodes for float16, which cannot hold values below 6e-8, and few digits below 6e-5.
 
     A scale becomes a value that float16 holds, never 0. Where that changes the scale of weights by more than 2**-9, it is
@@ -67,6 +67,7 @@ def fit_scales(model: ir.Model) -> bool:
 
     Args:
         model: A model with float32 scales; it changes.
+        float_inputs: A node → its inputs that stay float32: a scale among them stays what it is.
 
     Returns:
         Whether anything changed.
@@ -76,6 +77,8 @@ def fit_scales(model: ir.Model) -> bool:
         source, value = operand(node, 0), operand(node, 1)
         scale = array_of(value)
         if node.domain != "" or source is None or value is None or scale is None or scale.dtype != np.float32:
+            continue
+        if 1 in float_inputs(node):
             continue
         rounded = _rounded(scale)
         codes = array_of(source) if node.op_type == "DequantizeLinear" else None

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
-from ...model.ir import to_ir
+from ...model.ir import to_ir, to_proto
 from ...model.proto import info_dims
 from ...passes import Placement
 from ...passes.codes import CODES
-from ...passes.half import HALF_TYPES, to_half
+from ...passes.half import HALF_TYPES, halve, with_typed_scales
 from ...passes.half_ranges import float_nodes
 from ...plugin.policy import GPU_FORMS
 from ...plugin.registry import PluginKey
+from ...tensor import DType
 from ...utils.override import override
 from ..base.arithmetic import Arithmetic
 from ..base.context import ExecutionContext
@@ -32,12 +33,13 @@ from .collected import ErrorLog, collecting
 from .context import TensorrtContext
 from .creators import register_key
 from .device import find_device
-from .graph import parser_form, plugin_keys, written_out
+from .graph import ParserForm, plugin_keys, written_out
 from .logger import Messages, make
 from .settings import NAMES, Settings
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
 __all__ = ["TensorrtEngine"]
 
@@ -184,26 +186,27 @@ class TensorrtEngine(Engine):
 
     def _build(self, source: CalibrationSource | None) -> bytes:
         self.api.require_builder()
-        form = self._form
-        if self.precision in HALF_TYPES:
-            form = self._in_half(form)
         ranges = self._settings.ranges(self.inputs)
         calibrator = None
         if source is not None:
             batch = next(iter(ranges.values()))[1][0] if ranges else int(self.inputs[0].dims[0])
             calibrator = functools.partial(make_calibrator, self.api, source, batch, self.device)
-        form = parser_form(form, self.options.plugins)
-        return build_plan(self.api, form, self.options, self._settings, ranges, self.device, calibrator)
+        dtype = HALF_TYPES.get(self.precision)
+        form = to_ir(self._form if dtype is None else with_typed_scales(self._form), checked=True)
+        if dtype is not None:
+            self._halve(form, dtype)
+        ParserForm(self.options.plugins)(form)
+        return build_plan(self.api, to_proto(form), self.options, self._settings, ranges, self.device, calibrator)
 
-    def _in_half(self, form: onnx.ModelProto) -> onnx.ModelProto:
-        """The model in half precision, but for nodes that read numbers beyond it, such as the masks of transformers."""
-        dtype = HALF_TYPES[self.precision]
-        kept = float_nodes(to_ir(form, checked=True), dtype, {})
+    def _halve(self, form: ir.Model, dtype: DType) -> None:
+        """Write the model in half precision, but for nodes that read numbers beyond it, such as the masks of transformers."""
+        kept = float_nodes(form, dtype, {})
         beyond = [f"{name}: {why}" for name, why in kept.items() if why.startswith("constant")]
         if beyond:
             more = f"; and {len(beyond) - _SHOWN} more" if len(beyond) > _SHOWN else ""
             self.choices[self.precision] = f"float32 where numbers are beyond it: {'; '.join(beyond[:_SHOWN])}{more}"
-        return to_half(form, dtype, keep=[name for name, why in kept.items() if why.startswith("constant")])
+        keep = [name for name, why in kept.items() if why.startswith("constant")]
+        halve(form, dtype, keep=keep, refuse_overflow=True)
 
     def _deserialize(self) -> tuple[Any, Any]:
         """The runtime, and its engine; every creator that the engine names is registered already."""

@@ -1,18 +1,20 @@
-"""A prepared model → the form that TensorRT's ONNX parser accepts, in two steps: `written_out`, then `parser_form`."""
+"""A prepared model → the form that TensorRT's ONNX parser accepts, in two steps: `written_out`, then `ParserForm`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from string import ascii_lowercase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ...model.decompose import add_shapes
-from ...model.ir import names_in, remove_unused, set_attributes, to_ir, to_proto, unused_name
+from ...model.ir import names_in, remove_unused, set_attributes, unused_name
 from ...model.proto import copy_of
+from ...passes import Pass, PassResult
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...plugin.policy import GPU_FORMS, NO_REQUESTS, RUNNING, chosen_form, has_enqueue
 from ...plugin.registry import PluginKey
+from ...utils.override import override
 from ..base.plugin_codes import on_codes
 from ..base.plugins import write_decompositions
 from .plugin_fields import Extras, attribute_values, left_out
@@ -21,29 +23,39 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["parser_form", "plugin_keys", "written_out"]
+__all__ = ["ParserForm", "plugin_keys", "written_out"]
 
 
-def parser_form(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUESTS) -> onnx.ModelProto:
-    """Write a copy of what `written_out` gave, in which the parser finds every plugin with everything that belongs to it.
+class ParserForm(Pass):
+    """Complete what `written_out` gave, so that the parser finds every plugin with everything that belongs to it.
 
     Plugin nodes carry how many outputs they have, and as bytes what attributes cannot carry. A plugin between Q/DQ that
     takes int8 gets int8 and gives int8, with the scales as attributes: TensorRT does not fuse Q/DQ into plugins. Equations of Einsum
     have small letters, the only ones that it reads.
+
+    Args:
+        requested: Plugin → the form that the user asks for.
     """
-    written = to_ir(model, checked=True)
-    written.functions.clear()  # those of plugins; the parser might prefer them
-    taken = names_in(written.graph)
-    for node in list(written.graph):
-        if is_plugin_node(node):
-            plugin = from_node(node)
-            _name_outputs(node, taken)
-            scales = on_codes(written.graph, node, lambda plugin: plugin.int8 != "float")
-            _complete(node, plugin, scales, requested)
-        elif node.op_type == "Einsum" and not node.domain:
-            set_attributes(node, {"equation": _small_letters(node.attributes["equation"].as_string())})
-    remove_unused(written)
-    return to_proto(written)
+
+    name: ClassVar[str] = "parser-form"
+
+    def __init__(self, requested: Mapping[str, str] = NO_REQUESTS) -> None:
+        self._requested = requested
+
+    @override
+    def call(self, model: ir.Model) -> PassResult:
+        model.functions.clear()  # those of plugins; the parser might prefer them
+        taken = names_in(model.graph)
+        for node in list(model.graph):
+            if is_plugin_node(node):
+                plugin = from_node(node)
+                _name_outputs(node, taken)
+                scales = on_codes(model.graph, node, lambda plugin: plugin.int8 != "float")
+                _complete(node, plugin, scales, self._requested)
+            elif node.op_type == "Einsum" and not node.domain:
+                set_attributes(node, {"equation": _small_letters(node.attributes["equation"].as_string())})
+        remove_unused(model)
+        return PassResult(model, True)
 
 
 def plugin_keys(model: onnx.ModelProto) -> tuple[PluginKey, ...]:

@@ -9,9 +9,9 @@ from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable
-from pytrtplugins.engines.tensorrt.graph import parser_form, plugin_keys, written_out
+from pytrtplugins.engines.tensorrt.graph import ParserForm, plugin_keys, written_out
 from pytrtplugins.engines.tensorrt.plugin_fields import EXTRAS
-from pytrtplugins.passes import prepare, quantize
+from pytrtplugins.passes import prepare, quantize, run_passes
 from tests.engines.model_parts import parsed
 from tests.engines.networks import Affine, Halves, conv_net, image
 from tests.engines.networks import run as run_once
@@ -63,7 +63,7 @@ def kinds(model):
 
 def test_a_plugin_between_scales_gets_and_gives_int8_and_nothing_else_changes():
     model = quantized(Swap())
-    form = parser_form(written_out(model))
+    form = run_passes(written_out(model), ParserForm())
     assert kinds(form)["QuantizeLinear"] == kinds(model)["QuantizeLinear"] - 1
     (node,) = [node for node in form.graph.node if node.op_type == "Swap"]
     assert {item.name: list(item.floats) for item in node.attribute if item.floats} == {
@@ -78,7 +78,7 @@ def test_a_plugin_between_scales_gets_and_gives_int8_and_nothing_else_changes():
 
 
 def test_a_plugin_that_stays_in_float_keeps_its_scales_around_it():
-    form = parser_form(written_out(quantized(Affine(3.0))))
+    form = run_passes(written_out(quantized(Affine(3.0))), ParserForm())
     (node,) = [node for node in form.graph.node if node.op_type == "Affine"]
     (scales,) = [item for item in node.attribute if item.name == EXTRAS[2]]
     assert list(scales.floats) == [
@@ -91,7 +91,7 @@ def test_a_plugin_whose_result_is_wanted_in_float_too_stays_in_float():
     model = quantized(Swap())
     (node,) = [node for node in model.graph.node if node.op_type == "Swap"]
     model.graph.output.append(helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [1, 8, 8, 8]))
-    form = parser_form(written_out(model))
+    form = run_passes(written_out(model), ParserForm())
     assert kinds(form) == kinds(model)
 
 
@@ -105,7 +105,7 @@ def test_the_form_that_is_asked_for_is_written_or_told_to_the_creator():
     model, name = prepare(conv_net(Accelerated())), "test.tensorrt::Accelerated"
     assert kinds(written_out(model, {name: "decomposition"}))["Add"] == 1
     for form, expected in (("enqueue", b""), ("compute", b"compute")):
-        written = parser_form(written_out(model, {name: form}), {name: form})
+        written = run_passes(written_out(model, {name: form}), ParserForm({name: form}))
         (node,) = [node for node in written.graph.node if node.op_type == "Accelerated"]
         found = {item.name: helper.get_attribute_value(item) for item in node.attribute}
         assert found[EXTRAS[3]] == expected
@@ -116,7 +116,7 @@ def test_several_outputs_and_what_attributes_cannot_carry_are_written_for_the_cr
     model.graph.node.append(Halves().as_node(["y"], ["low", "high"], "halves"))
     model.opset_import.append(helper.make_opsetid("test.engines", 1))
     model.graph.output.append(helper.make_tensor_value_info("high", TensorProto.FLOAT, None))
-    form = parser_form(written_out(prepare(model)))
+    form = run_passes(written_out(prepare(model)), ParserForm())
     found = {
         node.op_type: {item.name: helper.get_attribute_value(item) for item in node.attribute}
         for node in form.graph.node
@@ -129,7 +129,7 @@ def test_several_outputs_and_what_attributes_cannot_carry_are_written_for_the_cr
 
 @pytest.mark.parametrize("dims", [(8,), (8, 1, 1)])
 def test_arrays_with_one_axis_are_attributes_for_the_parser_and_others_bytes(dims):
-    form = parser_form(written_out(prepare(conv_net(Offsets(by=np.zeros(dims))))))
+    form = run_passes(written_out(prepare(conv_net(Offsets(by=np.zeros(dims))))), ParserForm())
     (node,) = [node for node in form.graph.node if node.op_type == "Offsets"]
     found = {item.name: item for item in node.attribute}
     assert set(found) == {"plugin_namespace", "plugin_version", *EXTRAS, "by"}
@@ -145,14 +145,14 @@ def test_local_functions_of_plugins_are_left_out():
 
     model = add_functions(conv_net(Accelerated()))
     assert model.functions
-    assert not parser_form(written_out(prepare(model))).functions
+    assert not run_passes(written_out(prepare(model)), ParserForm()).functions
 
 
 @pytest.mark.parametrize("batch", [1, "N"])
 def test_the_models_own_numbers_stay(batch):
     model = prepare(conv_net(Accelerated(), Composed(), Affine(3.0), batch=batch))
     before = model.SerializeToString()
-    form = opened(parser_form(written_out(model)))
+    form = opened(run_passes(written_out(model), ParserForm()))
     np.testing.assert_allclose(run(form, image()), run(model, image()), rtol=1e-6)
     assert model.SerializeToString() == before
 
@@ -173,7 +173,7 @@ def test_equations_of_einsum_have_small_letters_and_mean_the_same(equation, read
     operands = ", ".join(text.split()[-1] for text in declared)
     node = f'y = Einsum <equation = "{equation}"> ({operands})'
     model = parsed(f"({', '.join(declared)}) => (float[] y) {{ {node} }}")
-    changed = parser_form(written_out(prepare(model)))
+    changed = run_passes(written_out(prepare(model)), ParserForm())
     (found,) = (node for node in changed.graph.node if node.op_type == "Einsum")
     assert found.attribute[0].s.decode() == read
     inputs = [np.random.default_rng(i).standard_normal(dims).astype(np.float32) for i, dims in enumerate(shapes)]
@@ -184,5 +184,5 @@ def test_outputs_that_nobody_names_get_names_that_no_tensor_has():
     model = prepare(PLACES["gives a first output without a name"][0])
     model.graph.node.append(helper.make_node("Relu", ["x"], ["plugin_output0"], "other"))
     model.graph.output.append(helper.make_tensor_value_info("plugin_output0", TensorProto.FLOAT, [2, 3]))
-    node = next(node for node in parser_form(written_out(model)).graph.node if node.op_type == "Pair")
+    node = next(node for node in run_passes(written_out(model), ParserForm()).graph.node if node.op_type == "Pair")
     assert list(node.output) == ["plugin_output0_2", "y"]

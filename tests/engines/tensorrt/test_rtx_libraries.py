@@ -12,12 +12,12 @@ from benchmarks.node_tests import PASSED, Outcome, run_cases
 from benchmarks.tensorrt_builds.build import recorded
 from pytrtplugins.engines.tensorrt import _api
 from pytrtplugins.engines.tensorrt.creators import register
-from pytrtplugins.engines.tensorrt.graph import parser_form, written_out
+from pytrtplugins.engines.tensorrt.graph import ParserForm, written_out
 from pytrtplugins.engines.tensorrt.logger import make, the_logger
 from pytrtplugins.errors import RegistryError
 from pytrtplugins.export.plugin import export_plugin
 from pytrtplugins.layers import Reorg
-from pytrtplugins.passes import prepare
+from pytrtplugins.passes import prepare, run_passes
 from tests.driver.conftest import find_headers
 from tests.pages import ROOT
 
@@ -67,7 +67,7 @@ def build_with_library(item):
         builder = make(api, "Builder")
         definition = builder.create_network(api.network_flags(typed=True))
         parser = make(api, "OnnxParser", definition)
-        model = parser_form(written_out(prepare(network(CASES["Reorg"], around=True))))
+        model = run_passes(written_out(prepare(network(CASES["Reorg"], around=True))), ParserForm())
         assert parser.parse(model.SerializeToString()), [parser.get_error(i).desc() for i in range(parser.num_errors)]
         config = builder.create_builder_config()
         config.profiling_verbosity = api.trt.ProfilingVerbosity.DETAILED
