@@ -13,7 +13,7 @@ from ....utils.optional import require
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["checked_as", "checked_dims", "is_fixed", "kept_apart"]
+__all__ = ["checked_as", "checked_dims", "fixed_values", "kept_apart"]
 
 
 def kept_apart(graph: ir.Graph, value: ir.Value, reader: ir.Node) -> ir.Value:
@@ -72,15 +72,10 @@ def _reshaped(graph: ir.Graph, value: ir.Value, reader: ir.Node, wanted: ir.Valu
     return same
 
 
-def is_fixed(value: ir.Value | None) -> bool:
-    """Whether a tensor is computed from constants alone."""
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
-        if value is None or value.const_value is not None:
-            continue
-        node = value.producer()
-        if node is None:  # an input
-            return False
-        waiting += node.inputs
-    return True
+def fixed_values(graph: ir.Graph) -> set[ir.Value]:
+    """The tensors of a graph that are computed from constants alone; its nodes stand in order."""
+    found = {value for value in (*graph.inputs, *graph.initializers.values()) if value.const_value is not None}
+    for node in graph:
+        if all(value is None or value in found for value in node.inputs):
+            found.update(node.outputs)
+    return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ....model.ir import dims_of, is_op
 from ....passes import Pass, PassResult
 from ....utils.override import override
-from .barrier import checked_as, checked_dims, is_fixed
+from .barrier import checked_as, checked_dims, fixed_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -40,8 +40,9 @@ class InnerSizes(Pass):
         modified = False
         products = [node for node in model.graph if is_op(node, "MatMul") or is_op(node, "Gemm")]
         attends = any(is_op(node, "Softmax") for node in model.graph)
+        constants = fixed_values(model.graph) if products else set()
         for node in products:
-            fixed = [is_fixed(value) for value in node.inputs[:2]]
+            fixed = [value in constants for value in node.inputs[:2]]
             for index in (0, 1):
                 if fixed[1 - index] or (attends and index and not fixed[1] and node.op_type == "MatMul"):
                     modified |= _check_operand(model.graph, node, index)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar
 
 from ....model.ir import dims_of, is_op
 from ....passes import Pass, PassResult
 from ....utils.override import override
-from .barrier import is_fixed, kept_apart
+from .barrier import fixed_values, kept_apart
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -29,13 +30,15 @@ class PlacesApart(Pass):
 
     @override
     def call(self, model: ir.Model) -> PassResult:
-        found = [(node, value) for node in model.graph if is_op(node, "Conv") and (value := _scaled(node)) is not None]
+        convolutions = [node for node in model.graph if is_op(node, "Conv")]
+        constants = fixed_values(model.graph) if convolutions else set()
+        found = [(node, value) for node in convolutions if (value := _scaled(node, constants)) is not None]
         for node, value in found:
             node.replace_input_with(0, kept_apart(model.graph, value, node))
         return PassResult(model, bool(found))
 
 
-def _scaled(convolution: ir.Node) -> ir.Value | None:
+def _scaled(convolution: ir.Node, constants: Collection[ir.Value]) -> ir.Value | None:
     """What a convolution reads, if that is a product with constants of places."""
     value = read = convolution.inputs[0]
     while value is not None and is_op(value.producer(), "Identity"):
@@ -43,12 +46,11 @@ def _scaled(convolution: ir.Node) -> ir.Value | None:
     product = None if value is None else value.producer()
     if product is None or not (is_op(product, "Mul") or is_op(product, "Div")):
         return None
-    return read if any(_is_of_places(factor, len(dims_of(value) or ())) for factor in product.inputs) else None
+    rank = len(dims_of(value) or ())
+    return read if any(factor in constants and _is_of_places(factor, rank) for factor in product.inputs) else None
 
 
 def _is_of_places(factor: ir.Value | None, rank: int) -> bool:
-    """Whether a factor does not hang on the network's inputs, and has several values along the axes behind the channels."""
+    """Whether a factor has several values along the axes behind the channels."""
     dims = dims_of(factor)
-    if not is_fixed(factor) or dims is None:
-        return False
-    return any(dim != 1 for dim in dims[max(0, _CHANNELS - rank + len(dims)) :])
+    return dims is not None and any(dim != 1 for dim in dims[max(0, _CHANNELS - rank + len(dims)) :])

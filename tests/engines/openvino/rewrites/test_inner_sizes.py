@@ -72,3 +72,12 @@ def test_attention_of_free_lengths_is_checked_at_its_values():
 def test_everything_else_stays(text):
     model, result = changed(text)
     assert result is model
+
+
+def test_operands_that_many_ways_lead_to_are_looked_at_once():
+    """Each sum doubles the ways from the product to what the sums begin with."""
+    sums = " ".join(f"t{i + 1} = Add (t{i}, t{i})" for i in range(64))
+    _, result = changed(
+        f"g (float[2,N] x) => (float[a,b] y) {{ t0 = RandomNormal <shape=[3,4]> () {sums} y = MatMul (x, t64) }}"
+    )
+    assert guards(result) == ["y"]
