@@ -83,8 +83,9 @@ def without_data(model: onnx.ModelProto) -> onnx.ModelProto:
     graph, light = model.graph, type(model)()
     copy_fields(model, light, without=("graph", "functions"))
     copy_fields(graph, light.graph, without=("initializer",))
-    plugins = {(node.domain, node.op_type) for node in walk(graph.node) if is_plugin_node(node)}
-    light.functions.extend(item for item in model.functions if (item.domain, item.name) not in plugins)
+    if model.functions:
+        plugins = {(node.domain, node.op_type) for node in walk(graph.node) if is_plugin_node(node)}
+        light.functions.extend(item for item in model.functions if (item.domain, item.name) not in plugins)
     names = {info.name for info in graph.input}
     for tensor in graph.initializer:
         if math.prod(tensor.dims) <= LARGEST_SMALL:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import BuildError
-from ...model.decompose import inline_plugins
+from ...model.decompose import add_shapes, inline_plugins
 from ...model.fit import node_type
 from ...model.skeleton import guide, unknown_nodes
 from ...plugin.policy import RUNNING, chosen_form, plugin_classes
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
+    from ...plugin.base import Plugin
     from .engine import Engine
 
 __all__ = ["check_operators", "forms_run", "write_decompositions"]
@@ -38,8 +39,18 @@ def check_operators(model: onnx.ModelProto, engine: type[Engine]) -> None:
 
 
 def write_decompositions(model: onnx.ModelProto, forms: Sequence[str], requested: Mapping[str, str]) -> onnx.ModelProto:
-    """A prepared model with the decompositions that an engine with these ``plugin_forms`` runs; those that need free dims stay."""
-    return inline_plugins(model, chosen=lambda cls: chosen_form(cls, forms, requested) == "decomposition")
+    """Write the decompositions that an engine with these ``plugin_forms`` runs into a prepared model; those that need free dims stay.
+
+    Returns:
+        A new model with the types and dims of the tensors inside, or this very one where no plugin runs so.
+    """
+
+    def decomposes(cls: type[Plugin]) -> bool:
+        return chosen_form(cls, forms, requested) == "decomposition"
+
+    if not any(map(decomposes, plugin_classes(model).values())):
+        return model
+    return add_shapes(inline_plugins(model, chosen=decomposes))
 
 
 def forms_run(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy.typing as npt
 
 from ...errors import MissingExtraError, UnavailableError, UsageError
-from ...model.decompose import add_shapes
 from ...passes import CODES, Placement
 from ...utils.optional import require
 from ...utils.override import override
@@ -159,11 +158,10 @@ class HostEngine(Engine):
         return {"session.x64quantprecision": "1"} if self.float_reason else {}
 
     def _written_out(self) -> onnx.ModelProto:
-        """The model with decompositions written out as the policy, or the user, chooses."""
+        """The model with decompositions written out as the policy, or the user, chooses; the engine's own where there are none."""
         written = write_decompositions(self.model, self.plugin_forms, self.options.plugins)
         self.choices.update(forms_run(self.model, written, self.plugin_forms, self.options.plugins))
-        grown = len(written.graph.node) > len(self.model.graph.node)
-        return add_shapes(written) if grown else written  # with types and dims of the tensors inside decompositions
+        return written
 
 
 def _times(int8: Engine, float32: Engine, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, float] | str:

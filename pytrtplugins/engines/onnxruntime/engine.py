@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import BuildError, ExecutionError
 from ...model.decompose import add_shapes
-from ...model.proto import arrays_of, node_name
+from ...model.proto import arrays_of, copy_of, node_name
 from ...passes import Placement, of_onnx, run_passes
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
@@ -122,7 +122,8 @@ class OnnxruntimeEngine(HostEngine):
 
     def _standard_form(self) -> onnx.ModelProto:
         codes = WriteCodes(self.plugin_forms, self.options.plugins)
-        return with_zero_points(add_shapes(run_passes(self._written_out(), codes, UnsignedActivations())))
+        form = run_passes(self._written_out(), codes, UnsignedActivations())
+        return with_zero_points(add_shapes(copy_of(form) if form is self.model else form))
 
     def _session(self, model: onnx.ModelProto) -> Any:
         entries = self._exact_sums()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...errors import BuildError, EngineError, ExecutionError, UnavailableError
-from ...model.proto import arrays_of, node_name
+from ...model.proto import arrays_of, copy_of, node_name
 from ...model.skeleton import nodes_beyond_onnx
 from ...passes import CONTRIB, WIDE_CODES, Placement, run_passes, write_functions
 from ...plugin.onnx_node import from_node, is_plugin_node, scales_of
@@ -41,7 +41,6 @@ from .fallback import (
     FALLBACK,
     HOST,
     SessionHost,
-    index_limits,
     replace_by_sessions,
     unreadable,
     whole_reason,
@@ -182,7 +181,8 @@ class CpuEngine(HostEngine):
         if any(is_plugin_node(node) for node in walk(model.graph.node)):
             return None
         try:
-            session = make_session(model, self.options.threads or default_threads(), self._exact_sums())
+            own = copy_of(model) if model is self.model else model  # a session changes its model for a moment
+            session = make_session(own, self.options.threads or default_threads(), self._exact_sums())
         except Exception as error:  # onnxruntime raises types of its own
             self._session_error = error
             _log.warning("engine 'cpu': %s; onnxruntime cannot run the model: %s", reason, shortened(error))
@@ -242,7 +242,7 @@ class CpuEngine(HostEngine):
         if self.float_reason:
             self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
             model = run_passes(model, FactorsApart(every=True))
-        wrong, self._limits = wrong_nodes(model), index_limits(model)
+        wrong, self._limits = wrong_nodes(model)
         while True:
             try:
                 return self._built(model, wrong)
@@ -328,12 +328,11 @@ class CpuEngine(HostEngine):
 
     def _serialized(self, model: onnx.ModelProto) -> bytes:
         """The bytes that OpenVINO reads: in them, and in them alone, plugins say who hosts them."""
-        helper, nodes = require("onnx.helper", extra="onnx"), _plugin_nodes(model)
-        for index, node in enumerate(nodes):
+        helper = require("onnx.helper", extra="onnx")
+        hosted = copy_of(model) if _plugin_nodes(model) else model
+        for index, node in enumerate(_plugin_nodes(hosted)):
             node.attribute.append(helper.make_attribute(HOST, f"plugin {index}"))
-        data: bytes = model.SerializeToString()
-        for node in nodes:
-            del node.attribute[-1]
+        data: bytes = hosted.SerializeToString()
         return data
 
     def _faster_of(self, float32: CompiledNetwork, bf16: CompiledNetwork) -> CompiledNetwork:

@@ -36,7 +36,6 @@ __all__ = [
     "HOST",
     "SessionHost",
     "facts_of",
-    "index_limits",
     "replace_by_sessions",
     "unreadable",
     "whole_reason",
@@ -124,8 +123,13 @@ def whole_reason(model: onnx.ModelProto) -> str:
     return next(filter(None, (_reason(Usage(node, facts), rows) for node in walk(model.graph.node))), "")
 
 
-def wrong_nodes(model: onnx.ModelProto) -> dict[int, str]:
-    """Index of each node that OpenVINO is known to compute wrongly, and why; those that hold one are run by onnxruntime whole."""
+def wrong_nodes(model: onnx.ModelProto) -> tuple[dict[int, str], dict[str, int]]:
+    """What OpenVINO is known to compute wrongly.
+
+    Returns:
+        Index of each such node, and why; those that hold one are run by onnxruntime whole. And inputs of the model that are indices of
+        a Gather, with the size of the (smallest) axis that they must lie in.
+    """
     # what is computed of tensors without elements may have none either
     without_elements = any(0 in tensor.dims for tensor in model.graph.initializer)
     facts, reasons = facts_of(infer_shapes(model) if without_elements else model), dict[int, str]()
@@ -133,7 +137,7 @@ def wrong_nodes(model: onnx.ModelProto) -> dict[int, str]:
         reason = next(filter(None, (_reason(Usage(item, facts)) for item in walk([node]))), "")
         if reason:
             reasons[index] = reason
-    return reasons
+    return reasons, _limits(facts.lookups)
 
 
 def _reason(usage: Usage, rows: Sequence[KnownError] = KNOWN_ERRORS) -> str:
@@ -186,11 +190,6 @@ def _lookups(model: onnx.ModelProto, types: Mapping[str, onnx.TypeProto]) -> dic
             if -len(dims) <= axis < len(dims) and dims[axis].HasField("dim_value"):
                 found[node.output[0]] = node.input[1], dims[axis].dim_value
     return found
-
-
-def index_limits(model: onnx.ModelProto) -> dict[str, int]:
-    """Inputs of a model that are indices of a Gather, and the size of the (smallest) axis that they must lie in."""
-    return _limits(facts_of(model).lookups)
 
 
 def _limits(lookups: Mapping[str, tuple[str, int]]) -> dict[str, int]:

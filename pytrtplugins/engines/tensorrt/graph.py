@@ -68,10 +68,11 @@ def written_out(model: onnx.ModelProto, requested: Mapping[str, str] = NO_REQUES
 
     The model is a prepared one, and not changed; ``requested``: plugin → the form that the user asks for.
     """
-    written = copy_of(model)
-    for index, node in enumerate(node for node in written.graph.node if is_plugin_node(node)):
+    named = copy_of(model)
+    for index, node in enumerate(node for node in named.graph.node if is_plugin_node(node)):
         node.name = node.name or f"plugin{index}_{node.output[0]}"
-    return add_shapes(write_decompositions(written, GPU_FORMS, requested))
+    written = write_decompositions(named, GPU_FORMS, requested)
+    return add_shapes(named) if written is named else written
 
 
 def _name_outputs(node: ir.Node, taken: set[str | None]) -> None:

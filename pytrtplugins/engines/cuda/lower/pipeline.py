@@ -7,13 +7,12 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ....errors import BuildError, UsageError
-from ....model.decompose import add_shapes
 from ....model.ir import array_of, constant, dims_of, dtype_of, is_op, operand, remove_unused, set_attributes, to_ir
 from ....model.proto import node_name
 from ....passes import Eliminate, Pass, PropagateConstants
 from ....passes.half import halve
 from ....plugin.onnx_node import is_plugin_node
-from ....plugin.policy import GPU_FORMS, NO_REQUESTS, chosen_form, plugin_classes
+from ....plugin.policy import GPU_FORMS, NO_REQUESTS
 from ....tensor import DType
 from ....utils.garbage import no_collection
 from ....utils.optional import require
@@ -158,7 +157,7 @@ def lower(
             operator computes with fractions.
     """
     check_layouts(model, "cuda")
-    lowered = to_ir(_with_decompositions(model, requested), checked=True)
+    lowered = to_ir(write_decompositions(model, GPU_FORMS, requested), checked=True)
     WriteCodes(GPU_FORMS, requested)(lowered)
     check_element_types(lowered)
     check_static_dims(lowered)
@@ -257,10 +256,3 @@ def _float_plugins(graph: ir.Graph) -> list[str]:
     """Plugins that give outputs of the network: those are float32, and so is what they are made of."""
     nodes = (node for node in graph if node.domain != DOMAIN and is_plugin_node(node))
     return [node_name(node) for node in nodes if any(value.is_graph_output() for value in node.outputs)]
-
-
-def _with_decompositions(model: onnx.ModelProto, requested: Mapping[str, str]) -> onnx.ModelProto:
-    classes = plugin_classes(model).values()
-    if any(chosen_form(cls, GPU_FORMS, requested) == "decomposition" for cls in classes):
-        return add_shapes(write_decompositions(model, GPU_FORMS, requested))
-    return model
