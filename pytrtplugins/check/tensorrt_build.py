@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..utils.optional import require
+from ..utils.repeated import set_items
 from . import isolate
 from .cases import Case
 from .models import one_node_model
@@ -65,9 +66,7 @@ def _between_operators(model: onnx.ModelProto) -> onnx.ModelProto:
         if info.type.tensor_type.elem_type == floats:
             node.output[index] = f"{info.name}_plugin"
             behind.append(make_node("Neg", [node.output[index]], [info.name], f"{info.name}_neg"))
-    nodes = [*before, onnx.NodeProto.FromString(node.SerializeToString()), *behind]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    set_items(graph.node, [*before, node, *behind])
     return model
 
 

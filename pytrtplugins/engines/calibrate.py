@@ -21,6 +21,7 @@ from ..tensor import AnyDims, Dims
 from ..utils.files import read_regular
 from ..utils.optional import require
 from ..utils.progress import progress_bar
+from ..utils.repeated import set_items
 from .base.blocked import check_layouts
 from .base.types import BuildOptions
 from .registry import NEVER_AUTO, available_class
@@ -147,8 +148,7 @@ def _tapped(model: onnx.ModelProto) -> onnx.ModelProto:
     infos = infos_of(model.graph)
     taps = [infos[name] for name in float_tensors(model) if name not in inputs]
     if taps:
-        del tapped.graph.output[:]
-        tapped.graph.output.extend(taps)
+        set_items(tapped.graph.output, taps)
     return tapped
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import ModelError
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
+from ..utils.repeated import keep_items
 from ..validation.inference import plainly_inferred
 from ..validation.operators import standard_domain, standard_opset
 from .decompose import add_shapes, inferred_infos
@@ -68,9 +69,7 @@ def _infer_without_claims(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict
     """A light copy without what a model declares of tensors that have rules, and what is inferred of it."""
     light = without_data(model)
     unruled = _outputs_without_rules(light)
-    needed = [copy_of(info) for info in light.graph.value_info if info.name in unruled]
-    del light.graph.value_info[:]
-    light.graph.value_info.extend(needed)
+    keep_items(light.graph.value_info, lambda info: info.name in unruled)
     take_output_dims(light)
     given = {info.name: info for info in light.graph.input} | {
         tensor.name: weight_info(tensor) for tensor in light.graph.initializer

@@ -12,6 +12,7 @@ from ..errors import DimsError, ModelError
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import Dims, DType, is_concrete
 from ..utils.optional import require
+from ..utils.repeated import keep_items, set_items
 from ..validation import check_sizes, infer, validated
 from ..validation.dataflow import bodies, walk
 from ..validation.operators import standard_opset
@@ -61,16 +62,15 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 def add_shapes(full: onnx.ModelProto) -> onnx.ModelProto:
     """The same for a model that was checked and is nobody else's: it changes."""
     light, known = _inferred(full)
-    del full.graph.value_info[:]
     outputs = {info.name for info in full.graph.output}
     produced = {name for node in full.graph.node for name in node.output}
-    full.graph.value_info.extend(info for name, info in known.items() if name in produced and name not in outputs)
+    inner = (info for name, info in known.items() if name in produced and name not in outputs)
+    set_items(full.graph.value_info, inner)
     for info in full.graph.output:
         if has_shape(known, info.name) or (info.name in known and info.type.WhichOneof("value") is None):
             info.type.CopyFrom(known[info.name].type)
     for body, seen in zip(_inner_graphs(full.graph), _inner_graphs(light.graph), strict=True):
-        del body.value_info[:]
-        body.value_info.extend(seen.value_info)
+        set_items(body.value_info, seen.value_info)
     return full
 
 
@@ -163,9 +163,7 @@ def _inline(
             continue
         body_nodes = _decomposed(plugin, node, [known[name] for name in node.input], prefix, required=names is not None)
         nodes.extend([node] if body_nodes is None else body_nodes)
-    copies = [copy_of(node) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
+    set_items(graph.node, nodes)
 
 
 def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -365,13 +363,9 @@ def _drop_unused_functions(model: onnx.ModelProto) -> None:
         if key in bodies_of and key not in used:
             used.add(key)
             calls += [(node.domain, node.op_type) for node in walk(bodies_of[key])]
-    functions = [copy_of(function) for function in model.functions if (function.domain, function.name) in used]
-    del model.functions[:]
-    model.functions.extend(functions)
+    keep_items(model.functions, lambda function: (function.domain, function.name) in used)
 
 
 def _drop_unused_domains(model: onnx.ModelProto) -> None:
     used = {node.domain for node in walk(model.graph.node)} | {function.domain for function in model.functions} | {""}
-    kept = [copy_of(item) for item in model.opset_import if item.domain in used]
-    del model.opset_import[:]
-    model.opset_import.extend(kept)
+    keep_items(model.opset_import, lambda item: item.domain in used)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from ..plugin.base import Plugin
 from ..plugin.onnx_node import as_node
 from ..tensor import Dims
+from ..utils.repeated import keep_items, set_items
 from ..validation import validated
 from ..validation.dataflow import constants, in_order, reads, rename_reads, walk, without_dead
 from .decompose import add_functions
@@ -284,20 +285,12 @@ class Graph:
         needed = outputs.union(*map(reads, nodes))
         gone = {name for node in graph.node for name in reads(node)} - needed
         domains = {node.domain for node in walk(graph.node)} - {node.domain for node in walk(nodes)}
-        del graph.node[:]
-        graph.node.extend(nodes)
+        set_items(graph.node, nodes)
         weights = {tensor.name for tensor in graph.initializer} & gone
-        _keep(graph.initializer, lambda tensor: tensor.name not in weights)
-        _keep(graph.input, lambda info: info.name not in weights)
-        _keep(model.functions, lambda function: (function.domain, function.name) != (new.domain, new.op_type))
+        keep_items(graph.initializer, lambda tensor: tensor.name not in weights)
+        keep_items(graph.input, lambda info: info.name not in weights)
+        keep_items(model.functions, lambda function: (function.domain, function.name) != (new.domain, new.op_type))
         domains -= {function.domain for function in model.functions}
-        _keep(model.opset_import, lambda item: item.domain not in domains or not item.domain)
+        keep_items(model.opset_import, lambda item: item.domain not in domains or not item.domain)
         import_domain(model, new.domain)
         store(model, infos)
-
-
-def _keep(field: Any, wanted: Callable[[Any], bool]) -> None:
-    """Delete items of a repeated field in place; the others, which may be large, are not copied."""
-    for index in reversed(range(len(field))):
-        if not wanted(field[index]):
-            del field[index]

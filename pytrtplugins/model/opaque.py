@@ -15,6 +15,7 @@ from ..errors import ModelError, UsageError
 from ..plugin.onnx_node import is_plugin_node
 from ..plugin.registry import is_registered
 from ..utils.optional import require
+from ..utils.repeated import keep_items, set_items
 from ..utils.text_formats import shorten
 from ..validation.dataflow import constants, reads, walk
 from .extract import extract
@@ -82,9 +83,7 @@ def show_opaque(model: onnx.ModelProto) -> None:
         _rename_attribute(node, _HIDDEN, _NAMESPACE)
         if node.domain == _DOMAIN:
             node.domain = ""
-    kept = [copy_of(item) for item in model.opset_import if item.domain != _DOMAIN]
-    del model.opset_import[:]
-    model.opset_import.extend(kept)
+    keep_items(model.opset_import, lambda item: item.domain != _DOMAIN)
 
 
 def shown_node(node: onnx.NodeProto) -> onnx.NodeProto:
@@ -133,9 +132,9 @@ def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, tuple[Sequence[int 
         if name in outputs:
             outputs[name].type.CopyFrom(info.type)
             continue
-        kept = [each for each in described.graph.value_info if each.name != name]
-        del described.graph.value_info[:]
-        described.graph.value_info.extend([*kept, info])
+        set_items(
+            described.graph.value_info, [*(each for each in described.graph.value_info if each.name != name), info]
+        )
     return described
 
 

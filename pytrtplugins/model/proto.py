@@ -14,6 +14,7 @@ from ..errors import ModelError
 from ..plugin.onnx_node import is_plugin_node
 from ..tensor import AnyDims, Dim, Dims, DType, SymbolicDim
 from ..utils.optional import require
+from ..utils.repeated import keep_items
 from ..validation.dataflow import walk
 from ..validation.tensors import LARGEST_SMALL
 
@@ -104,9 +105,7 @@ def with_data(light: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto
         if tensor.name not in kept and math.prod(tensor.dims) > LARGEST_SMALL
     ]
     names = {tensor.name for tensor in weights} - {info.name for info in model.graph.input}
-    inputs = [copy_of(info) for info in light.graph.input if info.name not in names]
-    del light.graph.input[:]
-    light.graph.input.extend(inputs)
+    keep_items(light.graph.input, lambda info: info.name not in names)
     light.graph.initializer.extend(weights)
     return light
 

@@ -11,6 +11,7 @@ from ..errors import DimsError, ModelError, PluginError
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import Dims, is_concrete
 from ..utils.optional import require
+from ..utils.repeated import keep_items, set_items
 from ..validation import infer_node
 from ..validation.dataflow import downstream, reads
 from .decompose import infer_shapes
@@ -36,9 +37,7 @@ def inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in light.graph.node:
         if is_plugin_node(node) and not _is_usable(node):
             node.domain = _UNREGISTERED
-            kept = [attribute for attribute in node.attribute if attribute.name != "plugin_namespace"]
-            del node.attribute[:]
-            node.attribute.extend(kept)
+            keep_items(node.attribute, lambda attribute: attribute.name != "plugin_namespace")
     for domain in {node.domain for node in light.graph.node}:
         import_domain(light, domain)
     return infer_shapes(light)
@@ -76,11 +75,9 @@ def changed(
     before = known_infos(model)
     stale = downstream(nodes, new.output)
     trial = without_data(model)
-    infos = [copy_of(info) for info in trial.graph.value_info if info.name not in stale]
-    infos += [_renamed(before[old], name) for name, old in renamed.items() if old in before]
-    for field, items in ((trial.graph.node, nodes), (trial.graph.value_info, infos)):
-        del field[:]
-        field.extend(items)
+    set_items(trial.graph.node, nodes)
+    keep_items(trial.graph.value_info, lambda info: info.name not in stale)
+    trial.graph.value_info.extend(_renamed(before[old], name) for name, old in renamed.items() if old in before)
     for info in trial.graph.output:
         if info.name in stale:
             info.ClearField("type")
@@ -108,9 +105,7 @@ def store(model: onnx.ModelProto, infos: Mapping[str, onnx.ValueInfoProto]) -> N
     graph = model.graph
     outputs = {info.name for info in graph.output}
     inner = [name for node in graph.node for name in node.output if name and name not in outputs]
-    described = [copy_of(infos[name]) for name in inner if name in infos]
-    del graph.value_info[:]
-    graph.value_info.extend(described)
+    set_items(graph.value_info, (infos[name] for name in inner if name in infos))
     for info in graph.output:
         if info.name in infos:
             info.type.CopyFrom(infos[info.name].type)

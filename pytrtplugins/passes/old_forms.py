@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ModelError
 from ..model.proto import node_name, numpy_type, tensors_of, without_data
 from ..utils.optional import require
+from ..utils.repeated import keep_items, set_items
 from ..validation.known_dims import HIDDEN
 from ..validation.operators import standard_domain, standard_opset
 
@@ -72,9 +73,7 @@ def restore_meanings(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
     Raises:
         ModelError: the scales of a Resize to nearest neighbours are not constant.
     """
-    imports = [item for item in model.opset_import if item.domain != HIDDEN]
-    del model.opset_import[:]
-    model.opset_import.extend(imports)
+    keep_items(model.opset_import, lambda item: item.domain != HIDDEN)
     for node in model.graph.node:
         if node.domain == HIDDEN:
             node.domain = ""
@@ -129,7 +128,7 @@ def _restore_hardmaxes(model: onnx.ModelProto) -> None:
             helper.make_node("Reshape", [hot, shape], [node.output[0]], f"{name}_restored"),
         ]
     if len(nodes) != len(model.graph.node):
-        _set_nodes(model, nodes)
+        set_items(model.graph.node, nodes)
 
 
 def _restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
@@ -159,7 +158,7 @@ def _restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
                 if _attribute(node, "nearest_mode") is None:
                     node.attribute.append(helper.make_attribute("nearest_mode", "floor"))
         nodes.append(node)
-    _set_nodes(model, nodes)
+    set_items(model.graph.node, nodes)
 
 
 def _shrinking_first(
@@ -194,12 +193,6 @@ def _shrinking_first(
     return [*parts, first]
 
 
-def _set_nodes(model: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> None:
-    twins = [type(node).FromString(node.SerializeToString()) for node in nodes]
-    del model.graph.node[:]
-    model.graph.node.extend(twins)
-
-
 def _rewrite_broadcasts(model: onnx.ModelProto) -> None:
     helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
     ranks: Mapping[str, int] | None = None
@@ -223,7 +216,7 @@ def _rewrite_broadcasts(model: onnx.ModelProto) -> None:
             _remove_attributes(node, "axis", "broadcast")
         nodes.append(node)
     if ranks is not None:
-        _set_nodes(model, nodes)
+        set_items(model.graph.node, nodes)
 
 
 def _ranks(model: onnx.ModelProto) -> dict[str, int]:
@@ -264,6 +257,4 @@ def _attribute(node: onnx.NodeProto, name: str) -> Any:
 
 
 def _remove_attributes(node: onnx.NodeProto, *names: str) -> None:
-    kept = [attribute for attribute in node.attribute if attribute.name not in names]
-    del node.attribute[:]
-    node.attribute.extend(kept)
+    keep_items(node.attribute, lambda attribute: attribute.name not in names)

@@ -11,6 +11,7 @@ from ..model.ir import unused_name
 from ..model.proto import copy_of, infos_of, node_name, tensors_of, with_data, without_data
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
+from ..utils.repeated import keep_items, set_items
 from ..validation import validated
 from ..validation.broadcasting import BROADCAST_SLOPES
 from ..validation.dataflow import bodies, captured, reads, rename_reads, walk, walk_graphs
@@ -95,8 +96,8 @@ def _converted(model: onnx.ModelProto, opset: int, taken: set[str]) -> onnx.Mode
         taken,
     )
     newer_model.functions.extend(model.functions)
-    del newer_model.graph.output[:], newer_model.graph.value_info[:]  # the converter gives free dims names of its own
-    newer_model.graph.output.extend(model.graph.output)
+    del newer_model.graph.value_info[:]  # the converter gives free dims names of its own
+    set_items(newer_model.graph.output, model.graph.output)
     newer_model = with_data(newer_model, model)
     _reshape_slopes(newer_model, ranks)
     return validated(newer_model, large=False)
@@ -186,9 +187,7 @@ def _converted_body(
     if changed:
         raise ModelError(f"it would need other values of {changed[0]!r}, which lies around it")
     for field in (newer_graph.input, newer_graph.initializer):
-        kept = [copy_of(item) for item in field if item.name not in outside]
-        del field[:]
-        field.extend(kept)
+        keep_items(field, lambda item: item.name not in outside)
     newer_graph.value_info.extend(body.value_info)
     return newer_graph
 
@@ -207,12 +206,9 @@ def _restore_bodies(newer_model: onnx.ModelProto, outer: list[onnx.NodeProto]) -
             for old, new in zip(_all_reads(original), node.input, strict=True):
                 if old != new:
                     rename_reads(original, old, new)
-            del original.output[:]
-            original.output.extend(node.output)
+            set_items(original.output, node.output)
             node.CopyFrom(original)
-    imports = [item for item in newer_model.opset_import if item.domain != _BODIES]
-    del newer_model.opset_import[:]
-    newer_model.opset_import.extend(imports)
+    keep_items(newer_model.opset_import, lambda item: item.domain != _BODIES)
 
 
 def _rename_new(graph: onnx.GraphProto, old: Collection[str], taken: set[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from ..utils.optional import require
+from ..utils.repeated import keep_items
 from .dataflow import bodies
 from .known_dims import HIDDEN, claim_dims, correct_dims, wrong_dims
 from .pooling import rounded_down, without_claims, wrong_pools
@@ -54,10 +55,7 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
         inferred = plainly_inferred(model)
     for index, node in exact.items():
         inferred.graph.node[index].CopyFrom(node)
-    imports = [item for item in inferred.opset_import if item.domain != HIDDEN]
-    if len(imports) != len(inferred.opset_import):
-        del inferred.opset_import[:]
-        inferred.opset_import.extend(imports)
+    keep_items(inferred.opset_import, lambda item: item.domain != HIDDEN)
     return inferred
 
 

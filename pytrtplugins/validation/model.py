@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
+from ..utils.repeated import set_items
 from .dataflow import bodies, in_order, reads, walk
 from .domains import plain_domains
 from .limits import MAX_NODES
@@ -279,9 +280,7 @@ def _sorted(model: onnx.ModelProto) -> onnx.ModelProto:
         nodes = list(graph.node)
         order, _ = in_order(nodes)
         if any(one is not other for one, other in zip(order, nodes, strict=True)):
-            twins = [type(node).FromString(node.SerializeToString()) for node in order]
-            del graph.node[:]
-            graph.node.extend(twins)
+            set_items(graph.node, order)
         waiting += [body for node in graph.node for body in bodies(node)]
     return copy
 

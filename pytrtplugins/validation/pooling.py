@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..utils.repeated import keep_items
 from .dataflow import downstream, reads
 
 if TYPE_CHECKING:
@@ -158,9 +159,7 @@ def wrong_pools(model: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
 def without_claims(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> None:
     """Take away what a model says of the dims of these nodes' outputs, and of all that is computed from them."""
     names = downstream(model.graph.node, (name for node in nodes for name in node.output))
-    infos = [info for info in model.graph.value_info if info.name not in names]
-    del model.graph.value_info[:]
-    model.graph.value_info.extend(infos)
+    keep_items(model.graph.value_info, lambda info: info.name not in names)
     for info in model.graph.output:
         if info.name in names:
             info.type.tensor_type.ClearField("shape")
@@ -185,9 +184,7 @@ def _pads_itself(node: onnx.NodeProto) -> bool:
 def _without(node: onnx.NodeProto, *names: str) -> onnx.NodeProto:
     copy = type(node)()
     copy.CopyFrom(node)
-    kept = [attribute for attribute in node.attribute if attribute.name not in names]
-    del copy.attribute[:]
-    copy.attribute.extend(kept)
+    keep_items(copy.attribute, lambda attribute: attribute.name not in names)
     return copy
 
 

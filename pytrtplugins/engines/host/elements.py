@@ -12,6 +12,7 @@ from ...passes import of_onnx
 from ...passes.contrib import ends_without_elements
 from ...utils.optional import require
 from ...utils.override import override
+from ...utils.repeated import set_items
 from ...validation import infer
 from ...validation.dataflow import bodies, walk
 from ...validation.operators import node_text, standard_domain
@@ -184,9 +185,7 @@ def _check_graph(graph: onnx.GraphProto, sizes: Collection[str], inputs: Collect
                 changed = True
         nodes.append(node)
     if changed:
-        copies = [copy_of(node) for node in nodes]
-        del graph.node[:]
-        graph.node.extend(copies)
+        set_items(graph.node, nodes)
     return changed
 
 

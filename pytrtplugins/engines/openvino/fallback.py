@@ -17,6 +17,7 @@ from ...model.proto import arrays_of, copy_of, has_shape, info_dims, node_name, 
 from ...plugin.onnx_node import is_plugin_node, node_attributes
 from ...tensor import Dims, DType, SymbolicDim
 from ...utils.optional import require
+from ...utils.repeated import set_items
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import bodies, computed_from, given_inputs, walk
 from ...validation.operators import node_text, standard_domain, standard_opset
@@ -278,8 +279,7 @@ def replace_by_sessions(
         nodes[index].attribute.append(helper.make_attribute(HOST, f"session {index}"))
         _log.info("engine 'cpu': node %r (%s) is run by onnxruntime: %s", node.name, node.op_type, reason)
     result = copy_of(typed)
-    del result.graph.node[:]
-    result.graph.node.extend(copy_of(node) for node in nodes)
+    set_items(result.graph.node, nodes)
     if all(item.domain != FALLBACK[0] for item in result.opset_import):
         result.opset_import.add(domain=FALLBACK[0], version=1)
     return result, hosts

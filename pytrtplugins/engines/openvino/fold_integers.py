@@ -9,6 +9,7 @@ from ...model.decompose import infer_shapes
 from ...model.proto import copy_of, numpy_type
 from ...plugin.onnx_node import is_plugin_node
 from ...utils.optional import require
+from ...utils.repeated import set_items
 from ...validation.dataflow import bodies, constants, reads
 from ..base.failures import shortened
 from ..host.ort_session import Submodels, make_session
@@ -58,7 +59,5 @@ def fold_integers(model: onnx.ModelProto) -> onnx.ModelProto:
     ]
     folded = {name for node in nodes for name in node.output}
     result = copy_of(model)
-    kept = [copy_of(node) for node in result.graph.node if folded.isdisjoint(node.output)]
-    del result.graph.node[:]
-    result.graph.node.extend((*made, *kept))
+    set_items(result.graph.node, (*made, *(node for node in result.graph.node if folded.isdisjoint(node.output))))
     return result

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import ModelError, PytrtpluginsError
 from ...model.proto import copy_of, node_name, tensors_of, without_data
 from ...utils.optional import require
+from ...utils.repeated import keep_items, set_items
 from ...validation import infer, validated
 from ...validation.dataflow import bodies, walk
 from ...validation.operators import node_text, standard_domain, standard_opset
@@ -87,9 +88,7 @@ def write_functions(model: onnx.ModelProto, table: Table = BODIES) -> onnx.Model
     while _write_known(written.graph, infer(without_data(written)).graph, {}, table, standard_opset(model)):
         pass  # what was written says the types of what comes behind it
     used = {node.domain for node in walk(written.graph.node)}
-    for index in reversed(range(len(written.opset_import))):
-        if written.opset_import[index].domain in _WRITTEN - used:
-            del written.opset_import[index]
+    keep_items(written.opset_import, lambda item: item.domain not in _WRITTEN - used)
     return validated(written, large=False)
 
 
@@ -129,9 +128,7 @@ def _write_known(
         nodes += [node] if body_nodes is None else body_nodes
         changed |= body_nodes is not None
     if changed:
-        copies = [copy_of(node) for node in nodes]
-        del graph.node[:]
-        graph.node.extend(copies)
+        set_items(graph.node, nodes)
     return changed
 
 

@@ -11,6 +11,7 @@ from ...errors import UsageError
 from ...model import Graph
 from ...model.ir import to_ir, to_proto
 from ...model.proto import copy_of
+from ...utils.repeated import keep_items
 from ..prepare import load_model
 from ._base import Finding, Repair, infer_dims
 from .batch_norm_spatial import BatchNormSpatial
@@ -106,7 +107,5 @@ def _written(model: ir.Model, before: onnx.ModelProto) -> onnx.ModelProto:
     infer_dims(model)
     made = to_proto(model)
     said = {info.name for info in before.graph.value_info}
-    kept = [copy_of(info) for info in made.graph.value_info if info.name in said]
-    del made.graph.value_info[:]
-    made.graph.value_info.extend(kept)
+    keep_items(made.graph.value_info, lambda info: info.name in said)
     return made
