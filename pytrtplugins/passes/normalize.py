@@ -12,6 +12,7 @@ from ..model.dense import with_dense_constants
 from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, with_data, without_data
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
+from ..utils.repeated import set_items
 from ..validation import infer, validated
 from ..validation.dataflow import bodies, given_inputs, walk
 from ..validation.operators import standard_opset
@@ -64,22 +65,9 @@ def normalized(model: onnx.ModelProto) -> onnx.ModelProto:
     for info in (*model.graph.input, *model.graph.output):
         if info.type.WhichOneof("value"):  # else it is found out later
             info_dtype(info)
-    made = model = with_dense_constants(model)
-    if _is_old(model) or _has_weights_as_inputs(model.graph) or next(_nameless_dims(model.graph), None) is not None:
-        made = copy_of(model)
-        for dim in _nameless_dims(made.graph):
-            dim.Clear()
-        _constant_weights(made)
-    if any(map(is_misread, walk(made.graph.node))):
-        made = copy_of(made) if made is model else made
-        write_unmistakably(made)
-    if any(not _is_plugins(function, made) for function in made.functions):
-        made = _without_functions(made)
-    return converted(made) if _is_old(made) else made
-
-
-def _is_old(model: onnx.ModelProto) -> bool:
-    return 0 < standard_opset(model) < OLDEST
+    for step in (with_dense_constants, _with_plain_inputs, _with_plain_attributes, _without_functions, _in_known_opset):
+        model = step(model)
+    return model
 
 
 def with_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
@@ -128,16 +116,27 @@ def _nameless_dims(graph: onnx.GraphProto) -> Iterator[Any]:
             yield from _nameless_dims(body)
 
 
-def _has_weights_as_inputs(graph: onnx.GraphProto) -> bool:
-    return len(given_inputs(graph)) < len(graph.input)
+def _with_plain_inputs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with free dims that say so, in all graphs, and without weights among its inputs; itself where it is so."""
+    has_weights = len(given_inputs(model.graph)) < len(model.graph.input)
+    if not has_weights and next(_nameless_dims(model.graph), None) is None:
+        return model
+    plain = copy_of(model)
+    for dim in _nameless_dims(plain.graph):
+        dim.Clear()
+    if has_weights:
+        set_items(plain.graph.input, given_inputs(plain.graph))
+        plain.ir_version = max(plain.ir_version, _FIRST_IR)
+    return plain
 
 
-def _constant_weights(model: onnx.ModelProto) -> None:
-    if _has_weights_as_inputs(model.graph):
-        inputs = [copy_of(info) for info in given_inputs(model.graph)]
-        del model.graph.input[:]
-        model.graph.input.extend(inputs)
-        model.ir_version = max(model.ir_version, _FIRST_IR)
+def _with_plain_attributes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without attributes that libraries misread; itself where it has none."""
+    if not any(map(is_misread, walk(model.graph.node))):
+        return model
+    plain = copy_of(model)
+    write_unmistakably(plain)
+    return plain
 
 
 def _is_plugins(function: onnx.FunctionProto, model: onnx.ModelProto) -> bool:
@@ -147,6 +146,9 @@ def _is_plugins(function: onnx.FunctionProto, model: onnx.ModelProto) -> bool:
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with local functions written out, but for those of plugins; itself where it has no others."""
+    if all(_is_plugins(function, model) for function in model.functions):
+        return model
     inliner = require("onnx.inliner", extra="onnx", feature=_FEATURE)
     light = without_data(model)  # nor the functions of plugins
     standard = standard_opset(model)
@@ -159,3 +161,8 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ModelError(f"local functions ({names}) cannot be written into the graph: {error}") from error
     found.functions.extend(function for function in model.functions if _is_plugins(function, model))
     return validated(with_data(found, model), large=False)
+
+
+def _in_known_opset(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model in opset 13 where its own is older; itself where it is not, or cannot be converted."""
+    return converted(model) if 0 < standard_opset(model) < OLDEST else model

@@ -64,17 +64,20 @@ def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.Mode
         model: The model; it is not changed.
         native: Leave operators of ``com.microsoft`` as they are, for an engine that runs them, but for forms that onnxruntime gets wrong.
     """
+    # messages: they show what onnx-ir drops, and ONNX's own tools take them
     model = check_declared(model)
     check_ranks(model)  # as declared, before operators are written with others; below once more, with what is inferred
-    ir_model = to_ir(_without_faults(normalized(model)) if native else of_onnx(model), checked=True)
+    normal = _without_faults(normalized(model)) if native else of_onnx(model)
+    # onnx-ir's form
+    ir_model = to_ir(normal, checked=True)
     for step in (TrainingNorms(), FoldBatchNorm(), MergePads(), Eliminate()):
         step(ir_model)
+    # messages again: ONNX's own inference tells dims and types
     prepared = to_proto(ir_model)
     name_inputs(prepared)
-    prepared = add_dims(prepared)  # always: nodes lose what they leave out behind their last input
-    check_operand_types(prepared)
-    check_slopes(prepared)
-    check_ranks(prepared)
+    prepared = add_dims(prepared)
+    for check in (check_operand_types, check_slopes, check_ranks):
+        check(prepared)
     if native and any(info.type.WhichOneof("value") is None for info in prepared.graph.output):
         return prepare_loaded(model)  # ONNX's operators tell the types that the file leaves out
     return prepared
