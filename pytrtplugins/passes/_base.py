@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import ModelError
 from ..model.ir import to_ir, to_proto
-from ..utils.garbage import no_collection
+from ..utils.heap import no_collection
 
 if TYPE_CHECKING:
     import onnx

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..model import Graph, read_onnx
 from ..model.declared import check_declared, with_inferred_types
 from ..model.ir import to_ir, to_proto
-from ..utils.garbage import no_collection
+from ..utils.heap import no_collection
 from ..validation import check_operand_types, check_ranks, check_slopes, validated
 from ..validation.operators import standard_opset
 from .codes import CODES

@@ -1,12 +1,14 @@
-"""Memory of processes that serve for a long time."""
+"""Python's garbage collector, and the memory that processes keep."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["collect_and_freeze", "refreeze", "reuse_memory"]
+__all__ = ["collect_and_freeze", "no_collection", "refreeze", "reuse_memory"]
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt's names of them
 _KEPT, _LARGE = 16 << 20, 4 << 20  # bytes
@@ -41,3 +43,19 @@ def refreeze() -> None:
     """Call `collect_and_freeze` again, if it was called before: frozen objects may have become garbage since."""
     if gc.get_freeze_count():
         collect_and_freeze()
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Turn the garbage collector off within it, and on again if it was on; for work of seconds that makes many objects and drops few.
+
+    The collector looks at all objects of the process, again and again while their number grows; docs/benchmarks.md says what that
+    took.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from pytrtplugins.utils import heap
-from pytrtplugins.utils.heap import collect_and_freeze, refreeze
+from pytrtplugins.utils.heap import collect_and_freeze, no_collection, refreeze
 from tests.small_process import in_small_process
 
 
@@ -99,3 +99,37 @@ def test_memory_that_was_freed_is_used_again_unless_the_user_says_otherwise():
     assert faults("as it is") > 300
     assert faults("reuse") < 30
     assert faults("reuse", MALLOC_TRIM_THRESHOLD_="0") > 300
+
+
+@pytest.fixture
+def collector_as_before():
+    was_on = gc.isenabled()
+    yield
+    (gc.enable if was_on else gc.disable)()
+
+
+@pytest.mark.usefixtures("collector_as_before")
+def test_nothing_is_collected_within_it_and_again_afterwards():
+    gc.enable()
+    with no_collection():
+        assert not gc.isenabled()
+        with no_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+@pytest.mark.usefixtures("collector_as_before")
+def test_an_error_ends_it():
+    gc.enable()
+    with pytest.raises(ValueError, match="wrong"), no_collection():
+        raise ValueError("wrong")
+    assert gc.isenabled()
+
+
+@pytest.mark.usefixtures("collector_as_before")
+def test_who_has_turned_it_off_finds_it_off():
+    gc.disable()
+    with no_collection():
+        pass
+    assert not gc.isenabled()

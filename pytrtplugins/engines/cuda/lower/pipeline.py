@@ -14,7 +14,7 @@ from ....passes.half import halve
 from ....plugin.onnx_node import is_plugin_node
 from ....plugin.policy import GPU_FORMS, NO_REQUESTS
 from ....tensor import DType
-from ....utils.garbage import no_collection
+from ....utils.heap import no_collection
 from ....utils.optional import require
 from ...base.blocked import check_layouts
 from ...base.plugin_codes import WriteCodes

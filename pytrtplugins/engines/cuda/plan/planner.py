@@ -17,7 +17,7 @@ from ....plugin.base import Plugin
 from ....plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ....plugin.policy import GPU_FORMS, NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, evaluate_dims
-from ....utils.garbage import no_collection
+from ....utils.heap import no_collection
 from ..device.expression import Expression
 from ..device.layout import FP8, as_rows, channels_last, linear
 from ..lower.dims import fused_dims
