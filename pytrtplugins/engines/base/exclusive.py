@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeV
 from ...errors import EngineError
 from ...utils.forks import fail_future_in_child, in_children, keep_until_exit
 from ...utils.not_copyable import NotCopyable
-from .active_runs import ActiveRun, active_runs
 from .run_future import RunFuture
 
 if TYPE_CHECKING:
     from .types import OwningEngine
 
-__all__ = ["Exclusive"]
+__all__ = ["ActiveRun", "Exclusive"]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -27,6 +26,35 @@ Value = TypeVar("Value")
 
 _LONGEST_WAIT = 300.0
 _ALL: weakref.WeakSet[Exclusive[Any]] = weakref.WeakSet()
+
+
+class _Runs(threading.local):
+    """Contexts and engines whose runs the calling thread is inside of, the innermost last."""
+
+    def __init__(self) -> None:
+        self.stack: list[object] = []
+
+
+_RUNS = _Runs()
+
+
+class ActiveRun:
+    """A ``with`` block around what a thread does for a run.
+
+    Args:
+        owner: The context whose run it is; or the engine, where a library calls a plugin and does not say for which context.
+    """
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: object) -> None:
+        self._owner = owner
+
+    def __enter__(self) -> None:
+        _RUNS.stack.append(self._owner)
+
+    def __exit__(self, *raised: object) -> None:
+        _RUNS.stack.pop()
 
 
 class _Run(ActiveRun):
@@ -85,7 +113,7 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
         """
         if self._closed:
             return
-        inside = bool(active_runs())
+        inside = bool(_RUNS.stack)
         if inside or threading.get_ident() == self._worker:
             if self._queued or self._pending is not None:
                 raise self._not_closed(inside)
@@ -149,7 +177,7 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
             EngineError: it is called from there.
         """
         self.engine.check_process()
-        around = active_runs()
+        around = _RUNS.stack
         if not around:
             return
         if self in around:
@@ -166,7 +194,7 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
 
     def _not_closed(self, inside: bool) -> EngineError:
         """Why `close` did nothing in a place where it does not wait."""
-        if self in active_runs():
+        if self in _RUNS.stack:
             where = "from inside a run of this context, such as from a plugin's compute"
         else:
             place = "inside a run, such as from a plugin's compute" if inside else "a callback of a run"
@@ -191,7 +219,7 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
         self._holds = getattr(self.engine, "survives_fork", True)
         if not self._holds:
             keep_until_exit(self)
-        if self._pending is not None or (self._busy.locked() and self not in active_runs()):
+        if self._pending is not None or (self._busy.locked() and self not in _RUNS.stack):
             self._closed = True
         self._pending, self._executor, self._worker = None, None, 0
         self._queued, self._starting, self._order = set(), threading.Lock(), threading.RLock()

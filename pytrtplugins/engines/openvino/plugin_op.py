@@ -15,7 +15,7 @@ from ...plugin.base import Plugin
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ...tensor import SMALL_DTYPES, Array, Dim, Dims, DType, SymbolicDim
-from ..base.active_runs import ActiveRun
+from ..base.exclusive import ActiveRun
 from .fallback import HOST
 from .plugin_errors import PluginErrors
 

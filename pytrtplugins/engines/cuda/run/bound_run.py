@@ -10,9 +10,9 @@ from ....cuda.bindings import stream_at
 from ....errors import BindingError, ExecutionError
 from ....tensor import Array
 from ....utils.override import override
-from ...base.active_runs import ActiveRun
 from ...base.bound_run import BoundRun
 from ...base.context import check_dims
+from ...base.exclusive import ActiveRun
 from ...base.failures import explaining
 from ..plan.arena import ALIGNMENT
 from ..plan.plan import Plan
