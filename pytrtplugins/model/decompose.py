@@ -14,7 +14,7 @@ from ..tensor import Dims, DType, is_concrete
 from ..utils.optional import require
 from ..utils.repeated import keep_items, set_items
 from ..validation import check_sizes, infer, validated
-from ..validation.dataflow import bodies, walk
+from ..validation.dataflow import bodies, walk, walk_graphs
 from ..validation.operators import standard_opset
 from .op_builder import FLOATS, OpBuilder, Value
 from .proto import copy_of, has_shape, info_dims, numpy_type, tensors_of, without_data
@@ -69,7 +69,7 @@ def add_shapes(full: onnx.ModelProto) -> onnx.ModelProto:
     for info in full.graph.output:
         if has_shape(known, info.name) or (info.name in known and info.type.WhichOneof("value") is None):
             info.type.CopyFrom(known[info.name].type)
-    for body, seen in zip(_inner_graphs(full.graph), _inner_graphs(light.graph), strict=True):
+    for body, seen in zip(walk_graphs(full.graph.node), walk_graphs(light.graph.node), strict=True):
         set_items(body.value_info, seen.value_info)
     return full
 
@@ -330,11 +330,6 @@ def _plugin_nodes(graph: onnx.GraphProto, known: dict[str, onnx.ValueInfoProto])
             yield graph, node, known
         for body in bodies(node):
             yield from _plugin_nodes(body, known | tensors_of(body))
-
-
-def _inner_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    for node in walk(graph.node):
-        yield from bodies(node)
 
 
 class _Known(NamedTuple):

@@ -16,7 +16,7 @@ from ...passes.prepare import of_onnx, prepare_loaded
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...utils.optional import require
-from ...validation.dataflow import bodies, reads, walk
+from ...validation.dataflow import reads, walk, walk_graphs
 from .failures import explaining
 from .types import BuildOptions
 
@@ -126,7 +126,7 @@ class _Asking:
 
 def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
     """The model's graph, and those inside its nodes."""
-    return [model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))]
+    return [model.graph, *walk_graphs(model.graph.node)]
 
 
 def _is_denied(node: onnx.NodeProto, text: str) -> bool:

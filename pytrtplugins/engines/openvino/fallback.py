@@ -19,7 +19,7 @@ from ...tensor import Dims, DType, SymbolicDim
 from ...utils.optional import require
 from ...utils.repeated import set_items
 from ...utils.signal_stack import keeping_signal_stack
-from ...validation.dataflow import bodies, computed_from, given_inputs, walk
+from ...validation.dataflow import computed_from, given_inputs, walk, walk_graphs
 from ...validation.operators import node_text, standard_domain, standard_opset
 from ..base.failures import explaining, shortened
 from ..host.ort_session import Submodel, Submodels, make_session
@@ -161,7 +161,8 @@ def facts_of(model: onnx.ModelProto) -> Facts:
     """What is known of the tensors of a model, for the conditions of `KNOWN_ERRORS`."""
     types: dict[str, onnx.TypeProto] = {}
     weights, readers = set[str](), dict[str, set[str]]()
-    for graph in (model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))):
+    nodes = list(walk(model.graph.node))
+    for graph in (model.graph, *walk_graphs(model.graph.node)):
         types.update((name, info.type) for name, info in tensors_of(graph).items())
         weights.update(item.name for item in graph.initializer)
         for info in graph.output:
@@ -169,13 +170,15 @@ def facts_of(model: onnx.ModelProto) -> Facts:
         for node in graph.node:
             for name in node.input:
                 readers.setdefault(name, set()).add(node.op_type)
-    constants = computed_from(weights, walk(model.graph.node), ("Constant",))
-    sizes = computed_from(constants, walk(model.graph.node), ("Shape", "Size"))
-    exact = computed_from(
-        constants, (node for node in walk(model.graph.node) if node.op_type != "DequantizeLinear"), ("Shape", "Size")
-    )
-    peculiar = {name: text for name, array in _constant_arrays(model) if (text := _peculiarity(array))}
-    whole = {name: array for name, array in _constant_arrays(model) if array.dtype in (np.int32, np.int64)}
+    constants = computed_from(weights, nodes, ("Constant",))
+    sizes = computed_from(constants, nodes, ("Shape", "Size"))
+    exact = computed_from(constants, (node for node in nodes if node.op_type != "DequantizeLinear"), ("Shape", "Size"))
+    peculiar, whole = dict[str, str](), dict[str, npt.NDArray[Any]]()
+    for name, array in _constant_arrays(model):
+        if text := _peculiarity(array):
+            peculiar[name] = text
+        if array.dtype in (np.int32, np.int64):
+            whole[name] = array
     ranges = {name: (int(array.min()), int(array.max())) for name, array in whole.items() if array.size}
     lookups = _lookups(model, types)
     bounds = Bounds(model, types, whole, _limits(lookups))
@@ -201,7 +204,7 @@ def _limits(lookups: Mapping[str, tuple[str, int]]) -> dict[str, int]:
 
 
 def _constant_arrays(model: onnx.ModelProto) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    for graph in (model.graph, *(body for node in walk(model.graph.node) for body in bodies(node))):
+    for graph in (model.graph, *walk_graphs(model.graph.node)):
         yield from arrays_of(graph.initializer).items()
         for node in graph.node:
             if node.op_type in ("Constant", "ConstantOfShape"):
