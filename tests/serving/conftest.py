@@ -117,7 +117,7 @@ def no_settling():
     """The processes of a server have Python's collector go through all objects after each change; here these are pytest's too."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (local, engine_process):
-            patch.setattr(module, "settle_again", lambda: None)
+            patch.setattr(module, "refreeze", lambda: None)
         yield
 
 

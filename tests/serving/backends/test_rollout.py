@@ -78,7 +78,7 @@ def test_where_the_first_engine_process_cannot_load_all_keep_what_served(loads, 
 
 @pytest.mark.slow  # the collector looks through everything that the tests keep
 def test_a_model_that_was_replaced_is_garbage_though_the_heap_had_settled(loads, monkeypatch):
-    monkeypatch.setattr(local, "settle_again", refreeze)
+    monkeypatch.setattr(local, "refreeze", refreeze)
     with Client([spec("double", "Loads")]) as client:
         model = client.backend._replicas[0].model
         model.own = model
