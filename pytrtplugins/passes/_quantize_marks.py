@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from ..model.ir import constant, depths
+from ..model.operator_traits import Trait, operators
 from ..model.proto import node_name
 from ..plugin.onnx_node import hands_int8_on
 from .placement import Placement, absorbed
@@ -17,25 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WEIGHTED", "Marks", "input_of", "mark"]
 
-# Values are copied, never computed: a scale that fits the input fits the output. Number of data inputs, None for all.
-_COPYING: dict[str, int | None] = {
-    "Concat": None,
-    "DepthToSpace": 1,
-    "Dropout": 1,
-    "Expand": 1,
-    "Flatten": 1,
-    "Identity": 1,
-    "MaxPool": 1,
-    "Reshape": 1,
-    "Resize": 1,
-    "Slice": 1,
-    "SpaceToDepth": 1,
-    "Split": 1,
-    "Squeeze": 1,
-    "Tile": 1,
-    "Transpose": 1,
-    "Unsqueeze": 1,
-}
+_COPYING = operators(Trait.COPIES)
 _ACTIVATIONS = (
     "Clip",
     "Elu",
@@ -49,8 +32,8 @@ _ACTIVATIONS = (
     "Sigmoid",
     "Tanh",
 )
-_RECTIFIERS = ("Clip", "Relu")
-WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_RECTIFIERS = operators(Trait.RECTIFIER)
+WEIGHTED = operators(Trait.WEIGHTED)
 """Layers with weights."""
 
 
@@ -204,12 +187,12 @@ def _gives_output(node: ir.Node) -> bool:
 def _copied_inputs(node: ir.Node) -> tuple[int, ...]:
     """Inputs whose values the node hands on unchanged; () if it computes something."""
     if node.domain != "":
-        count: int | None = len(node.inputs) if hands_int8_on(node) else 0
+        count = len(node.inputs) if hands_int8_on(node) else 0
     elif node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") != "nearest":
         count = 0
     else:
-        count = _COPYING.get(node.op_type, 0)
-    inputs = node.inputs if count is None else node.inputs[:count]
+        count = len(node.inputs) if node.op_type == "Concat" else int(node.op_type in _COPYING)
+    inputs = node.inputs[:count]
     if any(value is None or constant(value) is not None for value in inputs):
         return ()  # a constant has no scale in the table
     return tuple(range(len(inputs)))

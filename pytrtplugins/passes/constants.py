@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import DimsError
 from ..model.ir import add_constant, array_of, constant, is_op, operand, remove_unused
+from ..model.operator_traits import Trait, operators
 from ..model.slices import bounded_slice
 from ..tensor import SymbolicDim, evaluate_dims
 from ..utils.optional import require
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PropagateConstants"]
 
-_RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+_RANDOM = operators(Trait.RANDOM)
 _ELSEWHERE = frozenset(
     (
         *(
@@ -70,7 +71,7 @@ _FLOAT = 1  # TensorProto.FLOAT
 _FLOATS = (_FLOAT, 10, 16)  # and FLOAT16, BFLOAT16
 _MAX_BYTES = 1 << 26
 """What a result may have that is larger than all it is computed from."""
-_BOUNDED = ("Compress", "NonZero", "Unique")
+_BOUNDED = operators(Trait.DATA_DEPENDENT) - {"NonMaxSuppression"}
 """Operators whose results have dims that values say, and no more of them than their inputs have."""
 _SIZES = 16
 """Elements of a tensor that may hold sizes, such as the pads of all axes."""

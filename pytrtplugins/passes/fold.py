@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..model.ir import add_constant, array_of, constant, dims_of, is_op, names_in, only_read_by, operand, swap
+from ..model.operator_traits import Trait, operators
 from ..utils.override import override
 from ._base import Pass, PassResult
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FoldBatchNorm"]
 
-_LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_LAYERS = operators(Trait.WEIGHTED)
 
 
 class FoldBatchNorm(Pass):

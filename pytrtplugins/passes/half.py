@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..errors import BuildError, PrecisionError
 from ..model.ir import add_constant, array_of, is_op, names_in, set_dtype, to_ir, to_proto, unused_name
+from ..model.operator_traits import Trait, operators
 from ..model.proto import copy_of, node_name
 from ..plugin.onnx_node import is_plugin_node, takes
 from ..tensor import DType
@@ -35,7 +36,7 @@ WRITTEN = "pytrtplugins.half"
 
 STAYS_FLOAT = {"Resize": (1, 2), "Upsample": (1,), "RoiAlign": (1,)}
 """Inputs that are sizes or positions, not values."""
-_SUBGRAPHS = ("If", "Loop", "Scan")
+_SUBGRAPHS = operators(Trait.SUBGRAPHS)
 _TYPED_SCALES = 19
 """The first opset whose QuantizeLinear and DequantizeLinear have scales of other types than float32."""
 

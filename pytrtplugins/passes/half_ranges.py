@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..model.ir import add_constant, array_of, is_op, operand
+from ..model.operator_traits import Trait, operators
 from ..model.proto import node_name
 from ..plugin.onnx_node import is_plugin_node, takes
 from ..tensor import DType
@@ -26,7 +27,7 @@ _HEADROOM = 2
 _SMALLEST = np.float32(np.finfo(np.float16).smallest_subnormal)
 _EXACT = np.float32(2.0**-9)
 """Relative error of a scale from which on the codes of weights are rounded again; float16's own is 2**-11."""
-_SUBGRAPHS = ("If", "Loop", "Scan")
+_SUBGRAPHS = operators(Trait.SUBGRAPHS)
 
 
 def float_nodes(model: ir.Model, dtype: DType, ranges: Mapping[str, float]) -> dict[str, str]:

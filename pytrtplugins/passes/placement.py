@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..model.ir import array_of, constant, operand
+from ..model.operator_traits import Trait, operators
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["Placement", "absorbed", "bounded", "is_pooled", "never_negative", "rectifies"]
 
-_RECTIFIERS = ("Clip", "Relu")
+_RECTIFIERS = operators(Trait.RECTIFIER)
 _BOUNDED = ("HardSigmoid", "Sigmoid", "Softmax")  # 0..1
 _GLOBAL = ("GlobalAveragePool", "GlobalMaxPool")
 _SINGLE = ("Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Sigmoid")
@@ -41,7 +42,7 @@ class Placement:
         sliced_pools: The same for INT8, of a MaxPool that a Slice reads, too.
     """
 
-    layers: frozenset[str] = frozenset(("Conv", "ConvTranspose", "Gemm", "MatMul"))
+    layers: frozenset[str] = operators(Trait.WEIGHTED)
     kernels: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()
     repeated: bool = False

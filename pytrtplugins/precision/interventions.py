@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..calibration import CalibrationTable
+from ..model.operator_traits import Trait, operators
 from ..passes import CODES, LayerPrecision, Precisions
 from .submodels import Layer, sources
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Intervention", "interventions", "modelled_us"]
 
-_GIGABYTES, _WEIGHTED = 200.0, ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_GIGABYTES, _WEIGHTED = 200.0, operators(Trait.WEIGHTED)
 _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8": 1}
 
 

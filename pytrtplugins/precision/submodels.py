@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..model.operator_traits import Trait, operators
 from ..model.proto import copy_fields, infos_of, node_name, numpy_type
 from ..utils.optional import require
 from ..validation.dataflow import given_inputs
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Layer", "find_layers", "floating_tensors", "in_groups", "layer_alone", "sources", "with_outputs"]
 
-_COPYING = ("Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Identity", "MaxPool", "Reshape", "Resize", "Slice",
-            "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze")  # fmt: skip
+_COPYING = operators(Trait.COPIES)
 
 
 class Layer:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...model.operator_traits import Trait, operators
 from ...model.proto import node_name
 from ...passes import CODES
 from ...passes.quantize import FLOAT_LAYERS
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Arithmetic", "arithmetic_of", "float_reasons", "layer_types"]
 
-_LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_LAYERS = operators(Trait.WEIGHTED)
 _OF_CODES = (
     "QLinearConv",
     "QLinearMatMul",

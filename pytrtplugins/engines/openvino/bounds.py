@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ...model.operator_traits import Trait, operators
 from ...model.proto import numpy_type
 from ...plugin.onnx_node import node_attributes
 from ...validation.dataflow import given_inputs, walk
@@ -33,7 +34,7 @@ _MOVES = {
     "Where": (1, 2),
 }
 """Operators whose outputs have no other numbers than some of their inputs → the places of those inputs."""
-_SAME_ORDER = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+_SAME_ORDER = operators(Trait.KEEPS_ORDER) | {"Cast"}
 _TRUTHS = ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Xor")
 _UNKNOWN = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 _WHOLE = ("bool", "int8", "uint8", "int16", "uint16", "int32", "int64")
@@ -222,7 +223,7 @@ class Bounds:
             self._shapes[node.output[0]] = shape
 
     def _elements_of(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> list[Polynomial] | None:
-        if node.op_type in ("Shape", "Size"):
+        if node.op_type in operators(Trait.READS_SHAPE):
             shape = self._shape(node.input[0])
             if shape is None:
                 return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...model.operator_traits import Trait, operators
 from ...tensor import SMALL_DTYPES, is_concrete
 from ...validation.broadcasting import BROADCAST_SLOPES
 from ...validation.pooling import LastWindow, last_windows, rounds_up
@@ -48,40 +49,11 @@ def is_real(usage: Usage) -> bool:
 WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 """Types of whole numbers that have bytes of their own."""
 _LONG = frozenset(("int64", "uint32", "uint64"))
-MOVES = frozenset(
-    (
-        "Cast",
-        "CastLike",
-        "Concat",
-        "Constant",
-        "ConstantOfShape",
-        "DepthToSpace",
-        "DequantizeLinear",
-        "Expand",
-        "Flatten",
-        "Gather",
-        "GatherElements",
-        "GatherND",
-        "Identity",
-        "If",
-        "Loop",
-        "QuantizeLinear",
-        "Reshape",
-        "Scan",
-        "ScatterElements",
-        "ScatterND",
-        "Shape",
-        "Size",
-        "Slice",
-        "SpaceToDepth",
-        "Split",
-        "Squeeze",
-        "Tile",
-        "Transpose",
-        "Unsqueeze",
-        "Where",
-    )
-)
+MOVES = (
+    operators(Trait.MOVES) | operators(Trait.SUBGRAPHS) | operators(Trait.READS_SHAPE)
+    | {"Cast", "CastLike", "Concat", "Constant", "ConstantOfShape", "DequantizeLinear", "QuantizeLinear", "ScatterElements",
+       "ScatterND", "Where"}
+)  # fmt: skip
 """Operators that take whole numbers on as they are; OpenVINO computes all others on them in float32 or 32 bits."""
 
 

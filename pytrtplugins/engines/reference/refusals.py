@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...model.operator_traits import Trait, operators
 from ...utils.optional import require
 from .spec import refusal
 
@@ -16,9 +17,7 @@ __all__ = ["check_delegable"]
 _RANDOM = "its result is random, so it cannot be an oracle"
 _TEXT = "text is not computed here"
 _REFUSED = {  # operator → why
-    **dict.fromkeys(
-        ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"), _RANDOM
-    ),
+    **dict.fromkeys(operators(Trait.RANDOM), _RANDOM),
     **dict.fromkeys(("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"), _TEXT),
     "ImageDecoder": "files inside tensors are not decoded here",
     "SequenceMap": "a graph that runs over a sequence is not computed here",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from ...model.operator_traits import Trait, operators
 from ...validation.dataflow import downstream, walk
 from .node import ContribNode, MalformedError, NotWritableError, UnknownTypeError
 from .quantized import QUANTIZED
@@ -25,7 +26,7 @@ __all__ = ["ends_without_elements", "has_faults", "without_faults"]
 _PRODUCTS = ("FusedMatMul", "TransposeMatMul")
 _RESULTS = ("QLinearLeakyRelu", "QLinearSigmoid")
 _ENDING = frozenset((*QUANTIZED, "QAttention", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"))
-_FROM_VALUES = frozenset(("Compress", "If", "Loop", "NonMaxSuppression", "NonZero", "Unique"))
+_FROM_VALUES = operators(Trait.DATA_DEPENDENT) | {"If", "Loop"}
 """Operators whose results can turn out to have no elements, whatever their inputs have."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ...model.ir import add_constant, dims_of, is_op, names_in, operand, set_constant
+from ...model.operator_traits import Trait, operators
 from ...model.shapes import dims_text
 from ...utils.optional import require
 from ...utils.override import override
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChannelVectors"]
 
-_SUMS = ("Add", "Sub", "Mul", "Div")
+_SUMS = operators(Trait.ARITHMETIC)
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
 _ALONG = (
     "BatchNormalization",

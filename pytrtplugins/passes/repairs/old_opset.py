@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...errors import ModelError
 from ...model.ir import dims_of, to_ir, to_proto
+from ...model.operator_traits import Trait, operators
 from ...utils.optional import require
 from ...utils.override import override
 from ..normalize import with_opset
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["OldOpset"]
 
 _OLDEST, _NEW = 7, 13
-_SUMS = ("Add", "Sub", "Mul", "Div")
+_SUMS = operators(Trait.ARITHMETIC)
 
 
 class OldOpset(Repair):

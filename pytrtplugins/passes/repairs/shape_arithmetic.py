@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from ...model.ir import array_of
+from ...model.operator_traits import Trait, operators
 from ...utils.override import override
 from ..constants import PropagateConstants
 from ._base import Finding, Repair
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["ShapeArithmetic"]
 
 _WHOLE = ("INT64", "INT32", "BOOL")
-_MOVES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
-"""Operators that copy the numbers that they get."""
+_MOVES = operators(Trait.KEEPS_ORDER) - {"Identity"}
+"""Operators that give a constant other dims. Identity stays: models name weights that they share so, which would be held twice."""
 _MAX_ELEMENTS = 1 << 12
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, swap
+from ....model.operator_traits import Trait, operators
 from ....utils.optional import require
 from .rewrite import DOMAIN, Rewrite
 from .scores import FLOATS, Bias, Mask, Scores, empty_rows, find_scores, scale_factor, softmax_before
@@ -21,7 +22,7 @@ __all__ = ["MOVING", "FuseAttention"]
 
 MOVING = ("Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 """Operators that only say otherwise where the values of a tensor lie, or which of them."""
-_WHOLE = ("Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_WHOLE = operators(Trait.KEEPS_ORDER) | {"Expand", "Transpose"}
 _MAX_HEAD = 256
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ....model.operator_traits import Trait, operators
 from ....utils import optional
 from .dims import fused_dims
 from .operand_dims import (
@@ -319,20 +320,12 @@ def _fused_attention(o: Operands) -> Sequence[Dims | None]:
     return [tuple(dims[0]) if dims else None]
 
 
-_ELEMENTWISE = (
-    "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater", "GreaterOrEqual",
-    "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor",
-)  # fmt: skip
-_SAME = (
-    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Cast", "CastLike", "Ceil", "Celu", "Clip",
-    "Cos", "Cosh", "CumProd", "CumSum", "Dropout", "Elu", "Erf", "Exp", "Floor", "Gelu", "GeluTanh", "HardSigmoid",
-    "HardSwish", "Hardmax", "Identity", "IsInf", "IsNaN", "LRN", "LeakyRelu", "Log", "LogSoftmax", "LpNormalization",
-    "MeanVarianceNormalization", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid",
-    "Sign", "Sin", "Sinh", "Softmax", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu",
-    "Trilu",
-)  # fmt: skip
+_SAME = operators(Trait.UNARY) | {
+    "CastLike", "CumProd", "CumSum", "Dropout", "GeluTanh", "Hardmax", "LRN", "LogSoftmax", "LpNormalization",
+    "MeanVarianceNormalization", "Softmax", "Trilu",
+}  # fmt: skip
 RULES: dict[tuple[str, str], Rule] = {
-    **dict.fromkeys((("", name) for name in _ELEMENTWISE), _elementwise),
+    **dict.fromkeys((("", name) for name in operators(Trait.BROADCASTS)), _elementwise),
     **dict.fromkeys((("", name) for name in _SAME), _same),
     **dict.fromkeys(((DOMAIN, name) for name in ("Gelu", "GeluTanh", "Mish", "Swish")), _same),
     **dict.fromkeys((("", name) for name in ("Flatten", "Reshape", "Squeeze", "Unsqueeze")), _same_count),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ....model.ir import constant, operand
+from ....model.operator_traits import Trait, operators
 from ..operators import KNOWN
 
 if TYPE_CHECKING:
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTROL_FLOW", "SIZED", "hanging_values", "read_values"]
 
-CONTROL_FLOW = ("If", "Loop", "Scan")
-_CHOOSE = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
-"""Operators whose results are as many as values say."""
+CONTROL_FLOW = operators(Trait.SUBGRAPHS)
+_CHOOSE, _READ_DIMS = operators(Trait.DATA_DEPENDENT), operators(Trait.READS_SHAPE)
 SIZED = (
     *(
         "Reshape",
@@ -73,7 +73,7 @@ def hanging_values(graph: ir.Graph) -> set[ir.Value]:
         read = list(read_values(node))
         if hanging.intersection(read) or (not node.domain and _begins(node, plain, free)):
             hanging.update(node.outputs)
-        elif node.op_type in ("Shape", "Size") or (all(map(is_plain, read)) and node.op_type not in CONTROL_FLOW):
+        elif node.op_type in _READ_DIMS or (all(map(is_plain, read)) and node.op_type not in CONTROL_FLOW):
             plain.update(node.outputs)
     return hanging
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....errors import DimsError
 from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, remove_unused, set_attributes, swap
+from ....model.operator_traits import Trait, operators
 from ....model.proto import node_name
 from ....tensor import evaluate_dims
 from ..device.strided import Strided, contiguous
@@ -23,7 +24,7 @@ __all__ = ["place_attention"]
 
 Dims = tuple[int, ...]
 _HIDDEN = -1e4  # what is added to scores below may be -inf in float16
-_RESHAPING = ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+_RESHAPING = operators(Trait.KEEPS_ORDER)
 
 
 def place_attention(model: ir.Model, sizes: Mapping[str, int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....model.operator_traits import Trait, operators
 from ....tensor import DType
 from ..device.layout import CODES, Format, linear
 from .plan import Step
@@ -20,7 +21,7 @@ __all__ = [
     "step_scale",
 ]
 
-_SAME_ORDER = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
+_SAME_ORDER = operators(Trait.KEEPS_ORDER)
 
 
 def is_plain_pool(step: Step, tensors: Tensors) -> bool:

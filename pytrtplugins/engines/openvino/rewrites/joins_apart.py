@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ....model.ir import dims_of, is_op
+from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....utils.override import override
 from .barrier import kept_apart
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JoinsApart"]
 
-_VIEWS = ("Cast", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_VIEWS = operators(Trait.KEEPS_ORDER) | {"Cast", "Dropout", "Transpose"}
 """Operators whose result may lie where their input lies."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
+from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....passes.constants import PropagateConstants
 from ....utils.override import override
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KnownShapes"]
 
-_SOURCES = ("ConstantOfShape", "Shape", "Size")
+_SOURCES = operators(Trait.READS_SHAPE) | {"ConstantOfShape"}
 _WHOLE = ("BOOL", "INT32", "INT64")
 _ARITHMETIC = (
     "Add",
@@ -34,7 +35,7 @@ _ARITHMETIC = (
     "Sub",
     "Unsqueeze",
 )
-_LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_LAYERS = operators(Trait.WEIGHTED)
 _MAX_ELEMENTS, _MAX_FLOATS = 1 << 12, 8
 
 

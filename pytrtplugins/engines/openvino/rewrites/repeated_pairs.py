@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ....model.ir import array_of, is_op, remove_unused
+from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....utils.override import override
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DropRepeatedPairs"]
 
-_MOVING = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_MOVING = operators(Trait.KEEPS_ORDER) | {"Transpose"}
 
 
 class DropRepeatedPairs(Pass):

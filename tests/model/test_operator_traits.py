@@ -1,0 +1,169 @@
+"""Traits of operators, compared with ONNX's schemas and shape inference, and with onnxruntime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from pytrtplugins.model.operator_traits import TRAITS, Trait, operators
+
+OPSET = 24
+KINDS = {"And": bool, "Or": bool, "Xor": bool, "Not": bool, "BitwiseNot": np.int32, "BitwiseAnd": np.int32,
+         "BitwiseOr": np.int32, "BitwiseXor": np.int32, "BitShift": np.uint32}  # fmt: skip
+ATTRIBUTES: dict[str, dict[str, object]] = {
+    "BitShift": {"direction": "LEFT"},
+    "Mod": {"fmod": 1},
+    "Cast": {"to": TensorProto.FLOAT16},
+    "DepthToSpace": {"blocksize": 2},
+    "SpaceToDepth": {"blocksize": 2},
+    "MaxPool": {"kernel_shape": [2, 2]},
+    "Concat": {"axis": 1},
+    "Compress": {"axis": 0},
+    "Split": {"axis": 1},
+}
+DATA = np.random.default_rng(3).permutation(2 * 4 * 4 * 6).astype(np.float32).reshape(2, 4, 4, 6) / 64
+OTHERS: dict[str, list[np.ndarray | None]] = {
+    "Expand": [np.array([3, 2, 4, 4, 6])],
+    "Gather": [np.array([1, 0, 1])],
+    "GatherElements": [np.zeros((1, 4, 4, 6), np.int64)],
+    "GatherND": [np.array([[1, 2], [0, 3]])],
+    "Reshape": [np.array([4, 48])],
+    "Resize": [None, np.array([1, 1, 2, 0.5], np.float32)],
+    "Slice": [np.array([1]), np.array([3]), np.array([2])],
+    "Split": [np.array([3, 1])],
+    "Squeeze": [np.array([0])],
+    "Tile": [np.array([1, 2, 1, 3])],
+    "Unsqueeze": [np.array([0, 3])],
+}
+
+
+def run(op: str, *arrays: np.ndarray | None, outputs: int = 1, **attributes: object) -> list[np.ndarray]:
+    """What onnxruntime computes without optimizations."""
+    names = [f"x{index}" if array is not None else "" for index, array in enumerate(arrays)]
+    given = {name: np.asarray(array) for name, array in zip(names, arrays, strict=True) if array is not None}
+    node = helper.make_node(op, names, [f"y{index}" for index in range(outputs)], **attributes)
+    infos = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in given.items()
+    ]
+    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info(name) for name in node.output])
+    model = onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    )
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, given)
+
+
+def inputs_of(op: str) -> tuple[list[np.ndarray | None], dict[str, object]]:
+    arrays: list[np.ndarray | None] = [DATA[:1] if op == "Squeeze" else DATA, *OTHERS.get(op, [])]
+    return arrays, ATTRIBUTES.get(op, {})
+
+
+def test_operators_are_onnxs():
+    assert all(onnx.defs.has(name) for name in TRAITS)
+    assert all(TRAITS.values())
+    assert operators(Trait.ACTIVATION | Trait.RECTIFIER) == {"Clip", "Relu"}
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.UNARY)))
+def test_unary_operators_compute_each_element_by_itself(op):
+    kind = KINDS.get(op, np.float32)
+    x = np.linspace(-0.9, 0.9, 24).reshape(4, 6) if kind is np.float32 else np.arange(24).reshape(4, 6)
+    x = (x + 2 if op == "Acosh" else abs(x) if op in ("Log", "Sqrt") else x).astype(kind)
+    (y,), (moved,) = (run(op, array, **ATTRIBUTES.get(op, {})) for array in (x, np.ascontiguousarray(x[::-1].T)))
+    assert y.shape == x.shape
+    np.testing.assert_array_equal(moved, y[::-1].T)
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.BROADCASTS)))
+def test_operators_broadcast(op):
+    a, b = np.arange(1, 5).reshape(4, 1), np.arange(1, 4)
+    arrays = [array.astype(KINDS.get(op, np.float32)) for array in (a, b)]
+    if op == "Where":
+        arrays.insert(0, np.array([[[True]], [[False]]]))
+    (y,) = run(op, *arrays, **ATTRIBUTES.get(op, {}))
+    full = np.broadcast_shapes(*(array.shape for array in arrays))
+    assert y.shape == full
+    (same,) = run(
+        op, *(np.ascontiguousarray(np.broadcast_to(array, full)) for array in arrays), **ATTRIBUTES.get(op, {})
+    )
+    np.testing.assert_array_equal(same, y)
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.KEEPS_ORDER)))
+def test_the_order_of_elements_is_kept(op):
+    arrays, attributes = inputs_of(op)
+    (y,) = run(op, *arrays, **attributes)
+    np.testing.assert_array_equal(y.ravel(), arrays[0].ravel())
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.MOVES) | operators(Trait.COPIES)))
+def test_results_have_no_other_values_than_inputs(op):
+    arrays, attributes = inputs_of(op)
+    results = run(op, *arrays, outputs=2 if op == "Split" else 1, **attributes)
+    for y in results:
+        assert y.size
+        assert np.isin(y, arrays[0]).all()
+        assert y.dtype == arrays[0].dtype
+
+
+def test_schemas_have_graphs_where_operators_have_subgraphs():
+    graph = onnx.defs.OpSchema.AttrType.GRAPH
+    names = {
+        schema.name
+        for schema in onnx.defs.get_all_schemas()
+        if not schema.domain and any(attribute.type == graph for attribute in schema.attributes.values())
+    }
+    assert names - {"SequenceMap"} == operators(Trait.SUBGRAPHS)  # of a sequence: ONNX writes it with Loop
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.DATA_DEPENDENT)))
+def test_no_dims_follow_from_dims(op):
+    known: dict[str, list[tuple[int, ...]]] = {"NonMaxSuppression": [(1, 5, 4), (1, 2, 5)], "Compress": [(4, 3), (4,)]}
+    dims = known.get(op, [(4, 3)])
+    kinds = [TensorProto.FLOAT, TensorProto.BOOL if op == "Compress" else TensorProto.FLOAT]
+    infos = [
+        helper.make_tensor_value_info(f"x{index}", kind, shape)
+        for index, (kind, shape) in enumerate(zip(kinds, dims, strict=False))
+    ]
+    node = helper.make_node(op, [info.name for info in infos], ["y"], **ATTRIBUTES.get(op, {}))
+    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")])
+    inferred = onnx.shape_inference.infer_shapes(helper.make_model(graph)).graph.output[0].type.tensor_type.shape
+    assert any(not dim.HasField("dim_value") for dim in inferred.dim)
+
+
+def test_random_operators_are_not_deterministic():
+    for name in operators(Trait.RANDOM):
+        assert onnx.defs.get_schema(name).non_deterministic
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.ACTIVATION) & operators(Trait.UNARY)))
+def test_activations_are_no_linear_functions(op):
+    x = np.linspace(-8, 8, 65, dtype=np.float32)
+    arrays = [x, np.float32(-1), np.float32(1)] if op == "Clip" else [x]
+    (y,) = run(op, *arrays)
+    assert np.ptp(np.diff(y)) > 1e-3
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.GLOBAL_POOL)))
+def test_global_pools_give_one_number_a_channel(op):
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3, 5, 7))
+    node = helper.make_node(op, ["x"], ["y"])
+    graph = helper.make_graph([node], "g", [info], [helper.make_empty_tensor_value_info("y")])
+    shape = onnx.shape_inference.infer_shapes(helper.make_model(graph)).graph.output[0].type.tensor_type.shape
+    assert [dim.dim_value for dim in shape.dim] == [2, 3, 1, 1]
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.READS_SHAPE)))
+def test_shapes_are_read_without_values(op):
+    for x in (DATA, np.full_like(DATA, np.nan)):
+        np.testing.assert_array_equal(run(op, x)[0], DATA.shape if op == "Shape" else DATA.size)
+
+
+def test_what_copies_by_indices_only_moves():
+    assert operators(Trait.MOVES) - operators(Trait.COPIES) == {"Gather", "GatherElements", "GatherND"}
+    assert operators(Trait.KEEPS_ORDER) <= operators(Trait.MOVES | Trait.COPIES)
