@@ -21,19 +21,7 @@ __all__ = ["ChannelVectors"]
 
 _SUMS = operators(Trait.ARITHMETIC)
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
-_ALONG = (
-    "BatchNormalization",
-    "PRelu",
-    "LeakyRelu",
-    "Relu",
-    "Elu",
-    "Sigmoid",
-    "Tanh",
-    "Clip",
-    "Identity",
-    "Dropout",
-    *_SUMS,
-)
+_ALONG = _SUMS | operators(Trait.ACTIVATION) | {"BatchNormalization", "Dropout", "Identity"}
 
 
 class ChannelVectors(Repair):

@@ -88,12 +88,14 @@ def test_sums_and_products_along_the_channels(op, first):
     assert len(found.model.graph.initializer) == 2
 
 
-def test_a_product_that_fits_by_accident_is_mended_behind_a_convolution_of_mxnet():
+@pytest.mark.parametrize("activation", ["Relu", "Selu", "Softplus", "Softsign"])
+def test_a_product_that_fits_by_accident_is_mended_behind_a_convolution_of_mxnet(activation):
     weights = {"w": np.eye(4, dtype=np.float32)[:, :, None, None], "v": SLOPE}
-    behind = "c = Conv (data, w) r = Relu (c) y = Mul (r, v)"
+    behind = f"c = Conv (data, w) r = {activation} (c) y = Mul (r, v)"
     x = data(1, 4, 4, 4)
     found = repair(exported(behind, weights, [1, 4, 4, 4], "y"))
-    np.testing.assert_allclose(run(found.model, data=x), np.maximum(x, 0) * loops.along(SLOPE, x), rtol=1e-6)
+    active = run(exported(f"y = {activation} (data)", {}, [1, 4, 4, 4], "y"), data=x)
+    np.testing.assert_allclose(run(found.model, data=x), active * loops.along(SLOPE, x), rtol=1e-6)
     assert repair(exported("y = Mul (data, v)", weights, [1, 4, 4, 4], "y")).findings == ()
     assert repair(exported(behind, weights, [1, 4, 4, 4], "y", name="g")).findings == ()
 
