@@ -19,19 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["WEIGHTED", "Marks", "input_of", "mark"]
 
 _COPYING = operators(Trait.COPIES)
-_ACTIVATIONS = (
-    "Clip",
-    "Elu",
-    "HardSigmoid",
-    "HardSwish",
-    "LeakyRelu",
-    "Mish",
-    "PRelu",
-    "Relu",
-    "Selu",
-    "Sigmoid",
-    "Tanh",
-)
+_ACTIVATIONS = operators(Trait.ACTIVATION)
 _RECTIFIERS = operators(Trait.RECTIFIER)
 WEIGHTED = operators(Trait.WEIGHTED)
 """Layers with weights."""

@@ -15,8 +15,7 @@ __all__ = ["Placement", "absorbed", "bounded", "is_pooled", "never_negative", "r
 
 _RECTIFIERS = operators(Trait.RECTIFIER)
 _BOUNDED = ("HardSigmoid", "Sigmoid", "Softmax")  # 0..1
-_GLOBAL = ("GlobalAveragePool", "GlobalMaxPool")
-_SINGLE = ("Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Sigmoid")
+_GLOBAL, _ACTIVATIONS = operators(Trait.GLOBAL_POOL), operators(Trait.ACTIVATION)
 _AVERAGING = ("AveragePool", "GlobalAveragePool", "MaxPool")
 
 
@@ -96,7 +95,7 @@ def is_pooled(value: ir.Value | None) -> bool:
         return pixel and is_pooled(node.inputs[0])
     if node.op_type == "Mul":  # SiLU as exporters write it
         return all(is_pooled(each) for each in node.inputs)
-    return node.op_type in _SINGLE and is_pooled(node.inputs[0])
+    return node.op_type in _ACTIVATIONS and is_pooled(node.inputs[0])
 
 
 def _ints(node: ir.Node, name: str) -> tuple[int, ...]:

@@ -345,6 +345,16 @@ def test_convolutions_of_one_pixel_stay_in_float_where_a_launch_costs_more_than_
         assert reads_int8(quantize(model, nets.calibrated(model), placement=placement), "squeeze")[:2] == [True, True]
 
 
+@pytest.mark.parametrize("activation", ["Elu", "Mish", "Softsign", "Tanh"])
+def test_a_pixel_stays_one_behind_every_activation(activation):
+    net = Net(channels=8)
+    pooled = net.add("GlobalLpPool", [net.conv("data", "a", channels=8)], "pooled")
+    x = net.add(activation, [net.conv(pooled, "squeeze", channels=4, kernel=1, leaky=False)], "active")
+    model = closed(net, net.conv(x, "excite", channels=8, kernel=1))
+    found = quantize(model, nets.calibrated(model))
+    assert [reads_int8(found, name)[:2] for name in ("squeeze", "excite")] == [[False, False]] * 2
+
+
 @pytest.mark.parametrize(
     "pool",
     [
