@@ -26,14 +26,6 @@ _MOST_TERMS, _MOST_ELEMENTS = 16, 16
 _INT32 = 1 << 31
 Polynomial = dict[tuple[str, ...], int]
 """Free dims that are multiplied, sorted → their factor. The number itself stands at ``()``."""
-_MOVES = {
-    **dict.fromkeys(
-        ("Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice"), (0,)
-    ),
-    **dict.fromkeys(("Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"), (0,)),
-    "Where": (1, 2),
-}
-"""Operators whose outputs have no other numbers than some of their inputs → the places of those inputs."""
 _SAME_ORDER = operators(Trait.KEEPS_ORDER) | {"Cast"}
 _TRUTHS = ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Xor")
 _UNKNOWN = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
@@ -263,10 +255,10 @@ class Bounds:
             source, target = self._dtype(node.input[0]), self._dtype(node.output[0])
             fits = target == "int64" or (target == "int32" and self.is_within(node.input[0], _INT32 - 1))
             return ranges[0] if fits and source in _WHOLE and None not in ranges[0] else None
-        if kind in _MOVES:
-            return self._hull([ranges[index] for index in _MOVES[kind]])
-        if kind == "Concat":
-            return self._hull(ranges)
+        if kind in operators(Trait.MOVES):
+            return self._hull(ranges[:1])
+        if kind in ("Concat", "Where"):  # a condition gives no values
+            return self._hull(ranges[kind == "Where" :])
         (low, high), *others = ranges
         if kind == "Range" and self._elements[node.input[2]] == [_number(1)]:
             return low, _sum(others[0][1], _number(-1))

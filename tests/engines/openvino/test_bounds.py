@@ -70,6 +70,18 @@ def test_an_input_lies_within_its_type_and_32_bits(kind, low, high):
         assert Bounds(onnx.helper.make_model(graph), types, {}, {"x": 30})._range("y") == ({(): -30}, {(): 29})
 
 
+@pytest.mark.parametrize(("node", "low", "high"), [
+    ("SpaceToDepth <blocksize = 2> (x)", -9, 8), ("DepthToSpace <blocksize = 2> (x)", -9, 8), ("Tile (x, r)", -9, 8),
+    ("Concat <axis = 0> (x, x)", -9, 8), ("Where (c, x, x)", -9, 8), ("Neg (x)", None, None),
+])  # fmt: skip
+def test_what_moves_numbers_keeps_their_bounds(node, low, high):
+    text = f"g (int64[1, 4, 2, 2] x, int64[4] r, bool[1] c) => (int64[a, b, d, e] y) {{ y = {node} }}"
+    graph = onnx.parser.parse_graph(text)
+    types = {info.name: info.type for info in (*graph.input, *graph.output)}
+    bounds = Bounds(onnx.helper.make_model(graph), types, {}, {"x": 9})
+    assert bounds._range("y") == tuple(end if end is None else {(): end} for end in (low, high))
+
+
 @pytest.mark.parametrize("name", IN_RANGE)
 def test_what_lies_in_range_stays_with_openvino(name):
     made = model(IN_RANGE[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ....model.ir import array_of, dims_of
+from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....utils.override import override
 from .barrier import kept_apart
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["ReducesApart"]
 
 _AXES = 3
-_GLOBAL = ("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
+_GLOBAL = operators(Trait.GLOBAL_POOL)
 _APART = ("ArgMax", "ArgMin", "Concat", "Gather", "If", "Loop", "MatMul", "Max", "Scan", "Shape", "Size")
 """Operators behind which nothing joins the reduction; Max is what keeps two apart."""
 

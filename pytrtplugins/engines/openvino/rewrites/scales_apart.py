@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ....model.ir import array_of, constant, is_op
+from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....utils.override import override
 from .barrier import kept_apart
@@ -16,7 +17,7 @@ __all__ = ["ScalesApart"]
 
 _RATIO = 4096
 """OpenVINO's result is off by one code where the scales differ by a factor of 40,000, and wrong at 80,000 (2026.4)."""
-_ACTIVATIONS = ("Clip", "HardSwish", "LeakyRelu", "Relu", "Sigmoid")
+_ACTIVATIONS = operators(Trait.ACTIVATION)
 
 
 class ScalesApart(Pass):
