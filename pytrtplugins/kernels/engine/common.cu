@@ -2,18 +2,17 @@
 //
 // Constants that the compiler is given: ELEMENT, OUT, RESIDUAL (a Kind, or NONE), PATCH, POOL, REORG (darknet's reorg
 // with this stride on the way to memory; 0: none), BLOCKS (blocks of pixels with this side, made of the filters on the way to
-// memory; 0: none), CUT (whether pixels around these are left out), LINEAR (y is [image][filter][pixel]), GATE (the activation,
-// where it is not max(v, slope * v)), RESIDUAL_GATE (the same behind the residual: PRELU, RELU or 0), GROUPED (whether filters read the
+// memory; 0: none), CUT (whether pixels around these are left out), LINEAR (y is [image][filter][pixel]), GATE (the activation;
+// LINEAR: max(v, slope * v)), RESIDUAL_GATE (the same behind the residual: PRELU, RELU or LINEAR), GROUPED (whether filters read the
 // channels of their group only), HALO (whether pixels are fetched with those around them: see conv_halo.cu), TILE_M, TILE_N, DEPTH.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 enum Kind { NONE = -1, FLOAT = 0, HALF = 1, INT8 = 2, FP8 = 4 };
-enum Gate { SLOPE = 0, LOGISTIC = 1, SWISH = 2, GELU = 3, GELU_TANH = 4, HARD_SWISH = 5, HARD_SIGMOID = 6, CLIP = 7, PRELU = 8, RELU = 9 };
 
 __device__ constexpr int bytes_of(int kind) { return kind == FLOAT ? 4 : kind == HALF ? 2 : 1; }
 constexpr int ELEMENT_BYTES = bytes_of(ELEMENT), OUT_BYTES = bytes_of(OUT);
 constexpr bool OUT_CODES = OUT == INT8 || OUT == FP8;
-constexpr bool SLOPES = GATE == PRELU || RESIDUAL_GATE == PRELU;  // whether each filter has a slope
+constexpr bool SLOPES = GATE == ACTIVATION_PRELU || RESIDUAL_GATE == ACTIVATION_PRELU;  // whether each filter has a slope
 constexpr int OFFSETS = SLOPES ? 2 * TILE_N : TILE_N;             // of a tile of filters: biases, and slopes behind them
 template <int KIND> struct SumOf { typedef float type; };
 template <> struct SumOf<INT8> { typedef int type; };
@@ -124,23 +123,18 @@ __device__ __forceinline__ float prelu(float v, float slope) { return v < 0.0f ?
 // NaN stays NaN.
 __device__ __forceinline__ float between(float v, float low, float high) { return v < low ? low : v > high ? high : v; }
 
-__device__ __forceinline__ float sigmoid(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
-
 // The activation of a sum, both of them divided by the step of y's codes; `real` is the sum itself, `bias` is where its filter's
-// was found. Without true divisions, whose code, once for each value of a thread, a short kernel spends its time on fetching.
+// was found.
 __device__ __forceinline__ float activate_sum(const ConvArgs& a, float v, const float* bias) {
-    if (GATE == SLOPE) return activate(v, a.slope);
-    if (GATE == PRELU) return prelu(v, bias[TILE_N]);
-    if (GATE == RELU) return relu(v);
+    if (GATE == ACTIVATION_LINEAR) return activate(v, a.slope);
+    if (GATE == ACTIVATION_PRELU) return prelu(v, bias[TILE_N]);
+    if (GATE == ACTIVATION_RELU) return relu(v);
     float const real = OUT_CODES ? v * a.step : v;
-    if (GATE == SWISH) return v * sigmoid(real);
-    if (GATE == GELU) return 0.5f * v * (1.0f + erff(real * 0.70710678f));
-    if (GATE == GELU_TANH) return v * sigmoid(1.5957691f * (real + 0.044715f * real * real * real));
-    if (GATE == HARD_SWISH) return v * fminf(fmaxf(real * 0.16666667f + 0.5f, 0.0f), 1.0f);
+    if (GATE != ACTIVATION_LOGISTIC && GATE != ACTIVATION_HARD_SIGMOID && GATE != ACTIVATION_CLIP) return quick_gated(v, real, GATE);
     float result = 0.0f;
-    if (GATE == LOGISTIC) result = sigmoid(real);
-    if (GATE == HARD_SIGMOID) result = between(fmaf(real, a.low, a.high), 0.0f, 1.0f);
-    if (GATE == CLIP) result = between(real, a.low, a.high);
+    if (GATE == ACTIVATION_LOGISTIC) result = quick_sigmoid(real);
+    if (GATE == ACTIVATION_HARD_SIGMOID) result = between(fmaf(real, a.low, a.high), 0.0f, 1.0f);
+    if (GATE == ACTIVATION_CLIP) result = between(real, a.low, a.high);
     return OUT_CODES ? __fdividef(result, a.step) : result;
 }
 
@@ -262,9 +256,9 @@ __device__ __forceinline__ void write_run(const ConvArgs& a, int pixel, int filt
         for (int i = 0; i < COUNT; ++i) {
             if (filter + i < a.filters) {
                 v[i] = fmaf(load_residual(a, pixel, filter + i), a.residual_scale, v[i]);
-                if (RESIDUAL_GATE == SLOPE) v[i] = activate(v[i], a.residual_slope);
-                if (RESIDUAL_GATE == PRELU) v[i] = prelu(v[i], bias[TILE_N + i]);
-                if (RESIDUAL_GATE == RELU) v[i] = relu(v[i]);
+                if (RESIDUAL_GATE == ACTIVATION_LINEAR) v[i] = activate(v[i], a.residual_slope);
+                if (RESIDUAL_GATE == ACTIVATION_PRELU) v[i] = prelu(v[i], bias[TILE_N + i]);
+                if (RESIDUAL_GATE == ACTIVATION_RELU) v[i] = relu(v[i]);
             }
         }
     }

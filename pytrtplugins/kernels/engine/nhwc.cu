@@ -2,11 +2,9 @@
 //
 // A pixel's channels lie side by side; `pitch` values lie between pixels, and rows and images follow without gaps. So a
 // tensor may be a run of channels of a larger one, and channels may be padded: padding holds zeros. What is multiplied or
-// laid out anew as unsigned char is FP8. It stands behind codes.cu.
+// laid out anew as unsigned char is FP8. It stands behind codes.cu and activations.cu.
 
 enum Kind { FLOAT = 0, HALF = 1, INT8 = 2, UINT8 = 3, FP8 = 4 };
-enum Activation { LINEAR = 0, LEAKY = 1, CLIP = 2, LOGISTIC = 3, SWISH = 4, GELU = 5, GELU_TANH = 6, HARD_SWISH = 7, HARD_SIGMOID = 8, PRELU = 9 };
-enum Gate { GATE_SIGMOID = 0, GATE_TANH = 1, GATE_SWISH = 2, GATE_MISH = 3, GATE_HARD_SWISH = 4, GATE_GELU = 5, GATE_GELU_TANH = 6 };
 
 // FP8, E4M3: a sign, 4 bits of exponent, which counts from -7, 3 of fraction; all ones are no number, and nothing is infinite.
 union FloatBits {
@@ -66,31 +64,16 @@ __device__ __forceinline__ void store(void* y, long long i, int kind, float valu
     }
 }
 
-// What QUICK functions lose is far less than the rounding of a result to 16 bits or to codes.
-__device__ __forceinline__ float quick_sigmoid(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
-
-template <bool QUICK = false> __device__ __forceinline__ float gated(float v, int kind) {
-    if (QUICK && kind == GATE_SIGMOID) return quick_sigmoid(v);
-    if (QUICK && kind == GATE_SWISH) return v * quick_sigmoid(v);
-    if (QUICK && kind == GATE_GELU_TANH) return v * quick_sigmoid(1.5957691f * (v + 0.044715f * v * v * v));
-    if (kind == GATE_TANH) return tanhf(v);
-    if (kind == GATE_HARD_SWISH) return v * fminf(fmaxf(v * 0.16666667f + 0.5f, 0.0f), 1.0f);
-    if (kind == GATE_GELU) return 0.5f * v * erfcf(v * -0.70710678f);
-    if (kind == GATE_GELU_TANH) return v / (1.0f + expf(-1.5957691f * (v + 0.044715f * v * v * v)));
-    float const small = expf(-fabsf(v)), sigmoid = (v < 0.0f ? small : 1.0f) / (1.0f + small);
-    if (kind == GATE_SIGMOID) return sigmoid;
-    return v * (kind == GATE_SWISH ? sigmoid : tanhf(fmaxf(v, 0.0f) + log1pf(small)));
-}
-
+// `a` and `b` are the bounds of a convolution: slope, or lowest and highest, or slope and offset.
 template <bool QUICK = false> __device__ __forceinline__ float activate(float v, int kind, float a, float b) {
-    if (kind == LEAKY && a == 0.0f) return v < 0.0f ? 0.0f : v;  // minus infinity times 0 would be NaN
-    if (kind == LEAKY || kind == PRELU) return v > 0.0f ? v : v * a;
-    if (kind == CLIP) return v < a ? a : v > b ? b : v;
-    if (kind == LOGISTIC) return QUICK ? quick_sigmoid(v) : 1.0f / (1.0f + expf(-v));
-    if (kind == HARD_SWISH) return gated<QUICK>(v, GATE_HARD_SWISH);
-    if (kind == HARD_SIGMOID) return v * a + b < 0.0f ? 0.0f : v * a + b > 1.0f ? 1.0f : v * a + b;
-    if (kind >= SWISH) return gated<QUICK>(v, kind == SWISH ? GATE_SWISH : kind == GELU ? GATE_GELU : GATE_GELU_TANH);
-    return v;
+    if (kind == ACTIVATION_LINEAR) return v;
+    if (kind == ACTIVATION_RELU || (kind == ACTIVATION_LEAKY && a == 0.0f)) return v < 0.0f ? 0.0f : v;  // minus infinity times 0 would be NaN
+    if (kind == ACTIVATION_LEAKY || kind == ACTIVATION_PRELU) return v > 0.0f ? v : v * a;
+    if (kind == ACTIVATION_CLIP) return v < a ? a : v > b ? b : v;
+    if (kind == ACTIVATION_LOGISTIC) return QUICK ? quick_sigmoid(v) : 1.0f / (1.0f + expf(-v));
+    if (kind == ACTIVATION_HARD_SIGMOID) return v * a + b < 0.0f ? 0.0f : v * a + b > 1.0f ? 1.0f : v * a + b;
+    if (QUICK && (kind == ACTIVATION_SWISH || kind == ACTIVATION_GELU_TANH)) return quick_gated(v, v, kind);
+    return plain_activation(v, kind);
 }
 
 // Sum of an element's products → result: scale, bias, activation, residual, activation, store. PRELU has `slopes` in place of a, or a2.
@@ -100,10 +83,10 @@ __device__ __forceinline__ void finish_value(float sum, int k, const float* scal
                                              int act2, float a2, float b2, void* y, long long at, int kind, float y_scale) {
     float v = scale ? __fmul_rn(sum, scale[k]) : sum;
     if (bias) v = __fadd_rn(v, bias[k]);
-    v = activate<QUICK>(v, act, act == PRELU ? slopes[k] : a, b);
+    v = activate<QUICK>(v, act, act == ACTIVATION_PRELU ? slopes[k] : a, b);
     if (residual) {
         v += load(residual, at_residual, residual_kind) * residual_scale;
-        v = activate<QUICK>(v, act2, act2 == PRELU ? slopes[k] : a2, b2);
+        v = activate<QUICK>(v, act2, act2 == ACTIVATION_PRELU ? slopes[k] : a2, b2);
     }
     store(y, at, kind, v, y_scale);
 }
@@ -291,7 +274,7 @@ __global__ void activation(const T* x, T* y, int pixels, int c, int groups, int 
     Vector<T> values = *reinterpret_cast<const Vector<T>*>(x + pixel * x_pitch + first);
     for (int lane = 0; lane < lanes; ++lane) {
         float const v = static_cast<float>(values.values[lane]);
-        values.values[lane] = static_cast<T>(first + lane < c ? gated(v, kind) : 0.0f);
+        values.values[lane] = static_cast<T>(first + lane < c ? plain_activation(v, kind) : 0.0f);
     }
     *reinterpret_cast<Vector<T>*>(y + pixel * y_pitch + first) = values;
 }

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....tensor import DType
+from ..device.activation import ACTIVATIONS
 from ..device.device import Device, Tensor
 from ..device.elements import to_stored
 from ..device.layout import Format, channels_last
@@ -17,7 +18,6 @@ from ..device.nhwc import KINDS
 from ..device.source import nhwc_kernel
 
 __all__ = [
-    "ACTIVATIONS",
     "Compiles",
     "ConvLaunch",
     "ConvProblem",
@@ -32,9 +32,6 @@ __all__ = [
 
 _DIRECT = nhwc_kernel("direct")
 _FINISH = nhwc_kernel("finish")
-_NAMES = ("linear", "leaky", "clip", "logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "hard_sigmoid", "prelu")
-ACTIVATIONS = {name: number for number, name in enumerate(_NAMES)}
-"""As nhwc.cu numbers them."""
 Pair = tuple[int, int]
 Bounds = tuple[float, float]
 
@@ -51,7 +48,7 @@ class ConvProblem:
         pads: Above, left, below, right.
         dilations: Down and across.
         groups: Groups of channels.
-        activation: One of `ACTIVATIONS`.
+        activation: A name of `ACTIVATIONS`.
         bounds: Parameters of `activation`: (slope, 0) for leaky, (low, high) for clip, (slope, offset) for hard_sigmoid.
         residual: How the tensor lies that is added; None without one.
         residual_activation: Behind the residual.
@@ -335,12 +332,12 @@ def epilogue_numbers(problem: ConvProblem, operands: Operands) -> tuple[Any, ...
     """What the kernels' epilogue takes, from the activation on."""
     residual = problem.residual
     return (
-        ACTIVATIONS[problem.activation],
+        int(ACTIVATIONS[problem.activation]),
         problem.bounds,
         0 if residual is None else residual.pitch,
         0 if residual is None else KINDS[residual.dtype],
         operands.residual_scale,
-        ACTIVATIONS[problem.residual_activation],
+        int(ACTIVATIONS[problem.residual_activation]),
         problem.residual_bounds,
         KINDS[problem.y.dtype],
         operands.y_scale,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....tensor import DType
+from ..device.activation import ACTIVATIONS, Activation
 from ..device.layout import KIND
 from .problem import ConvProblem
 
@@ -12,18 +13,8 @@ __all__ = ["ConvShape"]
 
 _SLOPED = ("linear", "leaky")
 """Activations that are max(v, slope * v)."""
-_GATES = {
-    "logistic": 1,
-    "swish": 2,
-    "gelu": 3,
-    "gelu_tanh": 4,
-    "hard_swish": 5,
-    "hard_sigmoid": 6,
-    "clip": 7,
-    "prelu": 8,
-    "relu": 9,
-}
-"""Others, as common.cu numbers them."""
+_COMPUTED = ACTIVATIONS.keys() - {"tanh", "mish"}
+"""Activations that these kernels have a formula for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +41,7 @@ class ConvShape:
         x_type: float32, float16, int8 or FP8.
         y_type: Likewise.
         slope: max(v, slope * v) is the activation: 1 linear, 0.1 darknet's leaky, and 0 relu of what is finite.
-        gate: Number of another activation in its place; 0: none. One of them has a slope for each filter.
+        gate: Number of another `Activation` in its place; 0: none. One of them has a slope for each filter.
         bounds: Of clip the lowest and the highest; of hard_sigmoid slope and offset.
         residual_type: Type of what is added after the activation; None: nothing is.
         residual_pitch: Its values between pixels.
@@ -108,7 +99,7 @@ class ConvShape:
             return None
         if image and not (single and problem.element is x.dtype and x.dims[1] <= x.vector):
             return None
-        if problem.activation not in (*_SLOPED, *_GATES) or problem.residual_activation not in (*_SLOPED, "prelu"):
+        if problem.activation not in _COMPUTED or problem.residual_activation not in (*_SLOPED, "prelu"):
             return None
         (n, c, h, w), (_, k, oh, ow) = x.dims, problem.unfused.y.dims
         return cls(
@@ -158,7 +149,7 @@ class ConvShape:
     @property
     def has_slopes(self) -> bool:
         """Whether each filter has a slope."""
-        return _GATES["prelu"] in (self.gate, self.residual_gate)
+        return Activation.PRELU in (self.gate, self.residual_gate)
 
     @property
     def filter_bytes(self) -> int:
@@ -226,9 +217,10 @@ class ConvShape:
 
 def _gate(summed: DType, activation: str, bounds: tuple[float, float]) -> int:
     """Relu has a number of its own where a sum can be infinite, since minus infinity times a slope of 0 is NaN."""
-    if activation == "leaky" and not bounds[0] and summed in (DType.FLOAT16, DType.FLOAT32):
-        return _GATES["relu"]
-    return _GATES.get(activation, 0)
+    if activation not in _SLOPED:
+        return int(ACTIVATIONS[activation])
+    infinite = activation == "leaky" and not bounds[0] and summed in (DType.FLOAT16, DType.FLOAT32)
+    return int(Activation.RELU if infinite else Activation.LINEAR)
 
 
 def _slope(activation: str, bounds: tuple[float, float]) -> float:

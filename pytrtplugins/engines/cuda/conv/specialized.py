@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from ....tensor import DType
+from ..device.activation import ACTIVATIONS
 from ..device.device import Device, Tensor
 from ..device.expression import Number
 from ..device.generated import GeneratedKernel
 from ..device.layout import CODES, FP8, KIND
 from ..device.source import sources
 from ..device.text import C_TYPES, operand_text
-from .problem import ACTIVATIONS, ConvLaunch, ConvProblem, Operands, epilogue_operands
+from .problem import ConvLaunch, ConvProblem, Operands, epilogue_operands
 
 __all__ = ["SpecializedProvider", "fixed_kernel", "fixed_launch", "has_kinds"]
 
@@ -65,7 +66,13 @@ def fixed_kernel(
         blocks: How many it has.
         threads: Of a block.
     """
-    text = "\n".join((sources("early.cu", "codes.cu", "nhwc.cu"), _constants(problem, numbers), sources(f"{name}.cu")))
+    text = "\n".join(
+        (
+            sources("early.cu", "codes.cu", "activations.cu", "nhwc.cu"),
+            _constants(problem, numbers),
+            sources(f"{name}.cu"),
+        )
+    )
     return GeneratedKernel(device, text, name, blocks, threads, in_turns=False)
 
 
@@ -98,8 +105,8 @@ def _constants(problem: ConvProblem, numbers: Mapping[str, int]) -> str:
     given = {
         "K": y.dims[1], "FILTERS": problem.filters, "SCALED": int(x.dtype in CODES), "OUT": KIND[y.dtype],
         "X_PITCH": x.pitch, "Y_PITCH": y.pitch, "RESIDUAL_PITCH": 0 if residual is None else residual.pitch,
-        "RESIDUAL": -1 if residual is None else KIND[residual.dtype], "ACTIVATION": ACTIVATIONS[problem.activation],
-        "RESIDUAL_ACTIVATION": ACTIVATIONS[problem.residual_activation],
+        "RESIDUAL": -1 if residual is None else KIND[residual.dtype], "ACTIVATION": int(ACTIVATIONS[problem.activation]),
+        "RESIDUAL_ACTIVATION": int(ACTIVATIONS[problem.residual_activation]),
         "SLOPED": int("prelu" in (problem.activation, problem.residual_activation)), **numbers,
     }  # fmt: skip
     bounds: Sequence[float] = (*problem.bounds, *problem.residual_bounds)

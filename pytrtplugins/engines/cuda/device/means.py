@@ -49,7 +49,7 @@ class MeansKernel(GeneratedKernel):
         lines = [f"typedef {C_TYPES[x.dtype]} T;", f"typedef {C_TYPES[y.dtype]} Y;"]
         lines += [f"constexpr int {name} = {number};" for name, number in numbers.items()]
         lines += [f"#define FACTOR {operand_text(factor)}"]
-        text = "\n".join((sources("early.cu", "codes.cu", "nhwc.cu"), *lines, sources("means.cu")))
+        text = "\n".join((sources("early.cu", "codes.cu", "activations.cu", "nhwc.cu"), *lines, sources("means.cu")))
         super().__init__(device, text, "means", n * groups * splits, _THREADS, in_turns=False)
         self._words = (n * splits * groups * side * x.vector + n * groups) if splits > 1 else 0
 

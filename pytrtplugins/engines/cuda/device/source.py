@@ -15,6 +15,7 @@ from ....cuda.driver import Function, Module, current_context
 from ....errors import KernelError
 from ....tensor import DType
 from ....utils.files import sha256_hex
+from .activation import activation_numbers
 from .layout import FP8, KIND
 
 __all__ = [
@@ -44,12 +45,12 @@ _WGMMA = {
 
 def sources(*files: str) -> str:
     """The texts of files of `KERNELS`, one behind the other."""
-    return "\n".join((KERNELS / file).read_text(encoding="utf-8") for file in files)
+    return "\n".join(_before(file) + (KERNELS / file).read_text(encoding="utf-8") for file in files)
 
 
 def nhwc_kernel(name: str) -> CudaKernel:
     """A kernel of nhwc.cu."""
-    return CudaKernel(sources("codes.cu", "nhwc.cu"), name, label="nhwc.cu")
+    return CudaKernel(sources("codes.cu", "activations.cu", "nhwc.cu"), name, label="nhwc.cu")
 
 
 @functools.cache
@@ -57,7 +58,7 @@ def kernels_digest() -> str:
     """Of all sources of kernels of this package, headers too: what was packed or chosen for other ones is not valid."""
     folder = KERNELS.parent
     files = sorted(path for path in folder.rglob("*") if path.suffix in (".cu", ".h"))
-    return sha256_hex(b"\0".join(path.read_bytes() for path in files))[:16]
+    return sha256_hex(b"\0".join([activation_numbers().encode(), *(path.read_bytes() for path in files)]))[:16]
 
 
 def wgmma_text(columns: int, element: DType) -> str:
@@ -86,7 +87,7 @@ def kernel_text(file: str, definitions: Mapping[str, int]) -> str:
     """A kernel's whole source: constants, what it shares with others, for Hopper the matrix instruction, the file."""
     parts = ["".join(f"#define {name} {value}\n" for name, value in definitions.items())]
     if file.startswith("conv_"):
-        parts.append(_numbered("common.cu"))
+        parts += [_numbered("activations.cu"), _numbered("common.cu")]
     if file == "stem.cu":
         parts.append(_numbered("codes.cu"))
     if file in _HOPPER:
@@ -97,7 +98,12 @@ def kernel_text(file: str, definitions: Mapping[str, int]) -> str:
 
 def _numbered(file: str) -> str:
     """A file's text, whose lines compilers name."""
-    return f'#line 1 "{file}"\n{(KERNELS / file).read_text(encoding="utf-8")}'
+    return f'{_before(file)}#line 1 "{file}"\n{(KERNELS / file).read_text(encoding="utf-8")}'
+
+
+def _before(file: str) -> str:
+    """What is written here for a file, and stands before it."""
+    return activation_numbers() if file == "activations.cu" else ""
 
 
 def compile_kernel(file: str, definitions: Mapping[str, int], capability: int) -> bytes:

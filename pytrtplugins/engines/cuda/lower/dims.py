@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....model.ir import dims_of, is_op
-from ..operators import ACTIVATIONS
+from ..device.activation import PLAIN
 from .rewrite import DOMAIN, has_rows, weight_dims
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def fused_dims(node: ir.Node) -> list[Sequence[int]] | None:
         return [(*dims[0][:-1], weight_dims(node)[0])]
     if is_op(node, "Conv", DOMAIN):
         return [_conv_dims(node, dims[0], weight_dims(node))]
-    return [dims[0]] if node.op_type in ACTIVATIONS else None
+    return [dims[0]] if node.op_type in PLAIN else None
 
 
 def _conv_dims(node: ir.Node, x: tuple[int, ...], weights: tuple[int, ...]) -> Sequence[int]:

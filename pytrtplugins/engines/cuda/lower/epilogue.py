@@ -21,6 +21,7 @@ from ....model.ir import (
     swap,
 )
 from ....utils.optional import require
+from ..device.activation import ACTIVATIONS, PLAIN
 from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, has_rows, is_float, scale_of, weight_dims
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FuseActivations", "FuseConvolutions", "FuseResiduals", "comes_from_constants", "fused_convolution"]
 
-_GATES = {"Swish": "swish", "Gelu": "gelu", "GeluTanh": "gelu_tanh", "HardSwish": "hard_swish"}
-"""Operators → activations that no kernel computes behind a residual."""
+_NO_NUMBERS = {op: each.name.lower() for op, each in PLAIN.items() if op not in ("Tanh", "Mish")} | {"Relu": "leaky"}
+"""Operators without numbers that convolutions compute → activation."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class FuseActivations(Rewrite[_Acts]):
         taken = found[0] == "prelu" and operand(conv, 5) is not None
         if taken or conv.attributes.get_string(place) != "linear" or scale_of(conv, "y_scale"):  # cases 3 and 4
             return None
-        if place != "activation" and found[0] in _GATES.values():  # case 5
+        if place != "activation" and ACTIVATIONS[found[0]].gated:  # case 5
             return None
         attributes = {place: found[0], place.replace("activation", "bounds"): found[1]}
         return _Acts(conv, attributes, slopes if found[0] == "prelu" else None)
@@ -250,16 +251,12 @@ def _sloped(slopes: npt.NDArray[np.float32]) -> tuple[str, list[float]]:
 
 
 def _activation(node: ir.Node) -> tuple[str, list[float]] | None:
-    if node.op_type in _GATES and node.domain == ("" if node.op_type == "HardSwish" else DOMAIN):
-        return _GATES[node.op_type], [0.0, 0.0]
+    if node.op_type in _NO_NUMBERS and (node.domain == DOMAIN or not (node.domain or node.attributes)):
+        return _NO_NUMBERS[node.op_type], [0.0, 0.0]
     if node.domain:
         return None
     if node.op_type == "LeakyRelu":
         return "leaky", [float(node.attributes.get_float("alpha", 0.01)), 0.0]
-    if node.op_type == "Relu":
-        return "leaky", [0.0, 0.0]
-    if node.op_type == "Sigmoid":
-        return "logistic", [0.0, 0.0]
     if node.op_type == "HardSigmoid":
         at = node.attributes
         return "hard_sigmoid", [float(at.get_float("alpha", 0.2)), float(at.get_float("beta", 0.5))]

@@ -8,6 +8,7 @@ from ....layers import Reorg
 from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, set_attributes, swap
 from ....plugin.onnx_node import from_node, is_plugin_node
 from ....utils.optional import require
+from ..device.activation import ACTIVATIONS
 from .rewrite import (
     DOMAIN,
     Rewrite,
@@ -144,7 +145,7 @@ def _reorg_stride(node: ir.Node) -> int:
 def _falls(conv: ir.Node) -> bool:
     """Whether the activation is one that falls somewhere."""
     activation, slopes = conv.attributes.get_string("activation", "linear"), conv.attributes.get_floats("bounds", [0.0])
-    if activation in ("swish", "hard_swish", "gelu", "gelu_tanh"):
+    if ACTIVATIONS[activation].gated:
         return True
     if activation == "prelu":
         return not bool((array_of(operand(conv, 5)) >= 0).all())

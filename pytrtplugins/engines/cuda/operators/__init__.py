@@ -1,6 +1,7 @@
 """Standard operators that run array by array, by NumPy's names in whatever module of arrays the device has."""
 
 from . import (  # noqa: F401  # they put their operators into the tables
+    elementwise,
     indexing,
     linear,
     movement,
@@ -14,7 +15,6 @@ from . import (  # noqa: F401  # they put their operators into the tables
     signal,
     windows,
 )
-from .elementwise import ACTIVATIONS
 from .table import KNOWN, OPS, RAW, can_be_captured, computed, refusal
 
-__all__ = ["ACTIVATIONS", "KNOWN", "OPS", "RAW", "can_be_captured", "computed", "refusal"]
+__all__ = ["KNOWN", "OPS", "RAW", "can_be_captured", "computed", "refusal"]

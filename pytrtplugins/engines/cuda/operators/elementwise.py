@@ -12,11 +12,6 @@ import numpy as np
 from ....utils.optional import require
 from .table import OPS, Attributes, onnx_dtype, op
 
-__all__ = ["ACTIVATIONS"]
-
-ACTIVATIONS = {"Sigmoid": 0, "Tanh": 1, "Swish": 2, "Mish": 3, "HardSwish": 4, "Gelu": 5, "GeluTanh": 6}
-"""Operators that one kernel runs on NHWC, as it numbers them."""
-
 _UNARY: dict[str, Callable[[Any, Any], Any]] = {
     "Abs": lambda xp, x: xp.abs(x),
     "Acos": lambda xp, x: xp.arccos(x),

@@ -18,6 +18,7 @@ from ....plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ....plugin.policy import GPU_FORMS, NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, evaluate_dims
 from ....utils.heap import no_collection
+from ..device.activation import PLAIN
 from ..device.expression import Expression
 from ..device.layout import FP8, as_rows, channels_last, linear
 from ..lower.dims import fused_dims
@@ -28,7 +29,7 @@ from ..lower.pointwise import GroupPointwise
 from ..lower.resampling import linear_blend
 from ..lower.rewrite import DOMAIN
 from ..naming import naming
-from ..operators import ACTIVATIONS, OPS, can_be_captured, refusal
+from ..operators import OPS, can_be_captured, refusal
 from ..operators.attributes import operator_attributes
 from . import kinds
 from .arena import Block, Layout, place
@@ -148,7 +149,7 @@ class _Planner:
             self.constants[outputs[0]] = np.asarray(value, tensors.dtype(outputs[0]).numpy)
         elif op in ("Pointwise", "Rows") and own:
             self._add_generated(step)
-        elif op in ACTIVATIONS and (own or not node.domain) and kinds.is_plain_activation(step, tensors):
+        elif op in PLAIN and (own or not node.domain) and kinds.is_plain_activation(step, tensors):
             self._add_step(replace(step, kind="activation", inputs=self._images(step)))
         elif op == "Conv" and own and step.attributes["rows"]:
             self._add_rows(step)

@@ -16,6 +16,7 @@ from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
 from ...base.failures import explaining
 from ..conv.problem import ConvLaunch
+from ..device.activation import PLAIN
 from ..device.attention import AttentionMaker, AttentionProblem, attention
 from ..device.device import Device, Tensor, bytes_of, rows_of
 from ..device.elements import decoded, encoded, from_stored, to_stored
@@ -25,7 +26,7 @@ from ..device.pool import pool
 from ..device.source import nhwc_kernel
 from ..device.window import Window
 from ..naming import naming
-from ..operators import ACTIVATIONS, KNOWN, OPS, RAW, computed
+from ..operators import KNOWN, OPS, RAW, computed
 from ..operators.index_flags import IN_RANGE, IndexFlags, noting
 from ..plan.plan import Plan, Step
 from .generated import GeneratedSteps
@@ -113,7 +114,7 @@ class StepBuilder:
         x, y = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]]
         n, c, h, w = y.format.dims
         groups = -(-c // y.format.vector)
-        numbers = (n * h * w, c, groups, x.format.pitch, y.format.pitch, ACTIVATIONS[step.op])
+        numbers = (n * h * w, c, groups, x.format.pitch, y.format.pitch, int(PLAIN[step.op]))
         return lambda stream: _ACTIVATION.launch(x.flat, y.flat, *numbers, threads=n * h * w * groups, stream=stream)
 
     def _attention(self, step: Step) -> Launch:
