@@ -38,7 +38,7 @@ ENGINE_ROOMS = (
 )
 ENGINES = ("reference", "openvino", "onnxruntime", "null", "cuda", "tensorrt")
 CUDA_ROOMS = (
-    ("operators", "device", "naming"),
+    ("elementwise", "operators", "device", "naming"),
     ("lower",),
     ("plan",),
     ("conv",),

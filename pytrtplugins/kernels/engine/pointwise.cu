@@ -184,6 +184,7 @@ template <typename T> __device__ __forceinline__ T hard_sigmoid(T x, T alpha, T 
     return smaller(larger(x * alpha + beta, T(0)), T(1));
 }
 template <typename T> __device__ __forceinline__ T hard_swish(T x) { return x * hard_sigmoid(x, T(1.0 / 6.0), T(0.5)); }
+template <typename T> __device__ __forceinline__ T relu(T x) { return larger(x, T(0)); }
 template <typename T> __device__ __forceinline__ T leaky_relu(T x, T alpha) { return x < T(0) ? multiply(x, alpha) : x; }
 template <typename T> __device__ __forceinline__ T elu(T x, T alpha) { return x < T(0) ? alpha * exponential_less_1(x) : x; }
 template <typename T> __device__ __forceinline__ T celu(T x, T alpha) {

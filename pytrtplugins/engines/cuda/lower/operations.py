@@ -12,6 +12,7 @@ from ....model.ir import add_constant, array_of, dims_of, dtype_of, operand
 from ....tensor import DType
 from ..device.expression import Number, Operation, computed_in
 from ..device.text import C_TYPES
+from ..elementwise import ELEMENTWISE
 from .rewrite import DOMAIN, codes_scale, codes_type
 
 if TYPE_CHECKING:
@@ -95,18 +96,25 @@ def _type(value: ir.Value | None) -> DType:
 
 
 def _plain(op: str) -> _Rule:
-    return lambda writer, node: writer.emit(op, _type(node.outputs[0]), *_reads(writer, node))
-
-
-def _with_numbers(op: str, **defaults: float) -> _Rule:
-    """An operation that also reads the node's attributes, which are numbers."""
+    """An operator that is one operation: it reads inputs, and attributes that are numbers."""
+    row = ELEMENTWISE[op]
 
     def write(writer: Writer, node: ir.Node) -> int:
-        kind = _type(node.inputs[0])
-        numbers = [_number(node, name, value, kind) for name, value in defaults.items()]
-        return writer.emit(op, _type(node.outputs[0]), *_reads(writer, node), *numbers)
+        kind, result = _type(node.outputs[0]), _reads(writer, node)
+        if row.variadic:
+            return _chained(writer, op, kind, result)
+        numbers = [_number(node, name, value, _type(node.inputs[0])) for name, value in row.numbers.items()]
+        return writer.emit(op, kind, *result, *numbers)
 
     return write
+
+
+def _chained(writer: Writer, op: str, kind: DType, reads: list[Any]) -> int:
+    """One operation behind the other, of any number of inputs."""
+    result = reads[0]
+    for other in reads[1:]:
+        result = writer.emit(op, kind, result, other)
+    return result if isinstance(result, int) else writer.emit("Cast", kind, result)
 
 
 def _number(node: ir.Node, name: str, default: float, kind: DType) -> Number:
@@ -114,23 +122,9 @@ def _number(node: ir.Node, name: str, default: float, kind: DType) -> Number:
     return Number.of(np.float32(node.attributes.get_float(name, default)), kind)
 
 
-def _chain(op: str, then: Callable[[Writer, ir.Node, Any], int] | None = None) -> _Rule:
-    """An operator of any number of inputs."""
-
-    def write(writer: Writer, node: ir.Node) -> int:
-        kind = _type(node.outputs[0])
-        result, *others = _reads(writer, node)
-        for other in others:
-            result = writer.emit(op, kind, result, other)
-        if then is not None:
-            return then(writer, node, result)
-        return result if isinstance(result, int) else writer.emit("Cast", kind, result)
-
-    return write
-
-
-def _mean(writer: Writer, node: ir.Node, total: Any) -> int:
+def _mean(writer: Writer, node: ir.Node) -> int:
     kind = _type(node.outputs[0])
+    total = _chained(writer, "Add", kind, _reads(writer, node))
     return writer.emit("Div", kind, total, Number.of(len(node.inputs), kind))
 
 
@@ -159,11 +153,6 @@ def _ends(node: ir.Node) -> tuple[Any, Any]:
     return limits.min, limits.max
 
 
-def _swish(writer: Writer, node: ir.Node) -> int:
-    kind = _type(node.outputs[0])
-    return writer.emit("Swish", kind, *_reads(writer, node), _number(node, "alpha", 1.0, kind))
-
-
 def _gelu(writer: Writer, node: ir.Node) -> int:
     op = "GeluTanh" if node.attributes.get_string("approximate", "none") == "tanh" else "Gelu"
     return writer.emit(op, _type(node.outputs[0]), *_reads(writer, node))
@@ -182,34 +171,6 @@ def _shift(writer: Writer, node: ir.Node) -> int:
 def _is_inf(writer: Writer, node: ir.Node) -> int:
     sides = [bool(node.attributes.get_int(name, 1)) for name in ("detect_positive", "detect_negative")]
     return writer.emit("IsInf", DType.BOOL, *_reads(writer, node), *(Number.of(side, DType.BOOL) for side in sides))
-
-
-def _zero(op: str) -> _Rule:
-    """An operator that compares with zero."""
-
-    def write(writer: Writer, node: ir.Node) -> int:
-        kind = _type(node.outputs[0])
-        return writer.emit(op, kind, *_reads(writer, node), Number.of(0, kind))
-
-    return write
-
-
-def _reciprocal(writer: Writer, node: ir.Node) -> int:
-    kind = _type(node.outputs[0])
-    return writer.emit("Div", kind, Number.of(1, kind), *_reads(writer, node))
-
-
-def _where_negative(writer: Writer, node: ir.Node) -> int:
-    """PRelu: x, or its product with a slope."""
-    kind, (x, slope) = _type(node.outputs[0]), _reads(writer, node)
-    below = writer.emit("Less", DType.BOOL, x, Number.of(0, kind))
-    return writer.emit("Where", kind, below, writer.emit("Mul", kind, x, slope), x)
-
-
-def _thresholded_relu(writer: Writer, node: ir.Node) -> int:
-    kind, (x,) = _type(node.outputs[0]), _reads(writer, node)
-    limit = _number(node, "alpha", 1.0, kind)
-    return writer.emit("Where", kind, writer.emit("Greater", DType.BOOL, x, limit), x, Number.of(0, kind))
 
 
 def _batch_norm(writer: Writer, node: ir.Node) -> int:
@@ -254,15 +215,9 @@ def _shrink(writer: Writer, node: ir.Node) -> int:
     """Whole numbers are moved as float32, whose fraction is then cut off: this is what onnxruntime does."""
     kind, (x,) = _type(node.outputs[0]), _reads(writer, node)
     wide = kind if kind in _FRACTIONS else DType.FLOAT32
-    numbers = [_number(node, name, default, wide) for name, default in (("bias", 0.0), ("lambd", 0.5))]
+    numbers = [_number(node, name, default, wide) for name, default in ELEMENTWISE["Shrink"].numbers.items()]
     moved = writer.emit("Shrink", wide, x if wide is kind else writer.emit("Cast", wide, x), *numbers)
     return moved if wide is kind else writer.emit("Cast", kind, moved)
-
-
-def _softsign(writer: Writer, node: ir.Node) -> int:
-    kind, (x,) = _type(node.outputs[0]), _reads(writer, node)
-    size = writer.emit("Abs", kind, x)
-    return writer.emit("Div", kind, x, writer.emit("Add", kind, size, Number.of(1, kind)))
 
 
 def _pow(writer: Writer, node: ir.Node) -> int:
@@ -272,40 +227,20 @@ def _pow(writer: Writer, node: ir.Node) -> int:
     return writer.emit("Pow", kind, x, exponent)
 
 
-_PLAIN = (
-    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Cos Cosh Div Equal "
-    "Exp Floor Greater GreaterOrEqual HardSwish IsNaN Less LessOrEqual Log Mish Mul Neg Not Or Round Sigmoid Sign Sin "
-    "Sinh Softplus Sqrt Sub Tan Tanh Where Xor"
-)
 _RULES: dict[str, _Rule] = {
-    **{op: _plain(op) for op in _PLAIN.split()},
+    **{op: _plain(op) for op in ELEMENTWISE},
     "BatchNormalization": _batch_norm,
     "BitShift": _shift,
     "Cast": _cast,
-    "Celu": _with_numbers("Celu", alpha=1.0),
     "Clip": _clip,
     "DequantizeLinear": _dequantize,
-    "Elu": _with_numbers("Elu", alpha=1.0),
-    "Gelu": _gelu,
     "Erf": _erf,
-    "GeluTanh": _plain("GeluTanh"),
-    "HardSigmoid": _with_numbers("HardSigmoid", alpha=0.2, beta=0.5),
-    "Identity": _plain("Cast"),
+    "Gelu": _gelu,
     "IsInf": _is_inf,
-    "LeakyRelu": _with_numbers("LeakyRelu", alpha=0.01),
-    "Max": _chain("Max"),
-    "Mean": _chain("Add", _mean),
-    "Min": _chain("Min"),
+    "Mean": _mean,
     "Mod": _modulo,
     "Pow": _pow,
-    "PRelu": _where_negative,
     "QuantizeLinear": _quantize,
-    "Reciprocal": _reciprocal,
-    "Relu": _zero("Max"),
-    "Selu": _with_numbers("Selu", alpha=1.6732632423543772, gamma=1.0507009873554805),
     "Shrink": _shrink,
-    "Softsign": _softsign,
-    "Sum": _chain("Add"),
-    "Swish": _swish,
-    "ThresholdedRelu": _thresholded_relu,
 }
+"""Operator → what writes its operations: a row of `ELEMENTWISE` is one operation, but where a type or an attribute decides otherwise."""

@@ -7,22 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from ..elementwise import ELEMENTWISE
 from .table import Attributes, op
 
 Activation = Callable[[Any], Any]
 
+_ONNXS = "Elu HardSigmoid LeakyRelu Relu Sigmoid Softplus Softsign Tanh ThresholdedRelu"
 _ACTIVATIONS: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
+    **{op.lower(): (ELEMENTWISE[op].array, tuple(ELEMENTWISE[op].numbers.values())) for op in _ONNXS.split()},
     "affine": (lambda xp, x, alpha, beta: alpha * x + beta, (1.0, 0.0)),
-    "elu": (lambda xp, x, alpha: xp.where(x < 0, alpha * xp.expm1(x), x), (1.0,)),
-    "hardsigmoid": (lambda xp, x, alpha, beta: xp.clip(alpha * x + beta, 0, 1), (0.2, 0.5)),
-    "leakyrelu": (lambda xp, x, alpha: xp.where(x < 0, alpha * x, x), (0.01,)),
-    "relu": (lambda xp, x: xp.maximum(x, 0), ()),
     "scaledtanh": (lambda xp, x, alpha, beta: alpha * xp.tanh(beta * x), (1.0, 1.0)),
-    "sigmoid": (lambda xp, x: 1 / (1 + xp.exp(-x)), ()),
-    "softplus": (lambda xp, x: xp.logaddexp(x, xp.zeros_like(x)), ()),
-    "softsign": (lambda xp, x: x / (1 + xp.abs(x)), ()),
-    "tanh": (lambda xp, x: xp.tanh(x), ()),
-    "thresholdedrelu": (lambda xp, x, alpha: xp.where(x > alpha, x, xp.zeros_like(x)), (1.0,)),
 }
 """Name in small letters → function, and its numbers where the node gives none."""
 
