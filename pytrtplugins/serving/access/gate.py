@@ -14,12 +14,19 @@ from .access import Access
 from .access_log import AccessLog
 from .exchange import CURRENT, Exchange
 from .keys import Keyring
-from .roles import http_role
 from .trace import Tracer
 
 __all__ = ["Gate", "Recorder"]
 
-Application = Callable[[Scope, Receive, Send], Any]
+
+class Application(Protocol):
+    """An application of ASGI that says which role its addresses need."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+    def role(self, path: str) -> str | None:
+        """The role that a key needs for a request at this address; None: it is open to everybody."""
 
 
 class Recorder(Protocol):
@@ -82,7 +89,7 @@ class Gate:
         for each in self._recorders:
             each.close()
 
-    def before(self, app: Application) -> Application:
+    def before(self, app: Application) -> Callable[[Scope, Receive, Send], Any]:
         """An application behind this gate."""
 
         async def gated(scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,7 +101,7 @@ class Gate:
             try:
                 answer = _answering(exchange, send)
                 try:
-                    self.enter(exchange, http_role(scope["path"]))
+                    self.enter(exchange, None if self.keys is None else app.role(scope["path"]))
                 except RequestError as error:
                     await send_error(answer, error)
                 else:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 __all__ = ["ADMIN", "INFER", "grpc_role", "http_role"]
 
 INFER, ADMIN = "infer", "admin"
 
-_OPEN = re.compile(r"/v2/health/(?:live|ready)|/|/page/[^/]+")  # the page's files are the same for everybody
-_OF_CLIENTS = re.compile(
-    r"/v2/?|/v2/repository/index|/docs|/openapi\.json|/v1/detect|/v1/models/[^/]+(?:/versions/[^/]+)?:predict"
-    r"|/v2/models/(?!stats$)[^/]+(?:/versions/[^/]+)?(?:/infer|/ready|/config)?"
-)
 _OPEN_METHODS = {"ServerLive", "ServerReady"}
 _METHODS_OF_CLIENTS = {
     "ServerMetadata",
@@ -25,15 +22,26 @@ _METHODS_OF_CLIENTS = {
 }
 
 
-def http_role(path: str) -> str | None:
-    """The role that an address of HTTP needs: `INFER`, or `ADMIN` for all that is not known here; None: it is open to everybody."""
-    if _OPEN.fullmatch(path):
-        return None
-    return INFER if _OF_CLIENTS.fullmatch(path) else ADMIN
+def http_role(roles: Mapping[str, str | None]) -> Callable[[str], str | None]:
+    """Make the function that gives the role an address of HTTP needs, None if it is open to everybody.
+
+    Args:
+        roles: The role of each path, where ``{name}`` stands for text without a slash; the first path that fits an address counts.
+            An address that fits none needs `ADMIN`.
+    """
+    patterns = (re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path)) for path in roles)
+    pattern, found = re.compile(f"(?:{'|'.join(f'({each})' for each in patterns)})$"), (ADMIN, *roles.values())
+
+    @lru_cache(maxsize=256)
+    def role(path: str) -> str | None:
+        match = pattern.match(path)  # as Starlette matches: ``$`` also fits before a newline at the end
+        return found[match.lastindex or 0] if match and match.end() == len(path) else ADMIN
+
+    return role
 
 
 def grpc_role(method: str) -> str | None:
-    """The same of a gRPC method, by its name."""
+    """The role that a method of gRPC needs, by its name; None: it is open to everybody."""
     if method in _OPEN_METHODS:
         return None
     return INFER if method in _METHODS_OF_CLIENTS else ADMIN

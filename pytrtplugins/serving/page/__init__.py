@@ -3,6 +3,6 @@
 Its files are HTML, CSS and JavaScript modules that a browser reads as they are; nothing comes from another server.
 """
 
-from .routes import routes
+from .routes import PageFile, read_files, show_file
 
-__all__ = ["routes"]
+__all__ = ["PageFile", "read_files", "show_file"]

@@ -1,8 +1,9 @@
-"""The addresses of the page's files."""
+"""The files of the page, and how they are answered."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +13,8 @@ from ...utils.optional import require
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.routing import Route
 
-__all__ = ["HEADERS", "routes"]
+__all__ = ["HEADERS", "PageFile", "read_files", "show_file"]
 
 HEADERS = {
     "content-security-policy": (
@@ -37,35 +37,36 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class _File:
+class PageFile:
+    """A file of the page as it is answered.
+
+    Attributes:
+        content: Its bytes.
+        headers: Of the answer, with an ETag by which a browser asks whether its copy is still the same.
+    """
+
     content: bytes
     headers: dict[str, str]
 
 
-def routes() -> list[Route]:
-    """``/`` and ``/page/NAME``."""
-    routing = require("starlette.routing", extra="serve", package="starlette", feature="pytrt serve")
+def show_file(files: Mapping[str, PageFile], request: Request) -> Response:
+    """Answer ``/`` and ``/page/NAME``."""
     responses = require("starlette.responses", extra="serve", package="starlette")
     exceptions = require("starlette.exceptions", extra="serve", package="starlette")
-    files = _files()
-
-    async def show(request: Request) -> Response:
-        file = files.get(request.path_params.get("name", "index.html"))
-        if file is None:
-            raise exceptions.HTTPException(404)
-        same = file.headers["etag"] in request.headers.get("if-none-match", "")
-        made: Response = responses.Response(b"" if same else file.content, 304 if same else 200, file.headers)
-        return made
-
-    return [routing.Route("/", show), routing.Route("/page/{name}", show)]
+    file = files.get(request.path_params.get("name", "index.html"))
+    if file is None:
+        raise exceptions.HTTPException(404)
+    same = file.headers["etag"] in request.headers.get("if-none-match", "")
+    made: Response = responses.Response(b"" if same else file.content, 304 if same else 200, file.headers)
+    return made
 
 
-def _files() -> dict[str, _File]:
+def read_files() -> dict[str, PageFile]:
     """What a client can ask for, by name: a name that is not among these leads nowhere."""
     found = {}
     for path in sorted(Path(__file__).parent.iterdir()):
         if path.suffix in _TYPES:
             content = path.read_bytes()
             tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            found[path.name] = _File(content, {**HEADERS, "content-type": _TYPES[path.suffix], "etag": tag})
+            found[path.name] = PageFile(content, {**HEADERS, "content-type": _TYPES[path.suffix], "etag": tag})
     return found

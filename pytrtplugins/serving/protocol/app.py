@@ -9,6 +9,7 @@ from typing import Any
 from ...errors import RequestError
 from .. import page
 from ..access.exchange import CURRENT
+from ..access.roles import http_role
 from ..backends.backend import Backend
 from ..backends.service import Service
 from ..backends.versions import VersionPicker
@@ -20,12 +21,18 @@ from ..model.model import Arrays
 from ..model.registered import is_registered
 from ..model.spec import Limits
 from ..shared.settings import SharedSettings
+from ..urls import UrlFetcher
 from . import extensions, plain, v2
 from .call import InferenceRequest
+from .endpoint import AppState
 from .infer import Codec
 from .memory import Memory
+from .routes import make_application
 
-__all__ = ["App"]
+__all__ = ["ENDPOINTS", "App"]
+
+ENDPOINTS = (*plain.ENDPOINTS, *extensions.ENDPOINTS, *v2.ENDPOINTS)
+"""All addresses; the first that fits answers, and photos are asked about most."""
 
 _log = logging.getLogger(__name__)
 _NONE: dict[str, Any] = {}
@@ -39,6 +46,9 @@ class App:
         backend: Loads models and computes requests; the application starts and stops it where the server speaks ASGI's lifespan.
         limits: Of requests.
         board: What clients set, where several processes serve one address.
+
+    Attributes:
+        role: Gives the role that a key needs for an address; None: the address is open to everybody.
     """
 
     def __init__(self, backend: Backend, limits: Limits, board: SharedSettings | None = None) -> None:
@@ -50,8 +60,9 @@ class App:
                 continue  # its version is another one tomorrow
             self._short[f"/v2/models/{service.name}/versions/{service.spec.version}/infer"] = VersionPicker(service)
         self._codecs: dict[Service, Codec] = {}
-        others = [*plain.routes(backend, limits), *extensions.routes(self.memory, limits), *page.routes()]
-        self._others = v2.with_routes(backend, limits, others)
+        fetcher = UrlFetcher(limits.urls) if limits.urls else None
+        self._others = make_application(AppState(backend, limits, self.memory, fetcher, page.read_files(), ENDPOINTS))
+        self.role = http_role({each.path: each.role for each in ENDPOINTS})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

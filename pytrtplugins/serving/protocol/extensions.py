@@ -2,81 +2,95 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..model.spec import Limits
-from .memory import Memory
-from .routes import empty_answer, make_route, read_json
+from ..access.roles import ADMIN
+from .endpoint import AppState, Endpoint
+from .openapi import TEXT, list_of, object_of
+from .routes import empty_answer, read_json
 from .settings import log_settings, trace_settings
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.routing import Route
 
-__all__ = ["routes"]
+__all__ = ["ENDPOINTS"]
 
 
-def routes(memory: Memory, limits: Limits) -> list[Route]:
-    """``/v2/systemsharedmemory``, ``/v2/cudasharedmemory``, ``/v2/trace/setting``, ``/v2/logging``."""
-    route = partial(make_route, limits)
+def _region(request: Request) -> str:
+    return str(request.path_params.get("region", ""))
 
-    def region(request: Request) -> str:
-        return str(request.path_params.get("region", ""))
 
-    def status(request: Request) -> Any:
-        return [
-            {"name": each.name, "key": each.key, "offset": each.offset, "byte_size": each.byte_size}
-            for each in memory.regions(region(request))
-        ]
-
-    def register(request: Request, body: bytes) -> Response:
-        said = read_json(body)
-        memory.register(region(request), said.get("key"), said.get("offset", 0), said.get("byte_size"))
-        return empty_answer(200)
-
-    def unregister(request: Request, body: bytes) -> Response:
-        memory.unregister(region(request))
-        return empty_answer(200)
-
-    def cuda_status(request: Request) -> Any:
-        return [
-            {"name": each.name, "device_id": each.device_id, "byte_size": each.byte_size}
-            for each in memory.cuda_regions(region(request))
-        ]
-
-    def cuda_register(request: Request, body: bytes) -> Response:
-        said = read_json(body)
-        handle = said.get("raw_handle")
-        handle = handle.get("b64") if isinstance(handle, dict) else handle
-        memory.register_cuda(region(request), handle, said.get("device_id"), said.get("byte_size"))
-        return empty_answer(200)
-
-    def cuda_unregister(request: Request, body: bytes) -> Response:
-        memory.unregister(region(request), "cuda")
-        return empty_answer(200)
-
-    def trace(request: Request, body: bytes = b"") -> Any:
-        return trace_settings(read_json(body))
-
-    def logging(request: Request, body: bytes = b"") -> Any:
-        return log_settings(read_json(body))
-
-    kinds = (("system", status, register, unregister), ("cuda", cuda_status, cuda_register, cuda_unregister))
-    shared = [
-        made
-        for kind, of_status, of_register, of_unregister in kinds
-        for made in (
-            route(f"/v2/{kind}sharedmemory/status", of_status),
-            route(f"/v2/{kind}sharedmemory/region/{{region}}/status", of_status),
-            route(f"/v2/{kind}sharedmemory/region/{{region}}/register", of_register, "POST"),
-            route(f"/v2/{kind}sharedmemory/region/{{region}}/unregister", of_unregister, "POST"),
-            route(f"/v2/{kind}sharedmemory/unregister", of_unregister, "POST"),
-        )
-    ]
+def _system_status(state: AppState, request: Request) -> Any:
     return [
-        *shared,
-        route("/v2/trace/setting", trace, "GET", "POST"),
-        route("/v2/logging", logging, "GET", "POST"),
+        {"name": each.name, "key": each.key, "offset": each.offset, "byte_size": each.byte_size}
+        for each in state.memory.regions(_region(request))
     ]
+
+
+def _register_system(state: AppState, request: Request, body: bytes) -> Response:
+    said = read_json(body)
+    state.memory.register(_region(request), said.get("key"), said.get("offset", 0), said.get("byte_size"))
+    return empty_answer(200)
+
+
+def _unregister_system(state: AppState, request: Request, body: bytes) -> Response:
+    state.memory.unregister(_region(request))
+    return empty_answer(200)
+
+
+def _cuda_status(state: AppState, request: Request) -> Any:
+    return [
+        {"name": each.name, "device_id": each.device_id, "byte_size": each.byte_size}
+        for each in state.memory.cuda_regions(_region(request))
+    ]
+
+
+def _register_cuda(state: AppState, request: Request, body: bytes) -> Response:
+    said = read_json(body)
+    handle = said.get("raw_handle")
+    handle = handle.get("b64") if isinstance(handle, dict) else handle
+    state.memory.register_cuda(_region(request), handle, said.get("device_id"), said.get("byte_size"))
+    return empty_answer(200)
+
+
+def _unregister_cuda(state: AppState, request: Request, body: bytes) -> Response:
+    state.memory.unregister(_region(request), "cuda")
+    return empty_answer(200)
+
+
+def _trace(state: AppState, request: Request, body: bytes = b"") -> Any:
+    return trace_settings(read_json(body))
+
+
+def _logging(state: AppState, request: Request, body: bytes = b"") -> Any:
+    return log_settings(read_json(body))
+
+
+_SYSTEM, _CUDA = "/v2/systemsharedmemory", "/v2/cudasharedmemory"
+_TRACE_SUMMARY, _LOG_SUMMARY = "Whether traces are written, as Triton says it", "What is logged, as Triton says it"
+_TRACE_ANSWER, _LOG_ANSWER = {"trace_level": list_of(TEXT)}, {"log_error": {"type": "boolean"}}
+ENDPOINTS = (
+    Endpoint(
+        f"{_SYSTEM}/status",
+        "GET",
+        ADMIN,
+        "Regions of shared memory",
+        _system_status,
+        list_of(object_of(name=TEXT, key=TEXT)),
+    ),
+    Endpoint(f"{_SYSTEM}/region/{{region}}/status", "GET", ADMIN, "", _system_status),
+    Endpoint(f"{_SYSTEM}/region/{{region}}/register", "POST", ADMIN, "", _register_system),
+    Endpoint(f"{_SYSTEM}/region/{{region}}/unregister", "POST", ADMIN, "", _unregister_system),
+    Endpoint(f"{_SYSTEM}/unregister", "POST", ADMIN, "", _unregister_system),
+    Endpoint(f"{_CUDA}/status", "GET", ADMIN, "", _cuda_status),
+    Endpoint(f"{_CUDA}/region/{{region}}/status", "GET", ADMIN, "", _cuda_status),
+    Endpoint(f"{_CUDA}/region/{{region}}/register", "POST", ADMIN, "", _register_cuda),
+    Endpoint(f"{_CUDA}/region/{{region}}/unregister", "POST", ADMIN, "", _unregister_cuda),
+    Endpoint(f"{_CUDA}/unregister", "POST", ADMIN, "", _unregister_cuda),
+    Endpoint("/v2/trace/setting", "GET", ADMIN, _TRACE_SUMMARY, _trace, _TRACE_ANSWER),
+    Endpoint("/v2/trace/setting", "POST", ADMIN, _TRACE_SUMMARY, _trace, _TRACE_ANSWER),
+    Endpoint("/v2/logging", "GET", ADMIN, _LOG_SUMMARY, _logging, _LOG_ANSWER),
+    Endpoint("/v2/logging", "POST", ADMIN, _LOG_SUMMARY, _logging, _LOG_ANSWER),
+)
+"""The addresses of shared memory, traces and logs."""

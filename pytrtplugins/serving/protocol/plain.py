@@ -1,4 +1,4 @@
-"""Plain HTTP for people: an image in, boxes out; metrics; a page that lists the addresses."""
+"""Plain HTTP for people: an image in, boxes out; metrics; pages."""
 
 from __future__ import annotations
 
@@ -9,104 +9,130 @@ from typing import TYPE_CHECKING, Any
 from ...errors import RequestError
 from ...utils.optional import require
 from ...version import __version__
+from .. import page
 from ..access.exchange import CURRENT, enter
-from ..backends.backend import Backend
+from ..access.roles import ADMIN, INFER
 from ..backends.service import Answer, Service
 from ..http.answers import source_headers
 from ..http.body import read_body
 from ..model.model import Request as ModelRequest
-from ..model.spec import Limits
-from ..urls import UrlFetcher
 from . import metrics, openapi
+from .endpoint import AppState, Endpoint, with_versions
 from .photos import File, answer_all, read_form, read_urls
+from .routes import json_answer
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.routing import Route
 
-__all__ = ["routes"]
+__all__ = ["ENDPOINTS"]
 
 
-def routes(backend: Backend, limits: Limits) -> list[Route]:
-    """``/v1/detect``, ``/v1/models/NAME:predict``, ``/metrics``, ``/openapi.json``, ``/docs``."""
-    routing = require("starlette.routing", extra="serve", package="starlette", feature="pytrt serve")
+async def _read(state: AppState, request: Request, body: bytes, urls: bool) -> list[File | RequestError]:
+    kind = request.headers.get("content-type", "")
+    if kind.startswith("multipart/form-data"):
+        return list(await read_form(request, body))
+    if urls and kind.startswith("application/json"):
+        return await read_urls(body, state.fetcher, state.limits.body_bytes)
+    return [(body, kind)]
+
+
+async def _answer(state: AppState, service: Service, request: Request, urls: bool = False) -> Response:
     responses = require("starlette.responses", extra="serve", package="starlette")
-    services = backend.services
-
-    fetcher = UrlFetcher(limits.urls) if limits.urls else None
-
-    async def read(request: Request, body: bytes, urls: bool) -> list[File | RequestError]:
-        kind = request.headers.get("content-type", "")
-        if kind.startswith("multipart/form-data"):
-            return list(await read_form(request, body))
-        if urls and kind.startswith("application/json"):
-            return await read_urls(body, fetcher, limits.body_bytes)
-        return [(body, kind)]
-
-    async def answer(service: Service, request: Request, urls: bool = False) -> Response:
-        enter(service.name)
-        headers, started = dict(request.scope["headers"]), time.perf_counter()
-        body = await read_body(request.receive, headers, limits)
-        upload_s = time.perf_counter() - started
-        files = await read(request, body, urls)
-        exchange, query = CURRENT.get(), dict(request.query_params)
-        identifier = request.headers.get("x-request-id", "")[:128] if exchange is None else exchange.id
-        told = [
-            file if isinstance(file, RequestError) else ModelRequest(*file, query, identifier, limits.image_bytes)
-            for file in files
-        ]
-        single = told[0] if len(told) == 1 else None
-        if isinstance(single, ModelRequest):
-            answered = await service.answer(single)
-        else:
-            answered = Answer(await answer_all(service, told), {})
-        found = answered.value
-        stages = {"upload": upload_s, **answered.stages, "total": time.perf_counter() - started}
-        said = {"server-timing": ", ".join(f"{name};dur={1000 * seconds:.3f}" for name, seconds in stages.items())}
-        if identifier:
-            said["x-request-id"] = identifier
-        if answered.source is not None:
-            said |= {name.decode(): value.decode() for name, value in source_headers(answered.source)}
-        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], bytes):
-            return _made(responses.Response(found[0], 200, said, str(found[1])))
-        if isinstance(found, bytes):
-            return _made(responses.Response(found, 200, said, "application/octet-stream"))
-        return _made(responses.JSONResponse(found, 200, said))
-
-    async def detect(request: Request) -> Response:
-        detectors = {name: each for name, each in services.items() if not each.ready or each.signature.detects}
-        name = request.query_params.get("model") or next(iter(detectors), "")
-        if name not in detectors:
-            raise RequestError(
-                f"no detector {name!r} is served" if name else "no model that is served is a detector", status=404
-            )
-        return await answer(services.pick(name), request, urls=True)
-
-    async def predict(request: Request) -> Response:
-        path = request.path_params
-        return await answer(services.pick(path["model"], path.get("version", "")), request)
-
-    async def show_metrics(request: Request) -> Response:
-        written = await asyncio.to_thread(metrics.text, backend)
-        return _made(responses.Response(written, headers={"content-type": metrics.CONTENT_TYPE}))
-
-    async def show_openapi(request: Request) -> Response:
-        return _made(responses.JSONResponse(openapi.document(services.values(), __version__)))
-
-    async def show_docs(request: Request) -> Response:
-        return _made(responses.HTMLResponse(openapi.page(openapi.document(services.values(), __version__))))
-
-    return [
-        routing.Route("/v1/detect", detect, methods=["POST"]),
-        routing.Route("/v1/models/{model}:predict", predict, methods=["POST"]),
-        routing.Route("/v1/models/{model}/versions/{version}:predict", predict, methods=["POST"]),
-        routing.Route("/metrics", show_metrics),
-        routing.Route("/openapi.json", show_openapi),
-        routing.Route("/docs", show_docs),
+    enter(service.name)
+    headers, started = dict(request.scope["headers"]), time.perf_counter()
+    body = await read_body(request.receive, headers, state.limits)
+    upload_s = time.perf_counter() - started
+    files = await _read(state, request, body, urls)
+    exchange, query = CURRENT.get(), dict(request.query_params)
+    identifier = request.headers.get("x-request-id", "")[:128] if exchange is None else exchange.id
+    image_bytes = state.limits.image_bytes
+    told = [
+        file if isinstance(file, RequestError) else ModelRequest(*file, query, identifier, image_bytes)
+        for file in files
     ]
-
-
-def _made(response: Any) -> Response:
-    made: Response = response
+    single = told[0] if len(told) == 1 else None
+    if isinstance(single, ModelRequest):
+        answered = await service.answer(single)
+    else:
+        answered = Answer(await answer_all(service, told), {})
+    found = answered.value
+    stages = {"upload": upload_s, **answered.stages, "total": time.perf_counter() - started}
+    said = {"server-timing": ", ".join(f"{name};dur={1000 * seconds:.3f}" for name, seconds in stages.items())}
+    if identifier:
+        said["x-request-id"] = identifier
+    if answered.source is not None:
+        said |= {name.decode(): value.decode() for name, value in source_headers(answered.source)}
+    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], bytes):
+        made: Response = responses.Response(found[0], 200, said, str(found[1]))
+    elif isinstance(found, bytes):
+        made = responses.Response(found, 200, said, "application/octet-stream")
+    else:
+        made = responses.JSONResponse(found, 200, said)
     return made
+
+
+async def _detect(state: AppState, request: Request) -> Response:
+    services = state.backend.services
+    detectors = {name: each for name, each in services.items() if not each.ready or each.signature.detects}
+    name = request.query_params.get("model") or next(iter(detectors), "")
+    if name not in detectors:
+        raise RequestError(
+            f"no detector {name!r} is served" if name else "no model that is served is a detector", status=404
+        )
+    return await _answer(state, services.pick(name), request, urls=True)
+
+
+async def _predict(state: AppState, request: Request) -> Response:
+    path = request.path_params
+    return await _answer(state, state.backend.services.pick(path["model"], path.get("version", "")), request)
+
+
+async def _show_metrics(state: AppState, request: Request) -> Response:
+    responses = require("starlette.responses", extra="serve", package="starlette")
+    written = await asyncio.to_thread(metrics.text, state.backend)
+    made: Response = responses.Response(written, headers={"content-type": metrics.CONTENT_TYPE})
+    return made
+
+
+def _document(state: AppState) -> dict[str, Any]:
+    return openapi.document(state.endpoints, state.backend.services.values(), __version__)
+
+
+def _show_openapi(state: AppState, request: Request) -> Response:
+    return json_answer(_document(state))
+
+
+def _show_docs(state: AppState, request: Request) -> Response:
+    responses = require("starlette.responses", extra="serve", package="starlette")
+    made: Response = responses.HTMLResponse(openapi.page(_document(state)))
+    return made
+
+
+def _show_page(state: AppState, request: Request) -> Response:
+    return page.show_file(state.page, request)
+
+
+_PHOTOS: dict[str, Any] = {"answer": "*/*", "reads_body": False}  # how long a body takes is told; pages may send photos
+ENDPOINTS = (
+    Endpoint(
+        "/v1/detect", "POST", INFER, "Find objects on an image", _detect, describe=openapi.describe_detect, **_PHOTOS
+    ),
+    *with_versions(
+        Endpoint(
+            "/v1/models/{model}:predict",
+            "POST",
+            INFER,
+            "Infer from what the model's preprocess takes",
+            _predict,
+            describe=openapi.describe_predict,
+            **_PHOTOS,
+        )
+    ),
+    Endpoint("/metrics", "GET", ADMIN, "Metrics for Prometheus", _show_metrics, "text/plain", reads_body=False),
+    Endpoint("/openapi.json", "GET", INFER, "", _show_openapi, reads_body=False),
+    Endpoint("/docs", "GET", INFER, "", _show_docs, reads_body=False),
+    Endpoint("/", "GET", None, "", _show_page, reads_body=False),
+    Endpoint("/page/{name}", "GET", None, "", _show_page, reads_body=False),
+)
+"""The addresses for people; the files of the page are the same for everybody, and need no key."""

@@ -1,9 +1,9 @@
-"""Routes whose answers are JSON or empty, and JSON in their requests."""
+"""The application of Starlette's that answers at endpoints: bodies are read, values become JSON, errors too."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -11,40 +11,48 @@ from ...errors import RequestError
 from ...utils.optional import require
 from ...utils.text_formats import shorten
 from ..access.exchange import CURRENT
-from ..http.body import read_body
-from ..model.spec import Limits
+from ..http.body import UnreadError, read_body
 from ..model.tensors import TOO_DEEP
+from .endpoint import AppState, Endpoint
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.routing import Route
 
-__all__ = ["empty_answer", "json_answer", "make_route", "read_json"]
+__all__ = ["empty_answer", "json_answer", "make_application", "read_json"]
 
 
-def make_route(limits: Limits, path: str, answer: Callable[..., Any], *methods: str) -> Route:
-    """A route.
-
-    Args:
-        limits: Of requests.
-        path: As Starlette has it.
-        answer: Takes the request, and its body where the method is POST; gives a response, or what JSON can say. May be a coroutine.
-        methods: GET, POST, or both; GET if there are none.
-    """
+def make_application(state: AppState) -> Starlette:
+    """An application of the state's endpoints, in their order: the first whose path fits answers. Errors are JSON on all of them."""
     routing = require("starlette.routing", extra="serve", package="starlette", feature="pytrt serve")
-
-    async def endpoint(request: Request) -> Response:
-        if request.method == "POST":
-            _refuse_other_origins(request)
-        body = await read_body(request.receive, dict(request.scope["headers"]), limits)
-        found = answer(request, body) if request.method == "POST" else answer(request)
-        if hasattr(found, "__await__"):
-            found = await found
-        return found if hasattr(found, "status_code") else json_answer(found)
-
-    made: Route = routing.Route(path, endpoint, methods=methods or ["GET"])
+    application = require("starlette.applications", extra="serve", package="starlette")
+    exceptions = require("starlette.exceptions", extra="serve", package="starlette")
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in state.endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    routes = [routing.Route(path, _answer(state, methods), methods=[*methods]) for path, methods in paths.items()]
+    handlers = {RequestError: _on_error, exceptions.HTTPException: _on_http_error, Exception: _on_error}
+    made: Starlette = application.Starlette(routes=routes, exception_handlers=handlers)
     return made
+
+
+def _answer(state: AppState, methods: Mapping[str, Endpoint]) -> Callable[[Request], Any]:
+    """What answers at a path, by the method of the request."""
+
+    async def answer(request: Request) -> Response:
+        endpoint, arguments = methods["GET" if request.method == "HEAD" else request.method], [state, request]
+        if endpoint.reads_body:
+            if request.method == "POST":
+                _refuse_other_origins(request)
+            body: Any = await read_body(request.receive, dict(request.scope["headers"]), state.limits)
+            arguments += [body] if request.method == "POST" else []
+        result = endpoint.handler(*arguments)
+        if hasattr(result, "__await__"):
+            result = await result
+        return result if hasattr(result, "status_code") else json_answer(result)
+
+    return answer
 
 
 def _refuse_other_origins(request: Request) -> None:
@@ -57,6 +65,20 @@ def _refuse_other_origins(request: Request) -> None:
     keyed = exchange is not None and exchange.key is not None
     if origin is not None and not keyed and urlsplit(origin).netloc != request.headers.get("host"):
         raise RequestError("pages of other origins change nothing here without a key", status=403)
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestError):
+        return json_answer({"error": str(error)}, 500)
+    headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+    if isinstance(error, UnreadError):
+        headers["connection"] = "close"
+    return json_answer({"error": str(error)}, error.status, headers)
+
+
+async def _on_http_error(request: Request, error: Any) -> Response:
+    text = f"{error.detail}: {request.method} {request.url.path[:200]}"
+    return json_answer({"error": text}, error.status_code, error.headers)
 
 
 def json_answer(value: Any, status: int = 200, headers: Any = None) -> Response:

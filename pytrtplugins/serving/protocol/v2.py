@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RequestError
-from ...utils.optional import require
 from ...utils.text_formats import shorten
 from ...version import __version__
-from ..backends.backend import Backend
+from ..access.roles import ADMIN, INFER
 from ..backends.service import Service
-from ..http.body import UnreadError
 from ..model.spec import Limits
 from ..model.tensors import TensorSpec
-from .routes import empty_answer, json_answer, make_route, read_json
+from .endpoint import AppState, Endpoint, with_versions
+from .openapi import INTEGER, TEXT, describe_infer, list_of, object_of
+from .routes import empty_answer, json_answer, read_json
 from .settings import trace_settings
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.routing import Route
 
-__all__ = [
-    "LOADS_NO_FILES",
-    "error_answer",
-    "extensions",
-    "model_config",
-    "model_metadata",
-    "model_statistics",
-    "with_routes",
-]
+__all__ = ["ENDPOINTS", "LOADS_NO_FILES", "extensions", "model_config", "model_metadata", "model_statistics"]
 
 LOADS_NO_FILES = (
     "the server takes no configuration and no files from clients that load a model: leave out the parameters"
@@ -56,104 +44,83 @@ def extensions(limits: Limits) -> list[str]:
     return [*_EXTENSIONS, *(["system_shared_memory", "cuda_shared_memory"] if limits.shared_memory_regions else [])]
 
 
-def error_answer(error: RequestError) -> Response:
-    """An error as clients of the protocol expect it."""
-    headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
-    if isinstance(error, UnreadError):
-        headers["connection"] = "close"
-    return json_answer({"error": str(error)}, error.status, headers)
+def _service(state: AppState, request: Request) -> Service:
+    return state.backend.services.find(request.path_params["model"], request.path_params.get("version", ""))
 
 
-def with_routes(backend: Backend, limits: Limits, others: Sequence[Route]) -> Starlette:
-    """An application of these routes and ``others``; errors are JSON on all of them."""
-    application = require("starlette.applications", extra="serve", package="starlette", feature="pytrt serve")
-    exceptions = require("starlette.exceptions", extra="serve", package="starlette")
-    services, route = backend.services, partial(make_route, limits)
+def _about(state: AppState, request: Request) -> Any:
+    return {"name": "pytrtplugins", "version": __version__, "extensions": extensions(state.limits)}
 
-    def service(request: Request) -> Service:
-        return services.find(request.path_params["model"], request.path_params.get("version", ""))
 
-    def stats(request: Request) -> Any:
-        asked = services.asked(request.path_params["model"], request.path_params.get("version", ""))
-        return {"model_stats": [model_statistics(each) for each in asked]}
+def _live(state: AppState, request: Request) -> Any:
+    return {"live": True}
 
-    def about(request: Request) -> Any:
-        return {"name": "pytrtplugins", "version": __version__, "extensions": extensions(limits)}
 
-    def not_inferred(request: Request, body: bytes) -> Any:
-        """Answer what did not go the short way: there is no such model."""
-        raise RequestError(f"model {service(request).name!r} takes no requests to infer at this address", status=404)
+def _all_ready(state: AppState, request: Request) -> Response:
+    whole = all(each.ready for each in state.backend.services.values())
+    return json_answer({"ready": whole}, 200 if whole else 503)
 
-    def ready(request: Request) -> Response:  # the code says it; KServe's client reads the body too
-        found = service(request)
-        return json_answer({"name": found.name, "ready": found.ready}, 200 if found.ready else 503)
 
-    def all_ready(request: Request) -> Response:
-        whole = all(each.ready for each in services.values())
-        return json_answer({"ready": whole}, 200 if whole else 503)
+def _all_stats(state: AppState, request: Request) -> Any:
+    return {"model_stats": [model_statistics(each) for each in state.backend.services.every if each.ready]}
 
-    async def load(request: Request, body: bytes) -> Response:
-        if _parameters(body):
-            raise RequestError(LOADS_NO_FILES)
-        await backend.load(services.find_to_load(request.path_params["model"]).name)
-        return empty_answer(200)
 
-    async def unload(request: Request, body: bytes) -> Response:
-        _parameters(body)
-        await backend.unload(service(request).name)
-        return empty_answer(200)
+def _ready(state: AppState, request: Request) -> Response:  # the code says it; KServe's client reads the body too
+    service = _service(state, request)
+    return json_answer({"name": service.name, "ready": service.ready}, 200 if service.ready else 503)
 
-    def trace(request: Request, body: bytes = b"") -> Any:
-        service(request)
-        return trace_settings(read_json(body))
 
-    def index(request: Request, body: bytes) -> Any:
-        only_ready = read_json(body).get("ready", False)
-        if not isinstance(only_ready, bool):
-            raise RequestError("Invalid value for 'ready': expected a boolean")
-        return [
-            {
-                "name": each.name,
-                "version": each.version,
-                "state": each.state,
-                **({"reason": each.reason} if each.reason else {}),
-            }
-            for each in services.every
-            if each.ready or not only_ready
-        ]
+def _config(state: AppState, request: Request) -> Any:
+    return model_config(_service(state, request))
 
-    def both(path: str, answer: Callable[..., Any], method: str = "GET") -> list[Any]:
-        return [route(f"/v2/models/{{model}}{part}{path}", answer, method) for part in ("", "/versions/{version}")]
 
-    async def on_error(request: Request, error: Exception) -> Response:
-        return error_answer(error) if isinstance(error, RequestError) else json_answer({"error": str(error)}, 500)
+def _stats(state: AppState, request: Request) -> Any:
+    asked = state.backend.services.asked(request.path_params["model"], request.path_params.get("version", ""))
+    return {"model_stats": [model_statistics(each) for each in asked]}
 
-    async def on_http_error(request: Request, error: Any) -> Response:
-        text = f"{error.detail}: {request.method} {request.url.path[:200]}"
-        return json_answer({"error": text}, error.status_code, error.headers)
 
-    routes = [
-        *others,  # the first that fits answers, and photos are asked about most
-        *(route(path, about) for path in ("/v2", "/v2/")),
-        route("/v2/health/live", lambda request: {"live": True}),
-        route("/v2/health/ready", all_ready),
-        route(
-            "/v2/models/stats",
-            lambda request: {"model_stats": [model_statistics(each) for each in services.every if each.ready]},
-        ),
-        *both("/ready", ready),
-        *both("/config", lambda request: model_config(service(request))),
-        *both("/stats", stats),
-        *both("/infer", not_inferred, "POST"),
-        *both("", lambda request: model_metadata(service(request))),
-        route("/v2/models/{model}/trace/setting", trace, "GET", "POST"),
-        route("/v2/repository/index", index, "POST"),
-        route("/v2/repository/models/{model}/load", load, "POST"),
-        route("/v2/repository/models/{model}/unload", unload, "POST"),
+def _not_inferred(state: AppState, request: Request, body: bytes) -> Any:
+    """Answer what did not go the short way: there is no such model."""
+    name = _service(state, request).name
+    raise RequestError(f"model {name!r} takes no requests to infer at this address", status=404)
+
+
+def _metadata(state: AppState, request: Request) -> Any:
+    return model_metadata(_service(state, request))
+
+
+def _trace(state: AppState, request: Request, body: bytes = b"") -> Any:
+    _service(state, request)
+    return trace_settings(read_json(body))
+
+
+def _index(state: AppState, request: Request, body: bytes) -> Any:
+    only_ready = read_json(body).get("ready", False)
+    if not isinstance(only_ready, bool):
+        raise RequestError("Invalid value for 'ready': expected a boolean")
+    return [
+        {
+            "name": each.name,
+            "version": each.version,
+            "state": each.state,
+            **({"reason": each.reason} if each.reason else {}),
+        }
+        for each in state.backend.services.every
+        if each.ready or not only_ready
     ]
-    handlers = {RequestError: on_error, exceptions.HTTPException: on_http_error, Exception: on_error}
-    made: Starlette = application.Starlette(routes=routes, exception_handlers=handlers)
-    return made
+
+
+async def _load(state: AppState, request: Request, body: bytes) -> Response:
+    if _parameters(body):
+        raise RequestError(LOADS_NO_FILES)
+    await state.backend.load(state.backend.services.find_to_load(request.path_params["model"]).name)
+    return empty_answer(200)
+
+
+async def _unload(state: AppState, request: Request, body: bytes) -> Response:
+    _parameters(body)
+    await state.backend.unload(_service(state, request).name)
+    return empty_answer(200)
 
 
 def model_metadata(service: Service) -> dict[str, Any]:
@@ -238,3 +205,67 @@ def _parameters(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise RequestError(f"Unable to parse 'parameters': it must be a JSON object; the request has {shorten(found)}")
     return {name: value for name, value in found.items() if name != "unload_dependents"}
+
+
+_MODEL, _REPOSITORY = "/v2/models/{model}", "/v2/repository"
+_TENSORS = list_of(object_of(name=TEXT, datatype=TEXT, shape=list_of(INTEGER)))
+_SERVER_ANSWER = {"name": TEXT, "version": TEXT, "extensions": list_of(TEXT)}
+_STATS_ANSWER = {"model_stats": list_of(object_of())}
+_INDEX_ANSWER = list_of(object_of(name=TEXT, version=TEXT, state=TEXT))
+ENDPOINTS = (
+    Endpoint("/v2", "GET", INFER, "Name and version of the server", _about, _SERVER_ANSWER),
+    Endpoint("/v2/", "GET", INFER, "", _about),
+    Endpoint("/v2/health/live", "GET", None, "Whether the server runs", _live, {"live": {"const": True}}),
+    Endpoint(
+        "/v2/health/ready", "GET", None, "Whether all models take requests", _all_ready, {"ready": {"const": True}}
+    ),
+    Endpoint("/v2/models/stats", "GET", ADMIN, "Statistics of all models", _all_stats, _STATS_ANSWER),
+    *with_versions(
+        Endpoint(
+            f"{_MODEL}/ready",
+            "GET",
+            INFER,
+            "Whether it takes requests",
+            _ready,
+            {"name": TEXT, "ready": {"const": True}},
+        )
+    ),
+    *with_versions(
+        Endpoint(
+            f"{_MODEL}/config",
+            "GET",
+            INFER,
+            "Configuration, as Triton says it",
+            _config,
+            {"name": TEXT, "max_batch_size": INTEGER},
+        )
+    ),
+    *with_versions(Endpoint(f"{_MODEL}/stats", "GET", ADMIN, "Statistics", _stats, _STATS_ANSWER)),
+    *with_versions(
+        Endpoint(
+            f"{_MODEL}/infer",
+            "POST",
+            INFER,
+            "Infer, with tensors as JSON or bytes",
+            _not_inferred,
+            {"model_name": TEXT, "outputs": _TENSORS},
+            describe_infer,
+        )
+    ),
+    *with_versions(
+        Endpoint(
+            _MODEL,
+            "GET",
+            INFER,
+            "Inputs and outputs",
+            _metadata,
+            {"name": TEXT, "inputs": _TENSORS, "outputs": _TENSORS},
+        )
+    ),
+    Endpoint(f"{_MODEL}/trace/setting", "GET", ADMIN, "", _trace),
+    Endpoint(f"{_MODEL}/trace/setting", "POST", ADMIN, "", _trace),
+    Endpoint(f"{_REPOSITORY}/index", "POST", INFER, "List the models", _index, _INDEX_ANSWER),
+    Endpoint(f"{_REPOSITORY}/models/{{model}}/load", "POST", ADMIN, "Load it anew", _load),
+    Endpoint(f"{_REPOSITORY}/models/{{model}}/unload", "POST", ADMIN, "Unload it", _unload),
+)
+"""The addresses of the Open Inference Protocol."""

@@ -3,6 +3,7 @@
 import pytest
 
 from pytrtplugins.serving.access.roles import ADMIN, INFER, grpc_role, http_role
+from pytrtplugins.serving.protocol.app import ENDPOINTS
 
 OPEN = {"/v2/health/live", "/v2/health/ready", "/", "/page/{name}"}
 OF_CLIENTS = {
@@ -33,7 +34,7 @@ def routes(client):
 
 
 def test_every_address_is_open_or_for_clients_or_for_admins(client):
-    found = {path.replace("{model}", "double"): http_role(path) for path in routes(client)}
+    found = {path.replace("{model}", "double"): client.app.role(path) for path in routes(client)}
     assert {path for path, role in found.items() if role is None} == OPEN
     assert {path for path, role in found.items() if role == INFER} == OF_CLIENTS
     for path, role in found.items():
@@ -42,10 +43,31 @@ def test_every_address_is_open_or_for_clients_or_for_admins(client):
 
 
 @pytest.mark.parametrize(
-    "path", ["/V2/HEALTH/LIVE", "/v2/health/live/", "//v2", "/v2/models/a/b/infer", "/nothing", "/v2/models/stats"]
+    "path",
+    [
+        *("/V2/HEALTH/LIVE", "/v2/health/live/", "//v2", "/v2/models/a/b/infer", "/nothing", "/v2/models/stats"),
+        *("/v2/models/stats\n", "/v2/health/live\n", "/docs\n", "/openapi_json"),
+    ],
 )
-def test_what_is_not_known_is_for_admins(path):
-    assert http_role(path) == ADMIN
+def test_what_is_not_known_is_for_admins(client, path):
+    assert client.app.role(path) == ADMIN
+
+
+def test_the_first_path_that_fits_says_the_role():
+    role = http_role({"/a/all": ADMIN, "/a/{name}": INFER, "/a/{name}/open": None})
+    assert [role(path) for path in ("/a/all", "/a/b", "/a/all/open", "/a/", "/a/b/c")] == [
+        ADMIN,
+        INFER,
+        None,
+        ADMIN,
+        ADMIN,
+    ]
+
+
+def test_all_methods_of_a_path_have_one_role():
+    roles: dict[str, str | None] = {}
+    for endpoint in ENDPOINTS:
+        assert roles.setdefault(endpoint.path, endpoint.role) == endpoint.role, endpoint.path
 
 
 def test_every_method_of_grpc_has_a_role():
