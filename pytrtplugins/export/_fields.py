@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..plugin.fields import MISSING, FieldSpec, format_value
-from ._expressions import ELEMENTS, Scope, float_literal, int_literal, method, text_literal
+from ..utils.cpp_literals import float_literal, int_literal, text_literal
+from ._expressions import ELEMENTS, Scope, method
 from ._traced import TracedPlugin
 from ._values import Expr, leaves_of
 

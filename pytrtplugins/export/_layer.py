@@ -12,8 +12,9 @@ import numpy as np
 from ..cuda.signature import C_TYPES
 from ..errors import ExportError
 from ..tensor import DType
+from ..utils.cpp_literals import text_literal
 from ._explore import Returned, Tree, ends, mapped
-from ._expressions import Scope, block, method, text_literal
+from ._expressions import Scope, block, method
 from ._fields import checked_fields, cleared_tables, field_members, filled_tables
 from ._traced import Case, Launch, Pointer, TracedPlugin
 from ._values import Expr

@@ -12,18 +12,11 @@ from ..errors import DimsError, FieldError, PluginError, SerializationError
 from ..tensor import Array, Dims, DType, TensorDesc
 from ..utils.notebook import ShownAlike
 from .envelope import unwrap, wrap
-from .fields import (
-    FieldSpec,
-    Reader,
-    fields_equal,
-    format_value,
-    pack_fields,
-    pack_text,
-    unpack_fields,
-)
+from .fields import FieldSpec, fields_equal, format_value, pack_fields, unpack_fields
 from .given import came_from
 from .notebook import plugin_view
 from .outputs import check_dtypes, check_elements, checked_arrays, checked_dims
+from .packing import Reader, pack_text
 
 if TYPE_CHECKING:
     import onnx

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import FieldError, SerializationError
 from .given import ARRAY_DTYPES, as_array, came_from, origin
+from .packing import Reader, pack_text
 
 __all__ = [
     "MISSING",
@@ -26,7 +27,6 @@ __all__ = [
     "fields_equal",
     "format_value",
     "pack_fields",
-    "pack_text",
     "unpack_fields",
 ]
 
@@ -334,47 +334,3 @@ def _unpack_value(reader: Reader, spec: FieldSpec) -> Any:
         return items
     (item,) = items
     return item
-
-
-def pack_text(text: str) -> bytes:
-    """A text as `Reader.text` reads it: 32-bit length, then UTF-8."""
-    data = text.encode()
-    return struct.pack("<I", len(data)) + data
-
-
-class Reader:
-    """Reads little-endian data piece by piece and never past its end."""
-
-    def __init__(self, data: bytes, owner: str) -> None:
-        self.data, self.owner, self.offset = data, owner, 0
-
-    def take(self, count: int) -> bytes:
-        """The next ``count`` bytes."""
-        left = len(self.data) - self.offset
-        if count > left:
-            raise SerializationError(
-                f"{self.owner}: the data ends early: {count} bytes expected at offset {self.offset}, {left} left",
-                offset=self.offset,
-            )
-        self.offset += count
-        return self.data[self.offset - count : self.offset]
-
-    def unpack(self, layout: str) -> tuple[Any, ...]:
-        """The next values, by a `struct` layout."""
-        return struct.unpack(layout, self.take(struct.calcsize(layout)))
-
-    def text(self) -> str:
-        """The next text: 32-bit length, then UTF-8."""
-        data = self.take(self.unpack("<I")[0])
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            offset = self.offset - len(data)
-            raise SerializationError(f"{self.owner}: text at offset {offset} is not UTF-8", offset=offset) from error
-
-    def finish(self) -> None:
-        """Require that nothing is left."""
-        if self.offset != len(self.data):
-            raise SerializationError(
-                f"{self.owner}: {len(self.data) - self.offset} bytes are left over", offset=self.offset
-            )

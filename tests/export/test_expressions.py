@@ -9,9 +9,10 @@ import subprocess
 import pytest
 
 from pytrtplugins.errors import ExportError
-from pytrtplugins.export._expressions import Scope, float_literal, int_literal
+from pytrtplugins.export._expressions import Scope
 from pytrtplugins.export._layer import _rank_condition
 from pytrtplugins.export._values import Expr, TracedFloat, TracedInt, as_expr
+from pytrtplugins.utils.cpp_literals import float_literal, int_literal
 
 K = TracedInt(Expr("field", ("k",), "i"))
 X = TracedFloat(Expr("field", ("x",), "f"))

@@ -10,11 +10,11 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.errors import ExportError, FieldError, UnavailableError, UsageError
 from pytrtplugins.export._explore import Fork, Raised, Returned, explore, leaves
-from pytrtplugins.export._expressions import float_literal, int_literal, text_literal
 from pytrtplugins.export._values import Expr, Opaque, TracedBool, TracedFloat, TracedInt, TracedText
 from pytrtplugins.export.plugin import export_plugin
 from pytrtplugins.export.trace import trace_plugin
 from pytrtplugins.layers import Region, Reorg
+from pytrtplugins.utils.cpp_literals import float_literal, int_literal, text_literal
 
 from . import refused_layers as refused
 from .layers import Repeat, Scale
