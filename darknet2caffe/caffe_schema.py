@@ -77,7 +77,6 @@ _MESSAGES: dict[str, list[tuple[str, int, str]]] = {
 }
 _ENUMS = {"PoolMethod": ["MAX", "AVE", "STOCHASTIC"], "EltwiseOp": ["PROD", "SUM", "MAX"]}
 _FIRST_PLUGIN_FIELD = 1001  # far above caffe's own numbers and those of its forks
-_KINDS = {bool: "bool", int: "int64", float: "float", str: "string"}
 
 
 def parameter_name(plugin: type[Plugin]) -> str:
@@ -95,8 +94,7 @@ def messages(plugins: tuple[type[Plugin], ...]) -> dict[str, Any]:
     for number, plugin in enumerate(plugins, start=_FIRST_PLUGIN_FIELD):
         message = f"{plugin.plugin_key().name}Parameter"
         schema[message] = [
-            (spec.name, place, ("*" if spec.is_tuple else "") + _KINDS[spec.kind])
-            for place, spec in enumerate(plugin.field_specs(), start=1)
+            (spec.name, place, spec.field_kind.caffe) for place, spec in enumerate(plugin.field_specs(), start=1)
         ]
         schema["LayerParameter"].append((parameter_name(plugin), number, message))
     file = descriptor_pb2.FileDescriptorProto(name="caffe.proto", package=PACKAGE, syntax="proto2")

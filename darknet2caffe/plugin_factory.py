@@ -72,9 +72,4 @@ class RegistryFactory:
         unknown = sorted(parameters.keys() - specs.keys())
         if unknown:
             raise FieldError(f"unknown parameters {unknown}; declared are {list(specs) or 'none'}", name=unknown[0])
-        return cls(
-            **{
-                name: (value,) if specs[name].is_tuple and not isinstance(value, (list, tuple)) else value
-                for name, value in parameters.items()
-            }
-        )
+        return cls(**{name: specs[name].field_kind.from_caffe(value) for name, value in parameters.items()})

@@ -22,6 +22,7 @@ from .cuda.bindings import array_at, stream_at
 from .errors import PluginError, UnavailableError
 from .plugin.base import Plugin
 from .plugin.decorator import plugin
+from .plugin.field_kinds import KINDS
 from .plugin.runner import PluginRunner
 from .tensor import Array, DType, TensorDesc, array_namespace, evaluate_dims
 from .utils.optional import require
@@ -40,17 +41,7 @@ __all__ = [
     "load_library",
 ]
 
-_TYPES: dict[str, Any] = {
-    "bool": bool,
-    "int": int,
-    "float": float,
-    "str": str,
-    "tuple[bool, ...]": tuple[bool, ...],
-    "tuple[int, ...]": tuple[int, ...],
-    "tuple[float, ...]": tuple[float, ...],
-    "tuple[str, ...]": tuple[str, ...],
-    "numpy.ndarray": np.ndarray,
-}
+_TYPES = {kind.type_name: kind.annotation for kind in KINDS}
 _libraries: dict[tuple[Path, str | None], NativeLibrary] = {}
 
 

@@ -46,7 +46,7 @@ def make_plugin(cls: type[Plugin]) -> Plugin:
         UsageError: no values were found that the constructor accepts.
     """
     required = [spec for spec in cls.field_specs() if spec.default is MISSING]
-    choices = [_values(spec.kind, spec.is_tuple) for spec in required]
+    choices = [spec.field_kind.samples for spec in required]
     reason = "a field has no default and a type that cannot be guessed"
     for values in itertools.islice(itertools.product(*choices), 200):
         try:
@@ -54,9 +54,7 @@ def make_plugin(cls: type[Plugin]) -> Plugin:
         except FieldError as error:
             reason = str(error)
     arguments = ", ".join(f"{spec.name}=..." for spec in required)
-    typed = " ".join(
-        f"--set {spec.name}={f'@{spec.name}.npy' if spec.kind is np.ndarray else '...'}" for spec in required
-    )
+    typed = " ".join(f"--set {spec.name}={spec.field_kind.example.format(spec.name)}" for spec in required)
     raise UsageError(
         f"check_plugin: no {cls.__name__} can be made by trying values for {[spec.name for spec in required]}: {reason}.\n"
         f"Do: check_plugin({cls.__name__}({arguments})), or: pytrt check-plugin MODULE:{cls.__name__} {typed}"
@@ -66,11 +64,11 @@ def make_plugin(cls: type[Plugin]) -> Plugin:
 def variants(plugin: Plugin, rng: np.random.Generator, count: int) -> list[Plugin]:
     """The plugin, and others of its class with random values for int and bool fields where the constructor accepts them."""
     found = [plugin]
-    names = [spec for spec in plugin.field_specs() if not spec.is_tuple and spec.kind in (int, bool)]
+    names = [spec for spec in plugin.field_specs() if spec.field_kind.is_varied]
     for _ in range(4 * count if names else 0):
         chosen = rng.random(len(names)) < 0.6
         changed = {
-            spec.name: rng.choice(_values(spec.kind, False)).item()
+            spec.name: rng.choice(spec.field_kind.samples).item()
             for spec, change in zip(names, chosen, strict=True)
             if change
         }
@@ -83,12 +81,6 @@ def variants(plugin: Plugin, rng: np.random.Generator, count: int) -> list[Plugi
         if len(found) > count:
             break
     return found
-
-
-def _values(kind: type, is_tuple: bool) -> list[Any]:
-    values: dict[type, list[Any]] = {bool: [False, True], int: [1, 2, 3, 4], float: [1.0, 0.5], str: ["a"]}
-    plain = values.get(kind, [])
-    return [tuple(plain[:2]), (plain[0],), ()] if is_tuple and plain else plain
 
 
 def given_cases(

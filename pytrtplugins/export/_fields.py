@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..plugin.fields import MISSING, FieldSpec, format_value
-from ..utils.cpp_literals import float_literal, int_literal, text_literal
+from ..utils.cpp_literals import text_literal
 from ._expressions import ELEMENTS, Scope, method
 from ._traced import TracedPlugin
 from ._values import Expr, leaves_of
@@ -16,21 +13,20 @@ from ._values import Expr, leaves_of
 __all__ = ["checked_fields", "cleared_tables", "field_members", "filled_tables"]
 
 _SCOPE = Scope("inputs[{}]")  # no dims stand in what is made of fields
-_TYPES: dict[type, str] = {bool: "bool", int: "int64_t", float: "float", str: "std::string"}
 
 
 def field_members(traced: TracedPlugin) -> list[str]:
     """A member for each field and for each table, and the method that visits the fields."""
     members = [
-        f"    {_member_type(spec)} {spec.name}_{_initial(traced.fixed.get(spec.name, spec.default), spec)};"
+        f"    {spec.field_kind.cpp} {spec.name}_{_initial(traced.fixed.get(spec.name, spec.default), spec)};"
         for spec in traced.specs
     ]
     tables = [f"    Table table{number}_;" for number in range(len(traced.tables))]
     visits = []
     for spec in traced.specs:
         visits.append(f"        visit({text_literal(spec.name)}, {spec.name}_);")
-        if spec.dtype:
-            visits.append(f"        convert({spec.name}_, {_label(traced, spec)}, {text_literal(spec.dtype)});")
+        after = spec.field_kind.cpp_after_visit(f"{spec.name}_", _label(traced, spec))
+        visits += [f"        {line}" for line in after]
     visitor = "visit" if visits else "/*visit*/"
     return [*members, *tables, "", *method(f"void fields(FieldVisitor& {visitor}) override", visits)]
 
@@ -43,10 +39,11 @@ def checked_fields(traced: TracedPlugin) -> list[str]:
             value = traced.fixed[spec.name]
             reason = f"{traced.name}.{spec.name}: this library was exported for {format_value(value)} alone"
             lines.append(
-                f"        if (!({spec.name}_ == {_literal(value, spec)})) throw FieldError({text_literal(reason)});"
+                f"        if (!({spec.name}_ == {spec.field_kind.cpp_literal(value)})) throw FieldError({text_literal(reason)});"
             )
-        elif spec.kind is np.ndarray and spec.default is MISSING:
-            lines.append(f"        requireElements({spec.name}_, {_label(traced, spec)});")
+        elif spec.default is MISSING:
+            required = spec.field_kind.cpp_required(f"{spec.name}_", _label(traced, spec))
+            lines += [f"        {line}" for line in required]
     return lines
 
 
@@ -84,30 +81,5 @@ def _label(traced: TracedPlugin, spec: FieldSpec) -> str:
     return text_literal(f"{traced.name}.{spec.name}")
 
 
-def _member_type(spec: FieldSpec) -> str:
-    if spec.kind is np.ndarray:
-        return "Array"
-    return f"std::vector<{_TYPES[spec.kind]}>" if spec.is_tuple else _TYPES[spec.kind]
-
-
 def _initial(value: Any, spec: FieldSpec) -> str:
-    if value is MISSING and spec.dtype:
-        return f"{{{text_literal(spec.dtype)}, {{0}}, {{}}}}"
-    if value is MISSING:
-        return "" if spec.is_tuple or spec.kind in (str, np.ndarray) else " = {}"
-    return f" = {_literal(value, spec)}"
-
-
-def _literal(value: Any, spec: FieldSpec) -> str:
-    if spec.kind is np.ndarray:
-        data = value.astype(value.dtype.newbyteorder("<")).tobytes()
-        return f'Array{{"{value.dtype.name}", {{{", ".join(map(str, value.shape))}}}, {{{", ".join(map(str, data))}}}}}'
-    write: dict[type, Callable[[Any], str]] = {
-        bool: lambda item: "true" if item else "false",
-        int: int_literal,
-        float: lambda item: float_literal(item, "f"),
-        str: text_literal,
-    }
-    if spec.is_tuple:
-        return f"{_member_type(spec)}{{{', '.join(write[spec.kind](item) for item in value)}}}"
-    return write[spec.kind](value)
+    return spec.field_kind.cpp_empty if value is MISSING else f" = {spec.field_kind.cpp_literal(value)}"

@@ -352,10 +352,10 @@ class TracedText(Traced):
         self._refuse("a look-up")
 
 
-def traced_field(name: str, kind: type) -> Any:
-    """A field that holds one value."""
-    traced: dict[type, Any] = {bool: TracedBool, int: TracedInt, float: TracedFloat, str: TracedText}
-    return traced[kind](Expr("field", (name,), _KINDS[kind]))
+def traced_field(name: str, kind: str) -> Any:
+    """A field that holds one value, by the letter of its expressions."""
+    traced: dict[str, Any] = {"b": TracedBool, "i": TracedInt, "f": TracedFloat, "s": TracedText}
+    return traced[kind](Expr("field", (name,), kind))
 
 
 def traced_scale(role: str, index: int) -> TracedFloat:

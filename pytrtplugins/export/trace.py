@@ -285,9 +285,10 @@ class _Tracer:
         return plugin
 
     def _traced(self, spec: FieldSpec) -> Any:
-        if spec.kind is np.ndarray:
+        letter = spec.field_kind.expression
+        if letter == "array":
             return TracedArray(self.traced.name, spec.name, spec.dtype)
-        return Opaque(f"the value of {spec.name}") if spec.is_tuple else traced_field(spec.name, spec.kind)
+        return traced_field(spec.name, letter) if letter else Opaque(f"the value of {spec.name}")
 
     def _explored(self, method: str, function: Any) -> Tree:
         return explore(function, f"{self.traced.name}.{method}")

@@ -119,8 +119,8 @@ class _Found:
         key = self.key(name)
         value = {**self._defaults, **self._constants, **self._attributes}[key]
         kind = "attribute" if key in self._attributes or key in self._defaults else "constant input"
-        if isinstance(value, np.ndarray) and spec.kind is not np.ndarray:
-            value = value.tolist() if spec.is_tuple else value.item() if value.size == 1 else value
+        if isinstance(value, np.ndarray):
+            value = spec.field_kind.from_array(value)
         with came_from(f"{kind} {key!r} of {self.where}"):
             return spec.convert(value, owner)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..plugin.field_kinds import kind_like
 from ..plugin.fields import format_value
 from ..plugin.onnx_node import STANDARD_DOMAINS, is_plugin_node, node_attributes
 from ..tensor import PLUGIN_DTYPES, DType
@@ -35,7 +36,6 @@ _MOST_CHARACTERS = 300
 """Of a list of operators."""
 _Scope = tuple[ChainMap[str, "onnx.ValueInfoProto"], ChainMap[str, bool]]
 """Descriptions of the tensors that a node may read, by name, and the names of those that are constants."""
-_TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 def nodes_beyond_onnx(model: onnx.ModelProto) -> list[onnx.NodeProto]:
@@ -265,11 +265,12 @@ def _field(name: str, value: Any) -> str:
     """The declaration of a field; empty for what cannot be one."""
     if not name.isidentifier() or keyword.iskeyword(name):
         return ""
-    if isinstance(value, np.ndarray):
-        return f"{name}: np.ndarray"
-    items = value if isinstance(value, list) else [value]
-    if not items or type(items[0]) not in _TYPES or not all(math.isfinite(x) for x in items if isinstance(x, float)):
+    value = tuple(value) if isinstance(value, list) else value
+    kind = kind_like(value)
+    if kind is None:
         return ""
-    kind = _TYPES[type(items[0])]
-    text = format_value(tuple(value) if isinstance(value, list) else value)
-    return f"{name}: tuple[{kind}, ...] = {text}" if isinstance(value, list) else f"{name}: {kind} = {text}"
+    if isinstance(value, np.ndarray):
+        return f"{name}: {kind.source}"
+    items = value if isinstance(value, tuple) else (value,)
+    is_finite = all(math.isfinite(item) for item in items if isinstance(item, float))
+    return f"{name}: {kind.source} = {format_value(value)}" if is_finite else ""

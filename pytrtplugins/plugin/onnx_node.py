@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..errors import FieldError, ModelError, PytrtpluginsError
 from ..tensor import DType, TensorDesc
 from ..utils.optional import require
@@ -45,7 +43,6 @@ SCALES = "pytrtplugins_scales"
 
 STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
 """Of operators that are not plugins."""
-_KINDS = {bool: "INT", int: "INT", float: "FLOAT", str: "STRING"}
 
 
 def as_node(plugin: Plugin, inputs: Iterable[str], outputs: Iterable[str], name: str = "") -> onnx.NodeProto:
@@ -176,14 +173,11 @@ def _text(value: bytes, node: onnx.NodeProto | ir.Node) -> str:
 
 
 def _to_attribute(helper: Any, spec: FieldSpec, value: Any) -> onnx.AttributeProto:
-    if spec.kind is np.ndarray:
-        numpy_helper = require("onnx.numpy_helper", extra="onnx")
-        return helper.make_attribute(spec.name, numpy_helper.from_array(value, spec.name))  # type: ignore[no-any-return]
+    kind, value = spec.field_kind, spec.field_kind.to_onnx(value)
+    if kind.onnx == "TENSOR":
+        value = require("onnx.numpy_helper", extra="onnx").from_array(value, spec.name)
     proto = require("onnx", extra="onnx").AttributeProto
-    kind = getattr(proto, _KINDS[spec.kind] + ("S" if spec.is_tuple else ""))
-    if spec.kind is bool:
-        value = [int(item) for item in value] if spec.is_tuple else int(value)
-    return helper.make_attribute(spec.name, value, attr_type=kind)  # type: ignore[no-any-return]
+    return helper.make_attribute(spec.name, value, attr_type=getattr(proto, kind.onnx))  # type: ignore[no-any-return]
 
 
 above.as_node = as_node

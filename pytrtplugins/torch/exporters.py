@@ -15,7 +15,6 @@ from .tensors import dtype_of, require_torch, torch_dtype
 
 __all__ = ["export_options"]
 
-_LETTERS = {bool: "i", int: "i", float: "f", str: "s"}
 _IDENTITY = ("plugin_namespace", "plugin_version")
 _TYPES = [f"tensor({'float' if dtype is DType.FLOAT32 else dtype})" for dtype in PLUGIN_DTYPES]
 _VERSION = 1
@@ -54,6 +53,7 @@ def _translation(operator: Operator) -> Callable[..., Any]:
     """What gives the node in the exporter of today."""
     values, defs = require("onnxscript.values", extra="torch"), require("onnx.defs", extra="onnx")
     namespace, name, version = operator.cls.plugin_key()
+    attribute, types = defs.OpSchema.Attribute, defs.OpSchema.AttrType
     schema = defs.OpSchema(
         name,
         namespace,
@@ -62,8 +62,8 @@ def _translation(operator: Operator) -> Callable[..., Any]:
         outputs=_parameters(defs, [f"y{index}" for index in range(operator.outputs)]),
         type_constraints=[("T", _TYPES, "what plugins read and write")],
         attributes=[
-            *(defs.OpSchema.Attribute(spec.name, _attribute_type(defs, spec)) for spec in operator.cls.field_specs()),
-            *(defs.OpSchema.Attribute(each, defs.OpSchema.AttrType.STRING) for each in _IDENTITY),
+            *(attribute(spec.name, getattr(types, spec.field_kind.onnx)) for spec in operator.cls.field_specs()),
+            *(attribute(each, types.STRING) for each in _IDENTITY),
         ],
     )
     op = values.Op(values.Opset(namespace, _VERSION), name, schema)
@@ -84,27 +84,19 @@ def _parameters(defs: Any, names: list[str] | None) -> list[Any]:
     return [parameter(name, "T") for name in names]
 
 
-def _attribute_type(defs: Any, spec: FieldSpec) -> Any:
-    name = {"i": "INT", "f": "FLOAT", "s": "STRING"}[_LETTERS[spec.kind]]
-    return getattr(defs.OpSchema.AttrType, name + "S" * spec.is_tuple)
-
-
 def _plain(plugin: Plugin) -> dict[str, Any]:
     """Fields as ONNX has them: no truth values."""
-    found = {}
-    for spec, value in zip(plugin.field_specs(), plugin.fields().values(), strict=True):
-        if spec.kind is bool:
-            value = [int(item) for item in value] if spec.is_tuple else int(value)
-        found[spec.name] = list(value) if spec.is_tuple else value
-    return found
+    pairs = zip(plugin.field_specs(), plugin.fields().values(), strict=True)
+    return {spec.name: spec.field_kind.to_onnx(value) for spec, value in pairs}
 
 
 def _typed(plugin: Plugin) -> dict[str, Any]:
     """The same with the types of lists, which an empty one does not tell."""
     ir = require("onnx_ir", extra="onnx")
-    makers = {"i": ir.AttrInt64s, "f": ir.AttrFloat32s, "s": ir.AttrStrings}
-    lists = {spec.name: makers[_LETTERS[spec.kind]] for spec in plugin.field_specs() if spec.is_tuple}
-    return {name: lists[name](name, value) if name in lists else value for name, value in _plain(plugin).items()}
+    makers = {"INTS": ir.AttrInt64s, "FLOATS": ir.AttrFloat32s, "STRINGS": ir.AttrStrings}
+    types = {spec.name: spec.field_kind.onnx for spec in plugin.field_specs()}
+    found = _plain(plugin).items()
+    return {name: makers[types[name]](name, value) if types[name] in makers else value for name, value in found}
 
 
 def _symbolic(torch: Any, operator: Operator) -> Callable[..., Any]:
@@ -118,7 +110,7 @@ def _symbolic(torch: Any, operator: Operator) -> Callable[..., Any]:
         tensors = helper._unpack_list(inputs[0]) if input_names(operator.cls) is None else inputs
         fields = {spec.name: _constant(helper, spec, value) for spec, value in zip(specs, given, strict=True)}
         plugin = operator.cls(**given_fields(fields))
-        attributes = {f"{spec.name}_{_LETTERS[spec.kind]}": _plain(plugin)[spec.name] for spec in specs}
+        attributes = {f"{spec.name}_{spec.field_kind.onnx[0].lower()}": _plain(plugin)[spec.name] for spec in specs}
         made = g.op(
             f"{namespace}::{name}",
             *tensors,
@@ -138,12 +130,9 @@ def _constant(helper: Any, spec: FieldSpec, value: Any) -> Any:
     """The value of a field's argument; None: the class's default."""
     if helper._is_none(value):
         return None
-    letter = "b" if spec.kind is bool else _LETTERS[spec.kind]
-    if not spec.is_tuple:
-        return helper._get_const(value, letter, spec.name)
-    if spec.kind in (int, float):
-        return helper._get_const(value, f"{letter}s", spec.name)
-    return [helper._get_const(item, letter, spec.name) for item in helper._unpack_list(value)]
+    return spec.field_kind.torch_constant(
+        lambda constant, letter: helper._get_const(constant, letter, spec.name), helper._unpack_list, value
+    )
 
 
 def _describe(plugin: Plugin, tensors: Any, outputs: list[Any]) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from typing import Any
-
-import numpy as np
 
 from ..errors import FieldError
 from ..plugin.base import Plugin
@@ -52,22 +49,14 @@ def given_fields(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _argument(cls: type[Plugin], spec: FieldSpec) -> str:
-    if spec.kind is np.ndarray:
+    kind = spec.field_kind
+    if not kind.torch:
         raise FieldError(
             f"{cls.__name__}.{spec.name} is an array, which an operator of PyTorch's cannot have as an attribute.\n"
             "Do: make it an input of the plugin",
             name=spec.name,
         )
-    kind = f"{spec.kind.__name__}{'[]' if spec.is_tuple else ''}"
     if spec.default is MISSING:
-        return f"{kind} {spec.name}"
-    literal = _literal(spec)
-    return f"{kind}? {spec.name}=None" if literal is None else f"{kind} {spec.name}={literal}"
-
-
-def _literal(spec: FieldSpec) -> str | None:
-    """A default as schemas write it; None where they cannot."""
-    values = spec.default if spec.is_tuple else (spec.default,)
-    if spec.kind is str or (spec.is_tuple and spec.kind is bool) or not all(map(math.isfinite, values)):
-        return None
-    return f"[{', '.join(map(repr, values))}]" if spec.is_tuple else repr(spec.default)
+        return f"{kind.torch} {spec.name}"
+    literal = kind.torch_literal(spec.default)
+    return f"{kind.torch}? {spec.name}=None" if literal is None else f"{kind.torch} {spec.name}={literal}"

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...errors import FormatError, UsageError
 from ...plugin.base import Plugin
 from ...plugin.fields import FieldSpec
@@ -92,18 +90,15 @@ def read_shapes(text: str | None) -> dict[str, tuple[int, ...]] | None:
 
 
 def _value(spec: FieldSpec, text: str) -> Any:
-    if spec.kind is str:
-        return _texts(spec, text)
-    if text.startswith("@") or (spec.kind is np.ndarray and text.endswith(".npy")):
-        return option_values.read_array(text.removeprefix("@"), f"--set {spec.name}={text}")
-    return option_values.read_value(text)
-
-
-def _texts(spec: FieldSpec, text: str) -> Any:
-    """The text as it was typed, or what it says in JSON."""
-    if text.startswith('["' if spec.is_tuple else '"'):
+    """What a person typed: text as it is or in JSON, else numbers, or what a file has."""
+    kind = spec.field_kind
+    if kind.quotes and not text.startswith(kind.quotes):
+        return kind.split_text(text)
+    if kind.quotes:
         try:
             return parse_json(text, f"--set {spec.name}")
         except FormatError as error:
             raise UsageError(f"--set {spec.name}={text[:80]}: {error}") from error
-    return text if not spec.is_tuple else tuple(text.split(",")) if text else ()
+    if text.startswith("@") or (kind.file_ending and text.endswith(kind.file_ending)):
+        return option_values.read_array(text.removeprefix("@"), f"--set {spec.name}={text}")
+    return option_values.read_value(text)

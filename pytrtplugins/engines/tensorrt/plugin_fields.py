@@ -49,21 +49,6 @@ EXTRAS = tuple(spec.name for spec in _EXTRA_SPECS)
 
 _SERIALIZED, _OUTPUTS, _, _FORM = EXTRAS
 _IGNORED = ("plugin_namespace", "plugin_version", "name")  # attributes of the ONNX node that a parser may pass on
-_KINDS: dict[type, tuple[str, type]] = {
-    bool: ("INT32", np.int32),
-    int: ("INT32", np.int32),
-    float: ("FLOAT32", np.float32),
-    str: ("CHAR", np.int8),
-}
-_ARRAYS = {"float32": "FLOAT32", "float64": "FLOAT64", "int8": "INT8", "int32": "INT32"}
-_LISTS = {
-    "float16": "float32",
-    "uint8": "int32",
-    "int64": "int32",
-    "bool": "int32",
-}  # as what a parser passes on an attribute that is a list
-_INT32 = np.iinfo(np.int32)
-
 Items = list[tuple[str, str, npt.NDArray[Any]]]
 
 
@@ -111,16 +96,17 @@ def field_collection(api: Api, items: Items) -> Any:
 
 def declared_fields(api: Api, cls: type[Plugin]) -> Any:
     """The fields that a creator announces, without values; a parser passes on no others."""
-    items = [(spec.name, *_declared(spec)) for spec in (*cls.field_specs(), *_EXTRA_SPECS) if _is_declared(spec)]
+    specs = (*cls.field_specs(), *_EXTRA_SPECS)
+    items = [(spec.name, *declared) for spec in specs if (declared := _declared(spec)) is not None]
     return field_collection(api, [(name, kind, np.empty(0, dtype)) for name, kind, dtype in items])
 
 
 def to_fields(api: Api, plugin: Plugin, extras: Extras) -> Any:
     """A plugin as fields from which `from_fields` makes it again."""
-    values, added = plugin.fields(), extra_values(plugin, extras)
-    items = [_item(spec, values[spec.name]) for spec in plugin.field_specs() if _fits(spec, values[spec.name])]
-    items += [_item(spec, added[spec.name]) for spec in _EXTRA_SPECS if spec.name in added]
-    return field_collection(api, items)
+    values = {**plugin.fields(), **extra_values(plugin, extras)}
+    specs = [spec for spec in (*plugin.field_specs(), *_EXTRA_SPECS) if spec.name in values]
+    items = [(spec.name, spec.field_kind.to_plugin_field(values[spec.name])) for spec in specs]
+    return field_collection(api, [(name, *item) for name, item in items if item is not None])
 
 
 def attribute_values(plugin: Plugin, extras: Extras, tensors: int) -> dict[str, Any]:
@@ -134,22 +120,17 @@ def attribute_values(plugin: Plugin, extras: Extras, tensors: int) -> dict[str, 
         tensors: How many inputs and outputs the node has; a scale of 0 says nothing.
     """
     pairs = zip(plugin.field_specs(), plugin.fields().values(), strict=True)
-    unfit = {spec.name: _placeholder(spec) for spec, value in pairs if _is_declared(spec) and not _fits(spec, value)}
+    unfit = {
+        spec.name: spec.field_kind.placeholder(_default(spec))
+        for spec, value in pairs
+        if _declared(spec) is not None and spec.field_kind.to_plugin_field(value) is None
+    }
     return {**unfit, _SERIALIZED: "", SCALES: (0.0,) * tensors, _FORM: "", **extra_values(plugin, extras)}
 
 
 def left_out(plugin: Plugin) -> list[str]:
     """Names of fields that no attribute of a node brings to TensorRT."""
-    return [spec.name for spec in plugin.field_specs() if not _is_declared(spec)]
-
-
-def _placeholder(spec: FieldSpec) -> Any:
-    if spec.kind is str:
-        return ""
-    is_array = spec.kind is np.ndarray
-    is_float = _declared(spec)[0].startswith("FLOAT") if is_array else spec.kind is float
-    value = 0.0 if is_float else 0
-    return (value,) if spec.is_tuple or is_array else value
+    return [spec.name for spec in plugin.field_specs() if _declared(spec) is None]
 
 
 def extra_values(plugin: Plugin, extras: Extras) -> dict[str, Any]:
@@ -199,42 +180,17 @@ def from_fields(cls: type[Plugin], collection: Iterable[Any]) -> tuple[Plugin, E
 
 def needs_bytes(plugin: Plugin) -> bool:
     """Whether a field of the plugin has a value that ``PluginField`` objects cannot hold."""
-    return not all(
-        _fits(spec, value) for spec, value in zip(plugin.field_specs(), plugin.fields().values(), strict=True)
-    )
+    pairs = zip(plugin.field_specs(), plugin.fields().values(), strict=True)
+    return any(spec.field_kind.to_plugin_field(value) is None for spec, value in pairs)
 
 
-def _is_declared(spec: FieldSpec) -> bool:
-    """Whether a ``PluginField`` can hold a value of the field."""
-    return not (spec.kind is str and spec.is_tuple)
+def _declared(spec: FieldSpec) -> tuple[str, str] | None:
+    """Types of the ``PluginField`` that is announced and of its elements; None where none can hold a value of the field."""
+    return spec.field_kind.declared_plugin_field(_default(spec))
 
 
-def _declared(spec: FieldSpec) -> tuple[str, Any]:
-    if spec.kind is not np.ndarray:
-        return _KINDS[spec.kind]
-    found = spec.dtype or ("float32" if spec.default is MISSING else spec.default.dtype.name)
-    name = _LISTS.get(found, found)
-    return _ARRAYS[name], np.dtype(name)
-
-
-def _fits(spec: FieldSpec, value: Any) -> bool:
-    if spec.kind is np.ndarray:
-        return value.ndim == 1 and 0 < value.size <= _INT32.max and value.dtype.name in _ARRAYS
-    if not _is_declared(spec) or (value in ("", ()) and not isinstance(value, (bool, int, float))):
-        return False
-    if spec.kind is str:
-        return "\0" not in value
-    items = value if spec.is_tuple else (value,)
-    return spec.kind is not int or all(_INT32.min <= item <= _INT32.max for item in items)
-
-
-def _item(spec: FieldSpec, value: Any) -> tuple[str, str, npt.NDArray[Any]]:
-    if spec.kind is np.ndarray:
-        return spec.name, _ARRAYS[value.dtype.name], value
-    kind, dtype = _KINDS[spec.kind]
-    if spec.kind is str:
-        return spec.name, kind, np.frombuffer(value.encode(), np.int8)
-    return spec.name, kind, np.array(value if spec.is_tuple else [value], dtype)
+def _default(spec: FieldSpec) -> Any:
+    return None if spec.default is MISSING else spec.default
 
 
 def _value(field: Any) -> Any:
@@ -253,11 +209,7 @@ def _given(spec: FieldSpec, value: Any, cls: type[Plugin]) -> Any:
             return value.decode()
         except UnicodeDecodeError as error:
             raise FieldError(f"{cls.__name__}.{spec.name}: not UTF-8: {value!r}", name=spec.name) from error
-    if spec.kind is np.ndarray:
-        return value
-    items = value.reshape(-1).tolist()
-    if spec.is_tuple:
-        return tuple(items)
-    if len(items) != 1:
-        raise FieldError(f"{cls.__name__}.{spec.name}: expected one value, found {len(items)}", name=spec.name)
-    return items[0]
+    try:
+        return spec.field_kind.from_plugin_field(value)
+    except ValueError as error:
+        raise FieldError(f"{cls.__name__}.{spec.name}: {error}", name=spec.name) from None

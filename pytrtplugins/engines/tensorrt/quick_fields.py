@@ -6,7 +6,6 @@ of text become one text in JSON. Where TensorRT cannot read numbers, they are ar
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,8 +19,6 @@ from ...plugin.given import came_from
 
 __all__ = ["attribute_types", "from_attributes", "reads_numbers", "to_attributes"]
 
-_DIMS = "{}_dims"
-_ITEMS = {bool: "int8", int: "int64", float: "float64"}
 _ARRAYS = ("int8", "int32", "int64", "float16", "float32", "float64")
 
 
@@ -45,13 +42,8 @@ def attribute_types(cls: type[Plugin], numbers: bool) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for spec in cls.field_specs():
-        if spec.kind is np.ndarray:
-            found[spec.name] = _array_of(_array_dtype(cls, spec))
-            found[_DIMS.format(spec.name)] = _array_of("int64")
-        elif spec.kind is not str and (spec.is_tuple or not numbers):
-            found[spec.name] = _array_of(_ITEMS[spec.kind])
-        else:
-            found[spec.name] = spec.kind
+        for name, kind in spec.field_kind.quick_types(numbers).items():
+            found[name.format(spec.name)] = _array_of(cls, spec, kind) if isinstance(kind, str) else kind
     return found
 
 
@@ -59,15 +51,7 @@ def to_attributes(plugin: Plugin, numbers: bool) -> dict[str, Any]:
     """The values of all attributes."""
     found: dict[str, Any] = {}
     for spec, value in zip(plugin.field_specs(), plugin.fields().values(), strict=True):
-        if spec.kind is np.ndarray:
-            found[spec.name] = np.ascontiguousarray(value).reshape(-1)
-            found[_DIMS.format(spec.name)] = np.array(value.shape, np.int64)
-        elif spec.kind is str:
-            found[spec.name] = json.dumps(value) if spec.is_tuple else value
-        elif spec.is_tuple or not numbers:
-            found[spec.name] = np.array(value if spec.is_tuple else [value], _ITEMS[spec.kind])
-        else:
-            found[spec.name] = value
+        found |= zip(_names(spec, numbers), spec.field_kind.to_quick(value, numbers), strict=True)
     return found
 
 
@@ -77,27 +61,22 @@ def from_attributes(cls: type[Plugin], values: Mapping[str, Any]) -> Plugin:
         return cls(**{spec.name: _value(spec, values) for spec in cls.field_specs()})
 
 
-def _array_of(dtype: str) -> Any:
-    """The annotation of an array, ``numpy.typing.NDArray[numpy.int64]`` for ``"int64"``."""
-    element: Any = getattr(np, dtype)
-    return npt.NDArray[element]
+def _names(spec: FieldSpec, numbers: bool = True) -> list[str]:
+    """Names of the attributes of a field."""
+    return [name.format(spec.name) for name in spec.field_kind.quick_types(numbers)]
 
 
 def _value(spec: FieldSpec, values: Mapping[str, Any]) -> Any:
-    value = values[spec.name]
-    if spec.kind is np.ndarray:
-        return np.reshape(value, tuple(np.reshape(values[_DIMS.format(spec.name)], -1).tolist()))
-    if spec.kind is str:
-        return tuple(json.loads(value)) if spec.is_tuple else value
-    items = tuple(map(spec.kind, np.reshape(value, -1).tolist()))
-    return items if spec.is_tuple else items[0]
+    return spec.field_kind.from_quick(*(values[name] for name in _names(spec)))
 
 
-def _array_dtype(cls: type[Plugin], spec: FieldSpec) -> str:
-    if spec.dtype not in _ARRAYS:
+def _array_of(cls: type[Plugin], spec: FieldSpec, dtype: str) -> Any:
+    """The annotation of an array, ``numpy.typing.NDArray[numpy.int64]`` for ``"int64"``."""
+    if dtype not in _ARRAYS:
         raise FieldError(
             f"{cls.__name__}.{spec.name}: quickly deployable plugins take arrays of one of {', '.join(_ARRAYS)}; "
-            f"found {spec.dtype or 'any type'}.\nDo: annotate it, for instance {spec.name}: numpy.typing.NDArray[numpy.float32]",
+            f"found {dtype or 'any type'}.\nDo: annotate it, for instance {spec.name}: numpy.typing.NDArray[numpy.float32]",
             name=spec.name,
         )
-    return spec.dtype
+    element: Any = getattr(np, dtype)
+    return npt.NDArray[element]

@@ -1,0 +1,99 @@
+"""Every kind of fields, in every form of a plugin: what goes in comes out again."""
+
+import numpy as np
+import onnx
+import pytest
+
+from pytrtplugins.plugin.field_kinds import KINDS, kind_like, kind_of
+from pytrtplugins.plugin.packing import Reader
+
+ARRAYS = (np.arange(3, dtype=np.float32), np.ones((2, 1), np.int8), np.zeros(0), np.array([True, False]))
+CASES = [(kind, value) for kind in KINDS for value in kind.samples or ARRAYS]
+each_value = pytest.mark.parametrize(("kind", "value"), [pytest.param(*case, id=str(case)[-40:]) for case in CASES])
+
+
+def assert_same(left, right):
+    assert type(left) is type(right)
+    np.testing.assert_array_equal(left, right, strict=True)
+
+
+def test_codes_and_names_are_those_of_one_kind():
+    for names in ("code", "type_name", "annotation", "source", "cpp"):
+        assert len({getattr(kind, names) for kind in KINDS}) == len(KINDS), names
+    assert {kind.type_name: kind.code for kind in KINDS} == {
+        "bool": 1,
+        "int": 2,
+        "float": 3,
+        "str": 4,
+        "tuple[bool, ...]": 17,
+        "tuple[int, ...]": 18,
+        "tuple[float, ...]": 19,
+        "tuple[str, ...]": 20,
+        "numpy.ndarray": 33,
+    }
+
+
+@each_value
+def test_a_stored_value_is_stored_as_it_is(kind, value):
+    assert_same(kind.convert(kind.convert(value)), value)
+
+
+@each_value
+def test_bytes_give_the_value_again_and_no_byte_is_left(kind, value):
+    reader = Reader(kind.pack(value), "Layer")
+    assert_same(kind.unpack(reader, "Layer.field"), value)
+    reader.finish()
+
+
+@each_value
+def test_an_attribute_of_onnx_gives_the_value_again(kind, value):
+    found = kind.to_onnx(value)
+    if kind.onnx == "TENSOR":
+        found = onnx.numpy_helper.from_array(found)
+    made = onnx.helper.make_attribute("a", found, attr_type=getattr(onnx.AttributeProto, kind.onnx))
+    back = onnx.helper.get_attribute_value(made)
+    if kind.onnx == "TENSOR":
+        back = onnx.numpy_helper.to_array(back)
+    texts = {"STRING": lambda item: item.decode(), "STRINGS": lambda items: [item.decode() for item in items]}
+    assert_same(kind.convert(texts.get(kind.onnx, lambda item: item)(back)), value)
+
+
+@each_value
+def test_a_plugin_field_gives_the_value_again_or_there_is_none(kind, value):
+    found = kind.to_plugin_field(value)
+    if found is None:
+        return
+    name, elements = found
+    assert name in ("INT8", "INT32", "FLOAT32", "FLOAT64", "CHAR")
+    back = elements.tobytes().decode() if name == "CHAR" else kind.from_plugin_field(elements)
+    assert_same(kind.convert(back), value)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.type_name)
+def test_what_is_announced_has_a_type_and_a_placeholder_that_fits(kind):
+    declared = kind.declared_plugin_field(None)
+    assert declared is not None or kind.annotation == tuple[str, ...]
+    if declared is not None:
+        kind.convert(kind.placeholder(None))
+        np.dtype(declared[1])
+
+
+@pytest.mark.parametrize("numbers", [True, False])
+@each_value
+def test_attributes_of_a_quick_plugin_give_the_value_again(kind, value, numbers):
+    attributes = kind.to_quick(value, numbers)
+    assert len(attributes) == len(kind.quick_types(numbers))
+    assert_same(kind.convert(kind.from_quick(*attributes)), value)
+
+
+@each_value
+def test_a_value_says_its_kind(kind, value):
+    empty = value == () if isinstance(value, tuple) else False
+    found = kind_like(value)
+    assert found is None if empty else (found is not None and found.code == kind.code)
+
+
+def test_an_arrays_kind_has_its_type_of_elements():
+    kind = kind_of(np.ndarray, dtype="int8")
+    assert (kind.type_name, kind.cpp_empty) == ("numpy.ndarray of int8", '{"int8", {0}, {}}')
+    assert kind.convert([1, 2]).dtype == np.int8
