@@ -32,13 +32,33 @@ std::vector<T> vectorOf(py::handle values) {
     return items;
 }
 
-py::object arrayToPython(Array const& array) {
+template <typename T>
+py::object heldToPython(T const& item) {
+    return py::cast(item);
+}
+
+template <typename T>
+py::object heldToPython(std::vector<T> const& items) {
+    return tupleOf(items);
+}
+
+py::object heldToPython(Array const& array) {
     py::object const flat = fromModule("numpy", "frombuffer")(
         py::bytes(reinterpret_cast<char const*>(array.data.data()), array.data.size()), array.dtype);
     return flat.attr("reshape")(tupleOf(array.shape));
 }
 
-Array arrayFromPython(py::handle value) {
+template <typename T>
+T fromPython(py::handle value, T const& /*like*/) {
+    return value.cast<T>();
+}
+
+template <typename T>
+std::vector<T> fromPython(py::handle values, std::vector<T> const& /*like*/) {
+    return vectorOf<T>(values);
+}
+
+Array fromPython(py::handle value, Array const& /*like*/) {
     py::bytes const data = value.attr("tobytes")();
     std::string_view const view = data;
     Array array{value.attr("dtype").attr("name").cast<std::string>(), vectorOf<int64_t>(value.attr("shape")), {}};
@@ -63,18 +83,7 @@ py::tuple toPython(Dims const& dims) {
 }
 
 py::object toPython(Value const& value) {
-    struct Convert {
-        py::object operator()(bool item) const { return py::bool_(item); }
-        py::object operator()(int64_t item) const { return py::int_(item); }
-        py::object operator()(float item) const { return py::float_(item); }
-        py::object operator()(std::string const& item) const { return py::str(item); }
-        py::object operator()(std::vector<bool> const& items) const { return tupleOf(items); }
-        py::object operator()(std::vector<int64_t> const& items) const { return tupleOf(items); }
-        py::object operator()(std::vector<float> const& items) const { return tupleOf(items); }
-        py::object operator()(std::vector<std::string> const& items) const { return tupleOf(items); }
-        py::object operator()(Array const& item) const { return arrayToPython(item); }
-    };
-    return std::visit(Convert{}, value);
+    return std::visit([](auto const& held) { return heldToPython(held); }, value);
 }
 
 py::object toPython(TensorDesc const& desc, std::string const& name) {
@@ -114,17 +123,7 @@ Layout layoutFromPython(py::handle given) {
 
 Value valueFromPython(py::handle value, Value const& like, std::string const& field) {
     try {
-        switch (typeCode(like)) {
-            case 1: return value.cast<bool>();
-            case 2: return value.cast<int64_t>();
-            case 3: return value.cast<float>();
-            case 4: return value.cast<std::string>();
-            case 17: return vectorOf<bool>(value);
-            case 18: return vectorOf<int64_t>(value);
-            case 19: return vectorOf<float>(value);
-            case 20: return vectorOf<std::string>(value);
-            default: return arrayFromPython(value);
-        }
+        return std::visit([&](auto const& held) -> Value { return fromPython(value, held); }, like);
     } catch (py::cast_error const&) {
         std::string const found = py::repr(value);
         throw FieldError(field + ": expected " + typeName(like) + ", found " + found);

@@ -48,18 +48,7 @@ void PythonPlugin::fields(FieldVisitor& visit) {
         py::dict changed;
         for (py::handle spec : mPlugin.attr("field_specs")()) {
             std::string const name = spec.attr("name").cast<std::string>();
-            Value value;
-            switch (spec.attr("code").cast<int>()) {
-                case 1: value = false; break;
-                case 2: value = int64_t{}; break;
-                case 3: value = 0.0f; break;
-                case 4: value = std::string(); break;
-                case 17: value = std::vector<bool>(); break;
-                case 18: value = std::vector<int64_t>(); break;
-                case 19: value = std::vector<float>(); break;
-                case 20: value = std::vector<std::string>(); break;
-                default: value = Array();
-            }
+            Value value = valueOfType(spec.attr("code").cast<int>());
             Value const before = value = valueFromPython(values[py::str(name)], value, mKey.name + "." + name);
             visit.visit(name.c_str(), value);
             if (!(value == before)) changed[py::str(name)] = bridge::toPython(value);

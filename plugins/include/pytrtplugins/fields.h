@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,6 +23,47 @@ struct Array {
     }
 };
 
+// A kind of fields, by the C++ type of its values: its code in the serialized form (docs/format.md), what Python calls it and a tuple of
+// it, and the number of TensorRT's PluginFieldType that holds its values (1: kFLOAT32, 5: kINT32, 6: kCHAR).
+template <typename T>
+struct FieldKind;
+template <>
+struct FieldKind<bool> {
+    static constexpr uint8_t code = 1;
+    static constexpr char const *name = "bool", *tupleName = "tuple[bool, ...]";
+    static constexpr int32_t pluginField = 5;
+};
+template <>
+struct FieldKind<int64_t> {
+    static constexpr uint8_t code = 2;
+    static constexpr char const *name = "int", *tupleName = "tuple[int, ...]";
+    static constexpr int32_t pluginField = 5;
+};
+template <>
+struct FieldKind<float> {
+    static constexpr uint8_t code = 3;
+    static constexpr char const *name = "float", *tupleName = "tuple[float, ...]";
+    static constexpr int32_t pluginField = 1;
+};
+template <>
+struct FieldKind<std::string> {
+    static constexpr uint8_t code = 4;
+    static constexpr char const *name = "str", *tupleName = "tuple[str, ...]";
+    static constexpr int32_t pluginField = 6;
+};
+template <typename T>
+struct FieldKind<std::vector<T>> {
+    static constexpr uint8_t code = FieldKind<T>::code + 16;
+    static constexpr char const* name = FieldKind<T>::tupleName;
+    static constexpr int32_t pluginField = FieldKind<T>::pluginField;
+};
+template <>
+struct FieldKind<Array> {
+    static constexpr uint8_t code = 33;
+    static constexpr char const* name = "numpy.ndarray";
+};
+
+// A value of a field: one type for each kind. New ones go to the end, since libraries hold the number of a value's type.
 using Value = std::variant<bool, int64_t, float, std::string, std::vector<bool>, std::vector<int64_t>,
                            std::vector<float>, std::vector<std::string>, Array>;
 
@@ -30,24 +72,23 @@ struct Field {
     Value value;
 };
 
-// Type code of the serialized form (docs/format.md).
+// Type code of the serialized form.
 inline uint8_t typeCode(Value const& value) {
-    static uint8_t const codes[] = {1, 2, 3, 4, 17, 18, 19, 20, 33};
-    return codes[value.index()];
+    return std::visit([](auto const& held) { return FieldKind<std::decay_t<decltype(held)>>::code; }, value);
 }
 
 // The type as Python writes it.
 inline char const* typeName(Value const& value) {
-    static char const* const names[] = {"bool",
-                                        "int",
-                                        "float",
-                                        "str",
-                                        "tuple[bool, ...]",
-                                        "tuple[int, ...]",
-                                        "tuple[float, ...]",
-                                        "tuple[str, ...]",
-                                        "numpy.ndarray"};
-    return names[value.index()];
+    return std::visit([](auto const& held) { return FieldKind<std::decay_t<decltype(held)>>::name; }, value);
+}
+
+// An empty value of the type with this code; an array where no other type has it.
+template <size_t I = 0>
+Value valueOfType(int code) {
+    using T = std::variant_alternative_t<I, Value>;
+    if (FieldKind<T>::code == code) return T{};
+    if constexpr (I + 1 < std::variant_size_v<Value>) return valueOfType<I + 1>(code);
+    return Array{};
 }
 
 // Visits each field of a plugin, in declared order: visit("stride", stride).

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "plugin.h"
@@ -69,8 +70,10 @@ public:
     }
 
     void item(bool value) { number(static_cast<uint8_t>(value)); }
-    void item(int64_t value) { number(value); }
-    void item(float value) { number(value); }
+    template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+    void item(T value) {
+        number(value);
+    }
     void item(std::string const& value) { text(value); }
     void item(Array const& value) {
         text(value.dtype);
@@ -117,8 +120,10 @@ public:
         if (byte > 1) fail("a bool is " + std::to_string(byte));
         value = byte == 1;
     }
-    void item(int64_t& value) { value = number<int64_t>(); }
-    void item(float& value) { value = number<float>(); }
+    template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+    void item(T& value) {
+        value = number<T>();
+    }
     void item(std::string& value) { value = text(); }
     void item(Array& value);
     template <typename T>

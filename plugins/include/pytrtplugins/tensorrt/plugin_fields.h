@@ -101,10 +101,16 @@ inline ArrayType const& arrayType(std::string const& name) {
 // The type that holds values of T.
 template <typename T>
 constexpr FieldType fieldType() {
-    if constexpr (std::is_same_v<T, std::string>) return FieldType::kCHAR;
-    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, std::vector<float>>) return FieldType::kFLOAT32;
-    return FieldType::kINT32;
+    return static_cast<FieldType>(FieldKind<T>::pluginField);
 }
+static_assert(fieldType<float>() == FieldType::kFLOAT32 && fieldType<int64_t>() == FieldType::kINT32
+              && fieldType<std::string>() == FieldType::kCHAR);
+
+// What its elements are in memory.
+template <FieldType type>
+using ElementOf = std::conditional_t<
+    type == FieldType::kCHAR, char,
+    std::conditional_t<type == FieldType::kFLOAT32, float, std::conditional_t<type == FieldType::kFLOAT64, double, int32_t>>>;
 
 // The value as elements of that type; false where it does not fit.
 template <typename T, typename Element>
@@ -137,9 +143,7 @@ inline bool addField(FieldCollection& fields, Field const& field) {
             using T = std::decay_t<decltype(value)>;
             if constexpr (kPlain<T>) {
                 constexpr FieldType type = fieldType<T>();
-                using Element = std::conditional_t<type == FieldType::kCHAR, char,
-                                                   std::conditional_t<type == FieldType::kFLOAT32, float, int32_t>>;
-                std::vector<Element> all;
+                std::vector<ElementOf<type>> all;
                 if (!elements(value, all)) return false;
                 fields.add(field.name, type, all);
                 return true;
@@ -270,7 +274,7 @@ private:
     }
     template <typename T, typename Found>
     T convert(Found found) const {
-        if constexpr (std::is_same_v<T, float>) return static_cast<float>(found);
+        if constexpr (std::is_floating_point_v<T>) return static_cast<T>(found);
         if constexpr (std::is_floating_point_v<Found>) fail("whole numbers");
         if constexpr (std::is_same_v<T, bool>) {
             if (found != 0 && found != 1) fail("0 or 1");
