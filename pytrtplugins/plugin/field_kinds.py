@@ -36,7 +36,7 @@ class _Bool(Scalar):
 
     @override
     def adapt(self, value: Any) -> Any:
-        return bool(value) if value in (0, 1) and isinstance(value, int) else value
+        return bool(value) if isinstance(value, int) and value in (0, 1) else value
 
     @override
     def to_onnx(self, value: Any) -> Any:

@@ -133,6 +133,8 @@ INT, FLOAT, FLAG = FieldSpec("i", int), FieldSpec("f", float), FieldSpec("b", bo
         (FLAG, 2),
         (FLAG, 1.0),
         (FLAG, None),
+        (FLAG, np.array([True, False])),
+        (FLAG, np.zeros(0, np.bool_)),
     ]
     + [(FieldSpec("t", int, is_tuple=True), value) for value in (3, "12", (1, 2.5))]
     + [
