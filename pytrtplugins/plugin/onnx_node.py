@@ -100,9 +100,8 @@ def from_node(node: onnx.NodeProto | ir.Node) -> Plugin:
             f"{where}: unknown attributes {sorted(unknown)}; the class declares {list(specs) or 'none'}",
             name=sorted(unknown)[0],
         )
-    several = {name for name, value in values.items() if specs[name].is_tuple and hasattr(value, "__iter__")}
     with came_from(f"attribute '{{}}' of node {node.name or node.op_type!r}"):
-        return cls(**{name: tuple(value) if name in several else value for name, value in values.items()})
+        return cls(**values)
 
 
 def hands_int8_on(node: onnx.NodeProto | ir.Node) -> bool:

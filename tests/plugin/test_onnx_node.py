@@ -62,6 +62,16 @@ def test_an_unknown_attribute_and_an_unknown_plugin_are_named():
         from_node(onnx.helper.make_node("Nothing", ["x"], ["y"], domain="test.node"))
 
 
+def test_a_text_is_no_tuple_of_its_letters():
+    node = Everything(count=1).as_node(["x"], ["y"])
+    (names,) = (attribute for attribute in node.attribute if attribute.name == "names")
+    names.CopyFrom(onnx.helper.make_attribute("names", "abc"))
+    with pytest.raises(
+        FieldError, match=r"names: expected tuple\[str, \.\.\.\], found 'abc' \(str\), from attribute 'names'"
+    ):
+        from_node(node)
+
+
 def test_a_missing_attribute_takes_the_default():
     node = onnx.helper.make_node("Everything", ["x"], ["y"], domain="test.node", count=4)
     assert from_node(node) == Everything(count=4)
