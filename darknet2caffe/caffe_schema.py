@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from pytrtplugins.errors import FieldError
 from pytrtplugins.plugin.base import Plugin
+from pytrtplugins.plugin.fields import FieldSpec
 from pytrtplugins.utils.optional import require
 
 __all__ = ["messages", "parameter_name"]
@@ -94,7 +96,7 @@ def messages(plugins: tuple[type[Plugin], ...]) -> dict[str, Any]:
     for number, plugin in enumerate(plugins, start=_FIRST_PLUGIN_FIELD):
         message = f"{plugin.plugin_key().name}Parameter"
         schema[message] = [
-            (spec.name, place, spec.field_kind.caffe) for place, spec in enumerate(plugin.field_specs(), start=1)
+            (spec.name, place, _type(plugin, spec)) for place, spec in enumerate(plugin.field_specs(), 1)
         ]
         schema["LayerParameter"].append((parameter_name(plugin), number, message))
     file = descriptor_pb2.FileDescriptorProto(name="caffe.proto", package=PACKAGE, syntax="proto2")
@@ -110,6 +112,17 @@ def messages(plugins: tuple[type[Plugin], ...]) -> dict[str, Any]:
     pool.Add(file)
     classes = message_factory.GetMessageClassesForFiles([file.name], pool)
     return {name.removeprefix(f"{PACKAGE}."): cls for name, cls in classes.items()}
+
+
+def _type(plugin: type[Plugin], spec: FieldSpec) -> str:
+    kind = spec.field_kind
+    if not kind.caffe:
+        raise FieldError(
+            f"{plugin.__name__}.{spec.name} is of type {kind.type_name}, which no parameter of a caffe layer has.\n"
+            "Do: convert the network to ONNX instead",
+            name=spec.name,
+        )
+    return kind.caffe
 
 
 def _add_field(types: Any, message: Any, name: str, number: int, kind: str) -> None:

@@ -1,9 +1,19 @@
 """Field numbers and types as BVLC/caffe has them in src/caffe/proto/caffe.proto."""
 
+import numpy as np
 import pytest
 
+import pytrtplugins as ptp
 from darknet2caffe.caffe_schema import messages, parameter_name
+from pytrtplugins.errors import FieldError
 from pytrtplugins.layers import Region, Reorg
+from tests.user_plugins import Copy
+
+
+@ptp.plugin(namespace="test.caffe")
+class PRelu(Copy):
+    slope: np.ndarray
+
 
 # message → the names that files use, by caffe's number
 NUMBERS = {
@@ -83,3 +93,10 @@ def test_plugins_have_numbers_from_1001_on_and_their_fields_from_1():
         assert [field.name for field in fields] == [spec.name for spec in plugin.field_specs()]
         assert [field.number for field in fields] == list(range(1, len(fields) + 1))
     assert "reorg_param" not in messages(())["LayerParameter"].DESCRIPTOR.fields_by_name
+
+
+def test_a_field_that_caffe_cannot_hold_is_named():
+    with pytest.raises(FieldError, match=r"PRelu\.slope is of type numpy\.ndarray, which no parameter") as caught:
+        messages((PRelu,))
+    assert caught.value.name == "slope"
+    assert "Do: convert the network to ONNX" in str(caught.value)
