@@ -21,11 +21,11 @@ from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.cli.shared.option_values import read_settings
 from pytrtplugins.engines import Engine, build
 from pytrtplugins.engines.calibrate import network_digest
-from pytrtplugins.engines.host.cpu_features import describe_cpu
 from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.models import Yolov2, evaluate
 from pytrtplugins.passes import Precisions, layer_names
 from pytrtplugins.utils.atomic import write_atomic
+from pytrtplugins.utils.cpu_features import describe_cpu
 from pytrtplugins.utils.numbers import THREADS, Several, Whole
 
 from .networks import NAMES, ROOT, float_model, input_of, network, samples

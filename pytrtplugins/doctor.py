@@ -18,8 +18,8 @@ import numpy as np
 from . import native
 from .cuda.compiler import find_nvcc, find_nvrtc
 from .engines import availability
-from .engines.host.cpu_features import describe_cpu
 from .errors import PytrtpluginsError
+from .utils.cpu_features import describe_cpu
 from .utils.optional import installed_version, require
 from .version import __version__
 

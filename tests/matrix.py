@@ -182,13 +182,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _own(rows: Sequence[Row]) -> Row | None:
     """The newest generation that this processor has: its limits change nothing here."""
-    from pytrtplugins.engines.host.cpu_features import cpu_features
+    from pytrtplugins.utils.cpu_features import cpu_features
 
     return next((row for row in reversed(rows) if row.needs and row.needs in cpu_features()), None)
 
 
 def _run(row: Row) -> str:
-    from pytrtplugins.engines.host.cpu_features import cpu_features
+    from pytrtplugins.utils.cpu_features import cpu_features
 
     if row.needs and row.needs not in cpu_features():
         return f"left out: this processor has no {row.needs}"

@@ -10,7 +10,6 @@ from onnx import TensorProto, helper, numpy_helper
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable, EntropyCalibrator, MinMaxCalibrator
 from pytrtplugins.engines.host import int8
-from pytrtplugins.engines.host.cpu_features import cpu_features
 from pytrtplugins.engines.host.int8 import safe_weight_levels
 from pytrtplugins.engines.onnxruntime import engine as onnxruntime_engine
 from pytrtplugins.engines.registry import engine_class
@@ -18,6 +17,7 @@ from pytrtplugins.errors import CalibrationError, CalibrationTableError, Precisi
 from pytrtplugins.layers import Reorg
 from pytrtplugins.model.decompose import inline_plugins
 from pytrtplugins.passes import Placement, prepare, quantize
+from pytrtplugins.utils.cpu_features import cpu_features
 from tests.engines.model_parts import parsed
 from tests.engines.networks import Affine, conv_net, image, run
 from tests.engines.operators import by_openvino, literal

@@ -9,12 +9,12 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
-from pytrtplugins.engines.host.cpu_features import cpu_features
 from pytrtplugins.engines.host.int8 import safe_weight_levels
 from pytrtplugins.engines.host.unsigned import UnsignedActivations
 from pytrtplugins.errors import BuildError, ExecutionError
 from pytrtplugins.model.decompose import inline_plugins
 from pytrtplugins.passes import quantize, to_ir, to_proto
+from pytrtplugins.utils.cpu_features import cpu_features
 from tests.engines import operator_networks as made
 from tests.engines.networks import run as run_once
 from tests.engines.operators import by_openvino, literal

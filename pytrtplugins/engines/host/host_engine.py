@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from ...errors import MissingExtraError, UnavailableError, UsageError
 from ...passes import CODES, Placement
+from ...utils.cpu_features import describe_cpu
 from ...utils.optional import require
 from ...utils.override import override
 from ..base.engine import Engine
 from ..base.failures import shortened
 from ..base.plugins import forms_run, write_decompositions
 from ..base.types import Availability, BuildOptions
-from .cpu_features import describe_cpu
 from .int8 import SAFE_LEVELS, int8_requirements, missing_int8_features, safe_weight_levels
 from .timing import run_seconds, sample_inputs
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...model.proto import tensors_of
+from ...utils.cpu_features import cpu_features
 from ...utils.optional import require
-from .cpu_features import cpu_features
 
 if TYPE_CHECKING:
     import onnx

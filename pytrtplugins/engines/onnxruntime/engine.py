@@ -10,13 +10,13 @@ from ...model.proto import arrays_of, copy_of, node_name
 from ...passes import Placement, of_onnx, run_passes
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
+from ...utils.cpu_features import default_threads
 from ...utils.override import override
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import explaining, naming_expanded
 from ..base.fusion import Part, part_of
 from ..base.plugin_codes import WriteCodes
 from ..base.types import BuildOptions
-from ..host.cpu_features import default_threads
 from ..host.host_engine import HostEngine
 from ..host.ort_session import make_session, optimized_model, unsupported_node
 from ..host.unsigned import UnsignedActivations

@@ -18,6 +18,7 @@ from ...model.skeleton import nodes_beyond_onnx
 from ...passes import CONTRIB, WIDE_CODES, Placement, run_passes, write_functions
 from ...plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ...tensor import DType
+from ...utils.cpu_features import cpu_features, default_threads, describe_cpu
 from ...utils.optional import require
 from ...utils.override import override
 from ...utils.signal_stack import keeping_signal_stack
@@ -28,7 +29,6 @@ from ..base.failures import explaining, names_node, shortened, with_suspects
 from ..base.fusion import Part, part_of
 from ..base.plugin_codes import WriteCodes
 from ..base.types import BuildOptions
-from ..host.cpu_features import cpu_features, default_threads, describe_cpu
 from ..host.host_engine import ALWAYS, HostEngine
 from ..host.int8 import signed_activations
 from ..host.ort_session import make_session

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.engines.host.cpu_features import cpu_features
 from pytrtplugins.passes import quantize
+from pytrtplugins.utils.cpu_features import cpu_features
 from tests.engines.operators import literal
 from tests.engines.test_int8 import extreme_net
 from tests.measures import relative

@@ -5,10 +5,10 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.calibrate import network_digest
-from pytrtplugins.engines.host.cpu_features import describe_cpu
 from pytrtplugins.engines.openvino import engine as openvino
 from pytrtplugins.errors import UsageError
 from pytrtplugins.passes import LayerPrecision, Precisions, layer_names, prepare
+from pytrtplugins.utils.cpu_features import describe_cpu
 from tests.engines.networks import conv_net, image
 from tests.measures import relative
 

@@ -7,8 +7,8 @@ from onnx import TensorProto, helper
 pytest.importorskip("openvino")
 
 from pytrtplugins.engines import build
-from pytrtplugins.engines.host.cpu_features import cpu_features
 from pytrtplugins.engines.openvino.constant_keys import has_constant_keys
+from pytrtplugins.utils.cpu_features import cpu_features
 from tests.engines.model_parts import parsed
 from tests.engines.networks import run
 from tests.engines.operators import by_openvino

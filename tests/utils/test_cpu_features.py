@@ -2,8 +2,8 @@
 
 import pytest
 
-from pytrtplugins.engines.host.cpu_features import cpu_features, describe_cpu
 from pytrtplugins.engines.host.int8 import safe_weight_levels
+from pytrtplugins.utils.cpu_features import cpu_features, describe_cpu
 
 SERVER = "avx2 avx512f avx512_vnni avx512_bf16 amx_bf16 amx_int8 avx_vnni sse4_1"
 ALL = {"avx2", "avx512", "vnni", "bf16", "amx-bf16", "amx-int8"}
