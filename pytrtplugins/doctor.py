@@ -17,7 +17,6 @@ import numpy as np
 
 from . import native
 from .cuda.compiler import find_nvcc, find_nvrtc
-from .engines import availability
 from .errors import PytrtpluginsError
 from .utils.cpu_features import describe_cpu
 from .utils.optional import installed_version, require
@@ -140,6 +139,8 @@ def examine(run: bool = True) -> Report:
         run: Let each engine that is available run a small network, in a process of its own, which may crash; one that only builds
             here builds it.
     """
+    from .engines import availability  # which takes long to import, and `machine` needs no engine
+
     engines = []
     for found in availability():
         report = EngineReport(found.name, found.reason, found.details, builds=found.builds and not found.available)

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import pytrtplugins
-from pytrtplugins import doctor
+from pytrtplugins import doctor, engines
 from pytrtplugins.doctor import PURPOSES, EngineReport, examine, extras, try_engine, try_engine_alone
 from pytrtplugins.engines.base.types import Availability
 from pytrtplugins.engines.reference.engine import ReferenceContext
@@ -142,7 +142,7 @@ def test_only_engines_that_are_available_are_run(monkeypatch, run):
         Availability("reference", "", "NumPy"),
         Availability("null", "", ""),
     ]
-    monkeypatch.setattr(doctor, "availability", lambda: found)
+    monkeypatch.setattr(engines, "availability", lambda: found)
     monkeypatch.setattr(doctor, "try_engine_alone", lambda engine: tried.append(engine.name) or engine)
     report = examine(run)
     assert tried == (["reference"] if run else [])

@@ -276,7 +276,11 @@ for package in (pytrtplugins, darknet2caffe):
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-def test_importing_the_package_loads_no_optional_package():
-    code = f"import sys, pytrtplugins; print([name for name in {HEAVY!r} if name in sys.modules])"
+MACHINE = "from pytrtplugins import doctor; import pytrtplugins.mlops.cli.pipeline; doctor.machine()"
+
+
+@pytest.mark.parametrize(("code", "unused"), [("import pytrtplugins", HEAVY), (MACHINE, ["pytrtplugins.engines"])])
+def test_what_is_not_used_is_not_imported(code, unused):
+    code += f"; import sys; print([name for name in {unused!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

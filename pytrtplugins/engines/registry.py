@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 import logging
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from ..cuda.driver import check_driver
 from ..errors import UnavailableError, UsageError
 from .base.engine import Engine
 from .base.types import Availability
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "NEVER_AUTO",
@@ -124,12 +127,14 @@ def availability_of(name: str) -> Availability:
 
 
 @functools.cache
-def _outside() -> dict[str, importlib.metadata.EntryPoint]:
-    found = importlib.metadata.entry_points(group=_GROUP)
+def _outside() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # which takes long to import
+
+    found = entry_points(group=_GROUP)
     return {entry.name: entry for entry in found if entry.name not in ("auto", *_CLASSES)}
 
 
-def _loaded(entry: importlib.metadata.EntryPoint) -> type[Engine]:
+def _loaded(entry: EntryPoint) -> type[Engine]:
     try:
         found = entry.load()
     except (ImportError, AttributeError) as error:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...engines import Engine
 from ...errors import FormatError, UsageError
 from ...plugin.policy import FORMS
 from ...tensor import AnyDims
 from ...utils.array_files import MAX_BYTES, read_npy
 from ...utils.text_formats import parse_json
+
+if TYPE_CHECKING:
+    from ...engines import Engine
 
 __all__ = ["read_array", "read_forms", "read_inputs", "read_pairs", "read_settings", "read_value", "read_words"]
 

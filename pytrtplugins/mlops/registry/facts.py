@@ -99,7 +99,7 @@ def _figures(
 
 def environment() -> tuple[dict[str, str], dict[str, str]]:
     """Hardware with drivers, and package versions, of this machine."""
-    from ...doctor import machine  # it imports all engines, and a server that follows a registry needs none of that
+    from ...doctor import machine  # a server that follows a registry does without it
 
     found = machine()
     versions = {"pytrtplugins": __version__, "Python": platform.python_version()}
