@@ -66,7 +66,7 @@ def test_wrong_words_are_refused_before_anything_is_built(refused, files, words,
     assert not (files / "face.table").exists()
 
 
-def test_a_list_of_pairs_is_measured_by_folds(pytrt, files):
+def test_a_list_of_pairs_is_measured_by_folds(pytrt, files, short_measurements):
     for name in ("s4/0.png", "s4/1.png", "s5/0.png", "s5/1.png"):
         (files / "people" / name).parent.mkdir(parents=True, exist_ok=True)
         save_image(photos()[name], files / "people" / name)
