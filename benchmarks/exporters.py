@@ -294,7 +294,7 @@ def main() -> int:
     wanted = exports(arguments.words, arguments.opsets)
     counts: Counter[str] = Counter()
     run = partial(write_files, folder=arguments.folder)
-    for export, outcome in run_cases(wanted, run, arguments.processes, arguments.seconds):
+    for export, outcome in run_cases(wanted, run, arguments.processes, arguments.time_limit):
         counts[f"{export.exporter}, opset {export.opset}: {outcome.kind}"] += 1
         reasons = {"": outcome.reason} if outcome.kind != PASSED else outcome.values
         for tool, reason in reasons.items():
@@ -319,7 +319,7 @@ def _arguments() -> argparse.Namespace:
     )
     add("--opsets", nargs="+", type=Whole(7, 99), default=list(_OPSETS), metavar="N", help="default: %(default)s")
     add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="exports at a time (default: %(default)s)")
-    add("--seconds", type=Whole(1, 3600), default=240, help="the longest that one may take (default: %(default)s)")
+    add("--time-limit", type=Whole(1, 3600), default=240, help="seconds that one may take (default: %(default)s)")
     return parser.parse_args()
 
 

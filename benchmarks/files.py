@@ -297,7 +297,9 @@ def _run(files: Sequence[File], arguments: argparse.Namespace) -> dict[str, Any]
     }
     for runner, run in runs.items():
         begin = time.perf_counter()
-        rows = {file.name: outcome for file, outcome in run_cases(files, run, arguments.processes, arguments.seconds)}
+        rows = {
+            file.name: outcome for file, outcome in run_cases(files, run, arguments.processes, arguments.time_limit)
+        }
         print(f"{runner}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
         for file in files:
             if runner != "oracle" and rows[file.name].kind in arguments.show:
@@ -339,7 +341,7 @@ def _arguments() -> argparse.Namespace:
     )
     add("--every", type=Whole(1, 10**6), default=1, metavar="N", help="only every N-th file (default: all)")
     add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="files at a time (default: %(default)s)")
-    add("--seconds", type=Whole(1, 3600), default=60, help="the longest that one may take (default: %(default)s)")
+    add("--time-limit", type=Whole(1, 3600), default=60, help="seconds that one may take (default: %(default)s)")
     add(
         "--show",
         nargs="*",

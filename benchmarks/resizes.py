@@ -181,12 +181,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared", help="folder with data/ (%(default)s)")
     parser.add_argument(
-        "--photos", type=Whole(0, 1000), default=64, help="photos of coco-small beside darknet's own (%(default)s)"
+        "--samples", type=Whole(0, 1000), default=64, help="photos of coco-small beside darknet's own (%(default)s)"
     )
     arguments = parser.parse_args()
     data = YoloData(arguments.shared / "data" / "coco-small")
     photos = [load_image(path) for path in sorted((arguments.shared / "data" / "darknet-photos").glob("*.jpg"))]
-    photos += [data.image(name) for name in data.images("val.txt")[: arguments.photos]]
+    photos += [data.image(name) for name in data.images("val.txt")[: arguments.samples]]
     tested = [subject(name, arguments.shared, photos) for name in NETWORKS]
     boxes = ", ".join(f"{sum(map(len, each.expected))} of {each.name}" for each in tested)
     print(f"{len(photos)} photos, on which darknet has {boxes} with a score above {SCORE}\n")

@@ -286,7 +286,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--calls", type=Whole(1, 10_000_000), default=20000, help="timed calls of each plugin (default: %(default)s)"
     )
-    parser.add_argument("--limit", type=Real(1e-6, 1e9), metavar="US", help="fail if a median takes more microseconds")
+    parser.add_argument(
+        "--fail-above", type=Real(1e-6, 1e9), metavar="US", help="fail if a median takes more microseconds"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     arguments = parser.parse_args(words)
     api = load("tensorrt")
@@ -307,7 +309,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 print(f"{found.plugin[:59]:60}{interface:>10}{facts}{count:>18}{graph:>12}", flush=True)
     if arguments.json:
         write_atomic(arguments.json, json.dumps([asdict(found) for found in results], indent=2).encode())
-    slow = [found for found in results if arguments.limit and found.median_us > arguments.limit]
+    slow = [found for found in results if arguments.fail_above and found.median_us > arguments.fail_above]
     wrong = [found for found in results if found.captured is False or found.allocations]
     return 1 if slow or wrong else 0
 

@@ -82,7 +82,7 @@ def convert(
     cfg: CfgArgument,
     weights: Annotated[Path, typer.Argument(metavar="WEIGHTS", help="The .weights of the network.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="OUT.onnx", help="ONNX file to write.")
+        Path | None, typer.Option("--output", "-o", metavar="OUT.onnx", help="Write the model to this file.")
     ] = None,
     caffe: Annotated[
         Path | None, typer.Option(metavar="PREFIX", help="Also write PREFIX.prototxt and PREFIX.caffemodel.")
@@ -165,7 +165,9 @@ def inspect(
     input_size: InputSizeOption = None,
     graph: Annotated[
         str | None,
-        typer.Option(metavar="FILE.svg|open", help="Also draw the network: save the image, or open it in the browser."),
+        typer.Option(
+            metavar="FILE.svg|open", help="Draw the network as well: save the image, or open it in the browser."
+        ),
     ] = None,
     dialect: DialectOption = "auto",
 ) -> None:

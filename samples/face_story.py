@@ -46,16 +46,16 @@ def main() -> None:
             f"largest difference between the repaired export and MXNet's files: {difference(given, face, repaired):.2g}"
         )
     pytrt("inspect", face, "--fused", "--engine", given.engines.split(",")[0], "--graph", given.output / "fused.svg")
-    options = ["--task", "verification", "--data", given.faces, "--pixels", given.pixels, "--engines", given.engines]
+    options = ["--task", "verification", "--data", given.faces, "--pixels", given.pixels, "--engine", given.engines]
     options += [
-        "--precisions",
+        "--precision",
         given.precisions,
-        "--algorithms",
+        "--algorithm",
         given.algorithms,
-        "--batches",
+        "--batch",
         ",".join(map(str, given.batches)),
     ]
-    options += ["--samples", ",".join(map(str, given.samples))]
+    options += ["--calibration-size", ",".join(map(str, given.samples))]
     for suffix in ("md", "html", "json"):
         options += ["-o", given.output / f"table.{suffix}"]
     pytrt("table", face, *options)
@@ -75,7 +75,7 @@ def shape_of_faces(given: argparse.Namespace, face: Path) -> str:
         return ""
     faces = LabelledImages(given.faces)
     height, width, channels = faces.image(faces.names[0]).shape
-    return f"{inputs[0].name}={channels},{height},{width}"
+    return f"{inputs[0].name}={channels}x{height}x{width}"
 
 
 def pytrt(*words: object, allowed: tuple[int, ...] = (0,)) -> None:
@@ -125,15 +125,21 @@ def parse() -> argparse.Namespace:
     add(
         "--shape",
         default="",
-        metavar="NAME=C,H,W",
+        metavar="NAME=CxHxW",
         help="of the input (default: what symbol.json says, else the size of the first face)",
     )
     add("--pixels", choices=list(PIXELS), default="0..255", help="what the network takes (default: %(default)s)")
-    add("--engines", default="cpu,onnxruntime", help="(default: %(default)s)")
-    add("--precisions", default="fp32,int8", help="(default: %(default)s)")
-    add("--algorithms", default="minmax,entropy", help="of calibration (default: %(default)s)")
-    add("--samples", type=Several(Whole(1, 1_000_000)), default=(50, 200), help="faces that calibrate (50,200)")
-    add("--batches", type=Several(Whole(1, 4096)), default=(1, 8), help="faces of a run (1,8)")
+    add("--engine", dest="engines", default="cpu,onnxruntime", help="(default: %(default)s)")
+    add("--precision", dest="precisions", default="fp32,int8", help="(default: %(default)s)")
+    add("--algorithm", dest="algorithms", default="minmax,entropy", help="of calibration (default: %(default)s)")
+    add(
+        "--calibration-size",
+        dest="samples",
+        type=Several(Whole(1, 1_000_000)),
+        default=(50, 200),
+        help="faces that calibrate (50,200)",
+    )
+    add("--batch", dest="batches", type=Several(Whole(1, 4096)), default=(1, 8), help="faces of a run (1,8)")
     add("-o", "--output", type=Path, default=Path("face_story"), help="folder for what is made (default: %(default)s)")
     return parser.parse_args()
 

@@ -83,7 +83,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--teacher", help="darknet network to imitate, as for train_yolov2.py")
     add("--start", metavar="MODEL", help="train these weights further: a model.pt or a .cfg, of the shipped widths")
     add("--skip-validation", action="store_true", help="leave the validation split to another machine")
-    add("--out", type=Path, default=Path("runs/animals"), help="where results go (%(default)s)")
+    add("--output", "-o", dest="out", type=Path, default=Path("runs/animals"), help="where results go (%(default)s)")
     add("--seconds", type=Real(1, 1_000_000), default=480.0, help="for everything together (%(default)s)")
     add("--batch", type=Whole(1, 4096), default=64, help="photos a step (%(default)s)")
     add("more", nargs="*", help="after --: further options of each run of train_yolov2.py")
@@ -209,7 +209,7 @@ def data_options(options: argparse.Namespace) -> list[str]:
 def command(options: argparse.Namespace, name: str, steps: int, changes: Sequence[str]) -> list[str]:
     """The line of a run of train_yolov2.py."""
     teacher = ["--teacher", options.teacher] if options.teacher else []
-    line = [sys.executable, str(PROGRAM), *data_options(options), "--out", str(options.out / name)]
+    line = [sys.executable, str(PROGRAM), *data_options(options), "--output", str(options.out / name)]
     line += ["--steps", str(steps), "--batch", str(options.batch)]
     return [*line, *teacher, *COMMON, *changes, *options.more]
 

@@ -3,7 +3,7 @@
 The data is a folder with a folder of photos for each class; a folder of shards, as pytrt shards make --labels folders
 writes it; shards of photos with boxes, of which those with boxes of one class count; or "synthetic", photos of noise:
 
-    python samples/train_classifier.py --data photos/train --model resnet50 --hold-back 0.1 --out runs/classes
+    python samples/train_classifier.py --data photos/train --model resnet50 --hold-back 0.1 --output runs/classes
     python samples/train_classifier.py --data synthetic --model inception_v3 --size 299 --cuda_graphs --steps 500
 
 Networks are torchvision's (resnet50, inception_v3, vgg16, alexnet, mobilenet_v3_large and more), or one of your own:

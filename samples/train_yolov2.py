@@ -6,11 +6,11 @@ Anchors, measurements and model.cfg are for the size that --sizes says, the larg
 
 A run of a few minutes on a GPU, with an eighth of the photos held back to look at the accuracy:
 
-    python samples/train_yolov2.py --data voc12-animals --out runs/try --hold-back 0.12 --steps 20000
+    python samples/train_yolov2.py --data voc12-animals --output runs/try --hold-back 0.12 --steps 20000
 
 A long run in pieces of nine minutes: repeat the same line until it says that the schedule is done.
 
-    python samples/train_yolov2.py --data voc12-animals --out runs/long --steps 90000 --seconds 540 --resume
+    python samples/train_yolov2.py --data voc12-animals --output runs/long --steps 90000 --seconds 540 --resume
 
 The full-size network on two GPUs, which starts again by itself when a process dies:
 

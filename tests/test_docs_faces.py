@@ -35,7 +35,7 @@ def folder(tmp_path):
 @pytest.mark.usefixtures("short_measurements")
 def test_the_page_can_be_followed(folder):
     pytest.importorskip("matplotlib")
-    later = "pytrt table face.onnx --task verification --data faces.npz --pixels 0..255 --engines cpu --precisions"
+    later = "pytrt table face.onnx --task verification --data faces.npz --pixels 0..255 --engine cpu --precision"
     Reader(folder).follow(
         "docs/faces.md",
         without=("pytrt precision search", "python samples/face_story.py", "python -m benchmarks.gpu.onnx_file", later),

@@ -75,7 +75,7 @@ def test_the_page_on_classifiers_can_be_followed(tmp_path):
         if line.startswith(("pip ", "pytrt serve")):
             continue
         line = line.replace("--hold-back 0.1 --steps 20000", f"--hold-back 0.2 {tiny}").replace(
-            "--samples 100", "--samples 10"
+            "--calibration-size 100", "--calibration-size 10"
         )
         printed[line] = reader.shell(line.replace("--model resnet50", "--model networks.py:small"))
     out = tmp_path / "runs/classes"

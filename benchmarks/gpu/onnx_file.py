@@ -1,7 +1,7 @@
 """A user's ONNX file on engine ``cuda`` beside onnxruntime and PyTorch, each as one CUDA graph, with the accuracy of verification.
 
-    pytrt table face.onnx --task verification --data faces.npz --pixels 0..255 --engines cpu --algorithms entropy --work made
-    python -m benchmarks.gpu.onnx_file face.onnx --data faces.npz --pixels 0..255 --calibration made/entropy-on-200.cache --json rows.json
+    pytrt table face.onnx --task verification --data faces.npz --pixels 0..255 --engine cpu --algorithm entropy --work made
+    python -m benchmarks.gpu.onnx_file face.onnx --data faces.npz --pixels 0..255 --cache made/entropy-on-200.cache --json rows.json
 
 The first command calibrates, which needs no GPU. The file of --json is written whenever something was measured, so that a time limit
 leaves what came before. Chosen kernels are in the user's cache: the same command goes on where it was ended.
@@ -252,16 +252,30 @@ def main() -> int:
         help="labelled images: a folder or an .npz file; half of the labels calibrate",
     )
     add("--pixels", choices=list(PIXELS), default="0..1", help="(default: %(default)s)")
-    add("--calibration", type=Path, metavar="CACHE", help="scales for int8; without it they are measured first")
+    add(
+        "--cache",
+        dest="calibration",
+        type=Path,
+        metavar="FILE",
+        help="scales for int8; without it they are measured first",
+    )
     add("--algorithm", choices=list(CALIBRATORS), default="entropy", help="of that (default: %(default)s)")
     add(
-        "--precisions",
+        "--precision",
+        dest="precisions",
         nargs="+",
         default=list(PRECISIONS[:3]),
         metavar="NAME|FILE.yaml",
         help=f"of {', '.join(PRECISIONS)}, or files of `pytrt precision search`; in this order (%(default)s)",
     )
-    add("--batches", type=Whole(1, 4096), nargs="+", default=[1, 64], help="in this order (default: %(default)s)")
+    add(
+        "--batch",
+        dest="batches",
+        type=Whole(1, 4096),
+        nargs="+",
+        default=[1, 64],
+        help="in this order (default: %(default)s)",
+    )
     add("--peers", choices=list(PEERS), nargs="*", default=list(PEERS)[:2], help="(default: %(default)s)")
     add("--disable", choices=sorted(OPTIONAL_STEPS), nargs="*", default=[], help="steps of engine cuda to leave out: "
         "without cudnn-kernels and network-timing it builds in a fraction of the time")  # fmt: skip

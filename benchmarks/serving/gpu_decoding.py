@@ -140,7 +140,7 @@ def _built(folder: Path) -> list[str]:
     """The option that names an engine built here, or nothing where none can be built."""
     try:
         return [
-            "--engine",
+            "--model",
             str(photos.animals_engine(folder, "cuda", "fp16", "dynamic", settings={"batch": list(_ENGINE_BATCHES)})),
         ]
     except Exception as error:
@@ -156,7 +156,8 @@ def _arguments() -> argparse.Namespace:
     add("--wait", nargs="+", choices=["spin", "block"], default=["spin", "block"], help="how threads wait for the GPU")
     add("--seconds", type=Real(0.01, 60), default=0.3, help="of each row (default: %(default)s)")
     add(
-        "--engine",
+        "--model",
+        dest="engine",
         type=Path,
         help="a detector of engine cuda, with its .names beside it; default: the shipped one, built now",
     )

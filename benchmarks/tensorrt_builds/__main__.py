@@ -58,7 +58,7 @@ def _subjects(options: argparse.Namespace) -> dict[str, list[Subject]]:
 
 def _run(subjects: list[Subject], options: argparse.Namespace) -> Iterator[tuple[int, Outcome]]:
     """Build each, and give its id: a model is not hashable."""
-    for subject, outcome in run_cases(subjects, _build_quietly, options.processes, options.seconds):
+    for subject, outcome in run_cases(subjects, _build_quietly, options.processes, options.time_limit):
         if options.verbose:
             print(
                 f"{subject.name} {subject.precision}: {outcome.kind} {outcome.values or outcome.reason}",
@@ -98,9 +98,16 @@ def _arguments() -> argparse.Namespace:
     add("-k", dest="words", default="", metavar="WORDS", help="only node tests whose name has one of these words")
     add("--cfgs", type=Path, nargs="*", default=[], metavar="PATH", help="darknet cfgs, and folders with such files")
     add("--onnx", type=Path, nargs="*", default=[], metavar="PATH", help="ONNX files, and folders with such files")
-    add("--precisions", nargs="+", choices=_PRECISIONS, default=[*_PRECISIONS], help="of networks (default: all)")
+    add(
+        "--precision",
+        dest="precisions",
+        nargs="+",
+        choices=_PRECISIONS,
+        default=[*_PRECISIONS],
+        help="of networks (default: all)",
+    )
     add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="builds at a time (default: %(default)s)")
-    add("--seconds", type=Whole(1, 36_000), default=600, help="the longest that one may take (default: %(default)s)")
+    add("--time-limit", type=Whole(1, 36_000), default=600, help="seconds that one may take (default: %(default)s)")
     add("--verbose", action="store_true", help="print what came of each build")
     add("--write", action="store_true", help="write the tables of the page")
     add("--docs", type=Path, default=ROOT / "docs" / "tensorrt_builds.md", help="the page (default: %(default)s)")

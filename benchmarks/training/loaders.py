@@ -87,7 +87,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     page.add_common(parser)
     add = parser.add_argument
     add("--data", type=Path, metavar="SHARDS", help="folder that pytrt shards make wrote; default: photos are drawn")
-    add("--photos", type=Whole(1, 10_000_000), default=2048, help="how many are drawn (default: %(default)s)")
+    add("--samples", type=Whole(1, 10_000_000), default=2048, help="photos that are drawn (default: %(default)s)")
     add("--photo-size", type=_size, default="500x375", metavar="WxH", help="of drawn photos (default: %(default)s)")
     add("--side", type=Whole(32, 4096), default=352, help="of stored photos, in pixels (default: %(default)s)")
     add("--batch", type=Whole(1, 4096), default=64, help="photos a step (default: %(default)s)")
@@ -111,7 +111,7 @@ def _step(text: str) -> float | None:
 
 def _rows(given: argparse.Namespace, device: Any, record: dict[str, Any]) -> Iterator[Row]:
     begin = time.monotonic()
-    data = open_photos(given.data, given.photos, given.photo_size)
+    data = open_photos(given.data, given.samples, given.photo_size)
     record["photos"] = f"{data.title}; stored at {given.side} pixels; batches of {given.batch}"
     step = _make_step(given, device, data)
     record["step"] = step.title

@@ -43,7 +43,9 @@ def command(
         list[str] | None,
         typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; default: random numbers."),
     ] = None,
-    batch: Annotated[int, number(Whole(1, LARGEST_BATCH), help="Size of the dims that the model leaves free.")] = 1,
+    batch: Annotated[
+        int, number(Whole(1, LARGEST_BATCH), help="Images per run: the size of the dims that the model leaves free.")
+    ] = 1,
     rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), help="Rounds in which the engines take turns.")] = 5,
     seconds: Annotated[
         float, number(Real(0.001, _MAX_SECONDS), metavar="X", help="Seconds for the runs of each engine.")

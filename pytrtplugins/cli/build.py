@@ -29,7 +29,7 @@ __all__ = ["build"]
 @app.command()  # type: ignore[untyped-decorator]
 def build(
     model: options.Model,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Engine file to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the engine to this file.")],
     weights: options.Weights = None,
     engine: options.Engine = "auto",
     precision: options.Precision = "fp32",
@@ -52,7 +52,7 @@ def build(
     names: options.Names = None,
     fit: Annotated[
         FitMode | None,
-        typer.Option(help="How `pytrt run` fits images into the network's input; stored in the engine file."),
+        typer.Option(help="How images are fitted into the network's input by `pytrt run`; stored in the engine file."),
     ] = None,
     threshold: Annotated[
         float | None, number(SHARE, metavar="X", help="Lowest score that `pytrt run` shows; stored in the engine file.")

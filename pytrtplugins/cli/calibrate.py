@@ -34,7 +34,7 @@ def calibrate(
         Path,
         typer.Option(
             metavar="DIR|FILE.yaml",
-            help="A few hundred images like those that the network will see, or a data.yaml with a part train; or .npz files, with an "
+            help="Images like those that the network will see, a few hundred; or a data.yaml with a part train; or .npz files, with an "
             "array for each input.",
         ),
     ],
@@ -76,7 +76,7 @@ def equalize(
     calibration: Annotated[
         Path, typer.Option(metavar="DIR|FILE.yaml", help="Images like those that the network will see; 20 are enough.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Write the model to this file.")],
     weights: options.Weights = None,
     limit: options.FirstImages = 20,
     mode: options.CalibrationMode = "letterbox",

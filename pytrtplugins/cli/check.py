@@ -32,14 +32,15 @@ def check_plugin(
         typer.Option(
             "--input",
             metavar="NAME=@FILE.npy|LOW..HIGH",
-            help="Data for the check, by the names of compute's parameters: x=@x.npy, or a range, index=0..9; may be repeated.",
+            help="Array for an input, by the names of compute's parameters: x=@x.npy, or a range, index=0..9; may be repeated.",
         ),
     ] = None,
     shapes: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="NAME=DIMS,...",
-            help="Dims of all inputs, by the names of compute's parameters: x=1x8x6x6,offset=1x18x6x6; sizes around them are tried too.",
+            "--shape",
+            metavar="NAME=DIMS",
+            help="Dims of an input, by the names of compute's parameters: x=1x8x6x6; sizes around them are tried too; for each input.",
         ),
     ] = None,
     sanitize: Annotated[
@@ -60,7 +61,7 @@ def check_plugin(
     ] = None,
     skip: Annotated[
         list[str] | None,
-        typer.Option(metavar="CHECK", help='A check to leave out, such as "large tensors"; may be repeated.'),
+        typer.Option(metavar="CHECK", help='Leave out this check, such as "large tensors"; may be repeated.'),
     ] = None,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE.xml", help="Also write the report as JUnit XML, for CI.")
@@ -74,7 +75,7 @@ def check_plugin(
 
     pytrt check-plugin mylayers:Gather --input index=0..9
 
-    pytrt check-plugin mylayers:DeformConv --shapes x=1x8x6x6,offset=1x18x6x6
+    pytrt check-plugin mylayers:DeformConv --shape x=1x8x6x6 --shape offset=1x18x6x6
 
     pytrt check-plugin libacme.so:Scale --reference mylayers:Scale
     """

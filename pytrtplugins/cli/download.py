@@ -24,7 +24,9 @@ def command(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Folder for the files; default: the user's cache."),
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Write the files into this folder; default: the user's cache."
+        ),
     ] = None,
     url: Annotated[
         str | None,

@@ -27,7 +27,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["embed", "extract", "replace"]
 
-OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")]
+OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Write the model to this file.")]
 
 
 @app.command("replace")  # type: ignore[untyped-decorator]

@@ -28,10 +28,12 @@ def evaluate(
     data: Annotated[
         list[Path],
         typer.Option(
-            metavar="DIR|TAR|FILE.yaml", help="Labelled images in the YOLO layout, or a data.yaml; repeat for parts."
+            metavar="DIR|TAR|FILE.yaml", help="Images with labels in the YOLO layout, or a data.yaml; repeat for parts."
         ),
     ],
-    split: Annotated[str, typer.Option(help="The list of images in it, or the part of a data.yaml.")] = "val.txt",
+    split: Annotated[
+        str, typer.Option(help="The list of images that are evaluated, or the part of a data.yaml.")
+    ] = "val.txt",
     weights: options.Weights = None,
     names: options.Names = None,
     engine: options.Engine = "auto",
@@ -64,7 +66,7 @@ def evaluate(
 
     Examples: pytrt evaluate yolov2-voc.cfg --data labelled/ --precision int8
 
-    pytrt evaluate yolo-fastest-1.1.cfg --names coco.names --data coco/ --mode stretch --plot curves.png
+    pytrt evaluate yolo-fastest-1.1.cfg --names coco.names --data coco/ --fit stretch --plot curves.png
     """
     if plot:
         check_figure(plot)

@@ -29,14 +29,19 @@ def plugin(
     plugin: options.Plugin,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE.so", help="Library to write; with --source-only a new folder."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.so",
+            help="Write the library to this file; with --source-only its sources into this new folder.",
+        ),
     ],
     fixed: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="FIELD=VALUE",
-            help="Fix a field to this value: groups=4, slope=@slope.npy; may be repeated.",
+            help="A field's value, fixed in the library: groups=4, slope=@slope.npy; may be repeated.",
         ),
     ] = None,
     source_only: Annotated[
@@ -58,7 +63,7 @@ def plugin(
     ] = None,
     host: Annotated[
         bool,
-        typer.Option("--host", help="Compile the kernels for the CPU, for tests without a GPU."),
+        typer.Option("--cpu-kernels", help="Compile the kernels for the CPU, for tests without a GPU."),
     ] = False,
 ) -> Result[ExportedPlugin]:
     """Export a plugin whose enqueue launches kernels as a library for TensorRT that needs no Python.
@@ -84,7 +89,9 @@ def plugin(
 @app.command("export-triton")  # type: ignore[untyped-decorator]
 def triton_repository(
     model: options.Model,
-    repository: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Triton's model repository.")],
+    repository: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Write into this model repository of Triton.")
+    ],
     weights: options.Weights = None,
     name: Annotated[
         str | None,
@@ -112,7 +119,8 @@ def triton_repository(
         int, number(Whole(1, triton.MAX_INSTANCES), help="Instances of the model on each device.")
     ] = 1,
     kind: Annotated[
-        Literal["auto", "cpu", "gpu"], typer.Option(help="Where onnxruntime runs; auto: on GPUs, if there are any.")
+        Literal["auto", "cpu", "gpu"],
+        typer.Option("--instance-kind", help="Where onnxruntime runs; auto: on GPUs, if there are any."),
     ] = "auto",
     queue_delay: Annotated[
         int,

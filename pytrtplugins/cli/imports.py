@@ -37,11 +37,11 @@ def _frameworks() -> None:
 def import_mxnet(
     symbol: Annotated[Path, typer.Argument(metavar="SYMBOL.json", help="The network: MXNet's symbol.json.")],
     params: Annotated[Path, typer.Argument(metavar="MODEL.params", help="Its parameters.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Write the model to this file.")],
     shape: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=C,H,W",
+            metavar="NAME=CxHxW",
             help="Dims of an input without the batch; default: those in SYMBOL.json, else a free height and width. May be repeated.",
         ),
     ] = None,
@@ -54,10 +54,10 @@ def import_mxnet(
     The batch is free. An operator that is not supported ends the command with the name of its node. Name the input's dims
     where they are fixed: engines are faster then, and every parameter is checked.
 
-    Example: pytrt import mxnet model-symbol.json model-0000.params --shape data=3,112,112 -o face.onnx
+    Example: pytrt import mxnet model-symbol.json model-0000.params --shape data=3x112x112 -o face.onnx
     """
     check_target(output)
-    given = option_values.read_pairs(shape, "--shape", "NAME=C,H,W") or {}
+    given = option_values.read_pairs(shape, "--shape", "NAME=CxHxW") or {}
     model = from_mxnet(
         symbol, params, shapes={name: _sizes(name, text) for name, text in given.items()}, allow_extra=allow_extra
     )
@@ -68,9 +68,11 @@ def import_mxnet(
 
 
 def _sizes(name: str, text: str) -> Sequence[int]:
-    parts = text.split(",")
+    parts = text.replace(",", "x").split("x")
     if not all(part.strip().isascii() and part.strip().isdigit() and len(part) < 12 for part in parts):
-        raise UsageError(f"--shape {name}={text}: expected whole numbers between commas.\nDo: --shape {name}=3,112,112")
+        raise UsageError(
+            f"--shape {name}={text}: expected whole numbers with x between them.\nDo: --shape {name}=3x112x112"
+        )
     return [int(part) for part in parts]
 
 

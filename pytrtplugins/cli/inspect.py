@@ -34,7 +34,7 @@ def inspect(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="List the nodes whose operators this engine lacks; with --fused: the engine that fuses.",
+            help="Engine whose missing operators are listed; with --fused: the engine that fuses.",
         ),
     ] = None,
     fused: Annotated[
@@ -42,7 +42,7 @@ def inspect(
         typer.Option("--fused", help="Show which nodes the engine runs as one kernel; the network is built for it."),
     ] = False,
     graph: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="With --fused: draw the network before and after.")
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw the network before and after, with --fused.")
     ] = None,
     precision: options.Precision = "fp32",
     cache: options.Cache = None,

@@ -53,45 +53,58 @@ DataOption = Annotated[
         help="Images; .npz files; or, for map50, labelled images in the YOLO layout or a data.yaml.",
     ),
 ]
-LimitOption = Annotated[int, number(Whole(1, MAX_SAMPLES), help="Number of samples on which tensors are compared.")]
+SamplesOption = Annotated[
+    int,
+    number(
+        Whole(1, MAX_SAMPLES), "--samples", help="Number of samples, drawn by --seed, on which tensors are compared."
+    ),
+]
 SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), help="Seed for the choice of samples.")]
-FitOption = Annotated[Mode, typer.Option(help="How images are fitted into the network's input.")]
+FitOption = Annotated[Mode, typer.Option("--fit", help="How images are fitted into the network's input.")]
 ToleranceOption = Annotated[
     str, typer.Option(metavar="T", help="atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")
 ]
-ComparedPrecisionOption = Annotated[
-    str,
-    typer.Option(metavar="NAME|FILE.yaml", callback=loading.check_precision, help="A precision, or a precision file."),
-]
+
+
+def _compared(letter: str, *names: str) -> Any:
+    text = f"Precision of {letter}, or a precision file."
+    return typer.Option(*names, metavar="NAME|FILE.yaml", callback=loading.check_precision, help=text)
 
 
 @command.command("search")  # type: ignore[untyped-decorator]
 def search(
     model: options.Model,
     data: DataOption,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.yaml", help="Precision file to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.yaml", help="Write the precision file here.")],
     low: Annotated[
-        Literal["fp16", "bf16", "int8", "fp8"], typer.Option("--precision", help="The low precision.")
+        Literal["fp16", "bf16", "int8", "fp8"],
+        typer.Option("--precision", help="Precision of the layers that do not keep float32."),
     ] = "fp16",
     tolerance: ToleranceOption = "cosine=0.999",
     engine: options.Engine = "auto",
     weights: options.Weights = None,
     names: options.Names = None,
     threads: options.Threads = None,
-    split: Annotated[str, typer.Option(help="For map50: the list of images that are evaluated.")] = "val.txt",
+    split: Annotated[str, typer.Option(help="The list of images that are evaluated, for map50.")] = "val.txt",
     exif: Exif = None,
     images: Annotated[
-        int | None, number(Whole(1, MAX_SAMPLES), help="For map50: evaluate the first N images only.")
+        int | None,
+        number(Whole(1, MAX_SAMPLES), "--evaluation-size", help="For map50: evaluate the first N images only."),
     ] = None,
-    limit: LimitOption = 4,
+    limit: SamplesOption = 4,
     seed: SeedOption = 0,
     mode: FitOption = "letterbox",
     algorithm: Annotated[
         Literal["minmax", "entropy", "percentile"],
-        typer.Option(help="For int8 and fp8: the calibration that the search begins with."),
+        typer.Option(help="How the scales are chosen that the search begins with, for int8 and fp8."),
     ] = "minmax",
     calibration: Annotated[
-        int, number(Whole(1, MAX_SAMPLES), help="For int8 and fp8: number of images of --data to calibrate with.")
+        int,
+        number(
+            Whole(1, MAX_SAMPLES),
+            "--calibration-size",
+            help="Number of images of --data to calibrate with, for int8 and fp8.",
+        ),
     ] = 50,
     per_tensor: Annotated[
         bool, typer.Option("--per-tensor", help="For int8 and fp8: begin with one scale for all weights of a layer.")
@@ -174,7 +187,7 @@ def search(
 @command.command("report")  # type: ignore[untyped-decorator]
 def report(
     figures: Annotated[Path, typer.Argument(metavar="FILE.json", help="File that the search wrote beside FILE.yaml.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Page to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Write the page to this file.")],
 ) -> Result[WrittenFile]:
     """Draw the results of a search: errors layer by layer, ranges, latency against accuracy.
 
@@ -209,14 +222,14 @@ def compare(
     ] = None,
     engine: Annotated[str, typer.Option("--engine", help="Engine of A.")] = "reference",
     other_engine: Annotated[str, typer.Option("--engine-b", help="Engine of B.")] = "auto",
-    precision_a: ComparedPrecisionOption = "fp32",
-    precision_b: ComparedPrecisionOption = "fp32",
+    precision_a: Annotated[str, _compared("A", "--precision")] = "fp32",
+    precision_b: Annotated[str, _compared("B")] = "fp32",
     cache: Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache for int8.")] = None,
     data: Annotated[
         list[Path] | None, typer.Option(metavar="DIR|TAR", help="Images or .npz files; default: random numbers.")
     ] = None,
     tolerance: ToleranceOption = "atol=1e-3,rtol=1e-2",
-    limit: LimitOption = 1,
+    limit: SamplesOption = 1,
     seed: SeedOption = 0,
     mode: FitOption = "letterbox",
     plugins: options.Plugins = None,

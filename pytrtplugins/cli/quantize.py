@@ -22,7 +22,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 __all__ = ["convert", "quantize"]
 
 _TITLES = {"tensorrt": "TensorRT", "onnxruntime": "onnxruntime", "openvino": "OpenVINO"}
-OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Model to write.")]
+OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Write the model to this file.")]
 
 
 @app.command("quantize")  # type: ignore[untyped-decorator]
@@ -45,7 +45,7 @@ def quantize(
         typer.Option(
             metavar="int8|fp8|FILE.yaml",
             callback=loading.check_precision,
-            help="Type of the codes; or a file of `pytrt precision search`, which brings its own scales.",
+            help="Precision of the codes; or a file of `pytrt precision search`, which brings its own scales.",
         ),
     ] = "int8",
     reader: Annotated[
@@ -54,7 +54,7 @@ def quantize(
     ] = "tensorrt",
     weights: options.Weights = None,
     algorithm: Annotated[
-        Literal["entropy", "minmax", "percentile"], typer.Option(help="With --calibration: how the scales are chosen.")
+        Literal["entropy", "minmax", "percentile"], typer.Option(help="How the scales are chosen, with --calibration.")
     ] = "minmax",
     limit: options.FirstImages = None,
     mode: options.CalibrationMode = "letterbox",
@@ -107,7 +107,7 @@ def convert(
         typer.Option(
             metavar="fp16|bf16|FILE.yaml",
             callback=loading.check_precision,
-            help="Type to write; or a file of `pytrt precision search`, layer by layer.",
+            help="Precision to write; or a file of `pytrt precision search`, layer by layer.",
         ),
     ],
     cache: Annotated[

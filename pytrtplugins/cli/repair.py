@@ -34,7 +34,7 @@ def repair_model(
             "--output",
             "-o",
             metavar="FILE.onnx",
-            help="Model to write; without it the command only says what it found.",
+            help="Write the model to this file; without it the command only says what it found.",
         ),
     ] = None,
     only: Annotated[

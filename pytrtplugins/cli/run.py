@@ -78,7 +78,12 @@ def run(
     ] = False,
     output: Annotated[
         Path | None,
-        _file("FILE|DIR", "Annotated images and videos: the suffix says what is written; a folder keeps names."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE|DIR",
+            help="Write annotated images and videos: the suffix says what is written; a folder keeps names.",
+        ),
     ] = None,
     save_json: Annotated[Path | None, _file("FILE", "Write COCO's results.")] = None,
     save_txt: Annotated[

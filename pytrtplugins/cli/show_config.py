@@ -20,7 +20,8 @@ __all__ = ["show_config"]
 def show_config(
     context: typer.Context,  # type: ignore[name-defined]
     file: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Read this file instead of the one that is found.")
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="File with defaults, instead of the one that is found."),
     ] = None,
 ) -> Result[Defaults]:
     """Show the defaults of options that are in force, and the file that they come from.

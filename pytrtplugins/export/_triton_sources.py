@@ -161,7 +161,7 @@ def _check_python(requested: Mapping[str, str], possible: Collection[str]) -> No
         if form not in possible:
             raise UsageError(
                 f"plugins: {name} is to run as {form!r}, and Triton, which has no Python, runs {' or '.join(possible)} here.\n"
-                f"Do: leave it to the export, or pytrt build MODEL --engine tensorrt --plugin {name}=enqueue -o FILE.engine && "
+                f"Do: leave it to the export, or pytrt build MODEL --engine tensorrt --plugin-form {name}=enqueue -o FILE.engine && "
                 "pytrt export-triton FILE.engine --library LIB.so",
                 plugin=name,
                 form=form,

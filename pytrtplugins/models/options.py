@@ -74,7 +74,7 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
     given = _parser(description).parse_args(arguments)
     download_of = vars(given).pop("download")
     if given.json:
-        check_target(given.json, "--json")
+        check_target(given.json, "--save-json")
     given.sources = Sources(vars(given).pop("images"), folders=[Path(model).parents[1]])
     given.output = given.output or _output_for(given.sources)
     plan_targets(given.output, given.sources.found)
@@ -136,12 +136,14 @@ def _parser(description: str) -> argparse.ArgumentParser:
     )
     add("--threshold", type=SHARE, default=0.5, metavar="X", help="lowest score, default 0.5")
     add("--nms", type=SHARE, default=0.45, metavar="X", help="highest overlap of boxes of a class, default 0.45")
-    add("--mode", choices=MODES, default="letterbox", help="how images are fitted into the network's input")
+    add("--fit", dest="mode", choices=MODES, default="letterbox", help="how images are fitted into the network's input")
     add(
         "--output",
         type=Path,
         metavar="FILE|DIR",
         help="annotated images and videos; default predictions.png, predictions.mp4",
     )
-    add("--json", type=Path, metavar="FILE", help="write the detections as JSON")
+    add("--save-json", dest="json", type=Path, metavar="FILE", help="write the detections as JSON")
+    add("--json", type=Path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # their old names
+    add("--mode", choices=MODES, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser

@@ -232,7 +232,7 @@ def _input_dims(
                 waiting.append(reader.name)
     raise node.error(
         "nothing says which dims this input has",
-        f"Do: pytrt import mxnet SYMBOL PARAMS -o OUT.onnx --shape {node.name[:100]}=3,112,112",
+        f"Do: pytrt import mxnet SYMBOL PARAMS -o OUT.onnx --shape {node.name[:100]}=3x112x112",
     )
 
 

@@ -222,7 +222,7 @@ def pooling(layer: Layer) -> Tensor:
     if full and None in x.dims[2:]:
         raise layer.node.error(
             "pooling_convention=full needs the height and width of the network's input",
-            "Do: pytrt import mxnet SYMBOL PARAMS -o OUT.onnx --shape data=3,112,112",
+            "Do: pytrt import mxnet SYMBOL PARAMS -o OUT.onnx --shape data=3x112x112",
         )
     dims, source = (*x.dims[:2], *sizes), x.name
     options = {} if kind == "max" else {"count_include_pad": int(counts_border)}

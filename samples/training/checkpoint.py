@@ -163,7 +163,7 @@ class Checkpoints:
             path = self.folder / _name(int(step))
             return path, _read_facts(path)
         if damaged:
-            raise FormatError("\n".join([*damage, "Do: begin anew with another --out"]), path=self.folder)
+            raise FormatError("\n".join([*damage, "Do: begin anew with another --output"]), path=self.folder)
         return None
 
     def load(self, path: Path, tensors: dict[str, Tensor]) -> None:
@@ -179,7 +179,7 @@ class Checkpoints:
         except (checkpoint.CheckpointException, RuntimeError, ValueError) as error:
             raise FormatError(
                 f"{path}: does not fit this network: {_cause(error)}.\n"
-                "Do: give the options of the run that wrote it, or another --out",
+                "Do: give the options of the run that wrote it, or another --output",
                 path=path,
             ) from error
         self._held = step_of(path)
@@ -228,7 +228,7 @@ def _check_shared(folder: Path, ranks: Ranks) -> None:
     if blind >= 0:
         who = f"machine {socket.gethostname()}" if absent else f"the machine of rank {blind}"
         raise UsageError(
-            f"{folder}: {who} does not see there what rank 0 writes.\nDo: give an --out in a folder that all machines share"
+            f"{folder}: {who} does not see there what rank 0 writes.\nDo: give an --output in a folder that all machines share"
         )
 
 

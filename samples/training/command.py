@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser, recipe: type[Recipe], *, out: s
     """
     add = parser.add_argument
     add("--data", nargs="+", required=True, help=data)
-    add("--out", type=Path, default=Path(out), help="where results go (%(default)s)")
+    add("--output", "-o", dest="out", type=Path, default=Path(out), help="where results go (%(default)s)")
     add(
         "--hold-back",
         type=Real(0, 0.99),

@@ -73,12 +73,14 @@ def check_folder(path: Path) -> None:
     """
     place = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not place.is_dir():
-        raise UsageError(f"--out {path}: {place} is a file, not a folder.\nDo: give another --out, or move the file")
+        raise UsageError(
+            f"--output {path}: {place} is a file, not a folder.\nDo: give another --output, or move the file"
+        )
 
 
 def _taken(folder: Path, step: int) -> UsageError:
     return UsageError(
-        f"{folder}: a run of {step} steps is there.\nDo: add --resume to continue it, or give another --out"
+        f"{folder}: a run of {step} steps is there.\nDo: add --resume to continue it, or give another --output"
     )
 
 
@@ -198,7 +200,7 @@ class Run(ABC):
             if what == "digest" and facts[what] != now:
                 raise UsageError(
                     f"{path}: the photos' names or labels have changed since it was written.\n"
-                    "Do: put the old ones back, or give another --out"
+                    "Do: put the old ones back, or give another --output"
                 )
             if facts[what] != now:
                 raise UsageError(
@@ -286,7 +288,7 @@ class Run(ABC):
             self._write()
         except OSError as error:
             raise ExecutionError(
-                f"--out {self.options.out}: the results could not be written: {error}.\n"
+                f"--output {self.options.out}: the results could not be written: {error}.\n"
                 "Do: make room, then run the same command with --resume, which writes them again"
             ) from error
         if skipped := self.loader.skipped:

@@ -70,7 +70,7 @@ def _lock(out: Path, patience: float) -> int:
         out.mkdir(parents=True, exist_ok=True)
         handle = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:
-        raise UsageError(f"--out {out}: cannot be written: {error.strerror}.\nDo: give another --out") from error
+        raise UsageError(f"--output {out}: cannot be written: {error.strerror}.\nDo: give another --output") from error
     end = time.monotonic() + patience
     while not take_lock(handle, wait=False):
         if time.monotonic() > end:
@@ -78,8 +78,8 @@ def _lock(out: Path, patience: float) -> int:
                 holder = os.pread(handle, 300, 0).decode("ascii", "replace").strip()
             os.close(handle)
             raise UsageError(
-                f"--out {out}: another run writes there now ({holder or 'process unknown'}).\n"
-                "Do: wait until it has ended, or give another --out"
+                f"--output {out}: another run writes there now ({holder or 'process unknown'}).\n"
+                "Do: wait until it has ended, or give another --output"
             )
         time.sleep(0.5)
     with contextlib.suppress(OSError):  # a full disk

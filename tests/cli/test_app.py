@@ -96,5 +96,5 @@ def test_typer_asks_for_no_option_by_its_metavar():
             for option in getattr(hint, "__metadata__", ()):
                 if isinstance(option, OptionInfo) and option.metavar == name.upper():
                     repeated[f"{words} --{name}"] = [option.default, *(option.param_decls or ())]
-    assert repeated["pytrt shards make --size"] == ["--size"]
+    assert repeated["pytrt shards make --size"] == ["--shard-size"]
     assert [words for words, names in repeated.items() if not str(names[0]).startswith("--")] == []

@@ -35,9 +35,9 @@ def test_the_result_as_json_has_the_facts(pytrt, tmp_path):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--shape", "data=3,x"], "--shape data=3,x: expected whole numbers between commas"),
-        (["--shape", "data"], "NAME=C,H,W"),
-        (["--shape", "face=3,16,16"], "'face' is no input of"),
+        (["--shape", "data=3,x"], "--shape data=3,x: expected whole numbers with x between them"),
+        (["--shape", "data"], "NAME=CxHxW"),
+        (["--shape", "face=3x16x16"], "'face' is no input of"),
         (["--shape", "data=3,40,40"], "expected 8 x 1352"),
     ],
 )

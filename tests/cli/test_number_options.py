@@ -78,7 +78,8 @@ def command_options() -> dict[str, Any]:
                 base, *extras = get_args(hint) or (hint,)
                 if extras and {int, float} & set(parts_of(base)):
                     (option,) = (extra for extra in extras if hasattr(extra, "param_decls"))
-                    long = [text for text in option.param_decls or () if text.startswith("--")]
+                    names = (option.default, *(option.param_decls or ()))  # typer takes the first name for a default
+                    long = [text for text in names if str(text).startswith("--")]
                     found[f"{words} {long[0] if long else '--' + name.replace('_', '-')}"] = option
     return found
 

@@ -31,10 +31,10 @@ def test_precision_search(pytrt, asked, monkeypatch, labelled):
     searched = asked(module.precision, "search")
     tolerance = "map50=0.125" if labelled else "cosine=0.5"
     ends(pytrt, "precision", "search", "net.cfg", "--data", "d", "-o", "p.yaml", "--precision", "int8", "--tolerance", tolerance,
-         "--engine", "reference", "--weights", "w", "--names", "n", "--threads", "3", "--split", "test.txt", "--images", "11",
-         "--limit", "6", "--seed", "7", "--mode", "stretch", "--algorithm", "entropy", "--calibration", "13", "--per-tensor",
+         "--engine", "reference", "--weights", "w", "--names", "n", "--threads", "3", "--split", "test.txt", "--evaluation-size", "11",
+         "--samples", "6", "--seed", "7", "--fit", "stretch", "--algorithm", "entropy", "--calibration-size", "13", "--per-tensor",
          "--max-latency-ratio", "1.5", "--max-runs", "17", "--latency", "measured", "--setting", "a=1",
-         "--plugin", "acme::Scale=compute", "--exif", "stored")  # fmt: skip
+         "--plugin-form", "acme::Scale=compute", "--exif", "stored")  # fmt: skip
     forms = {"acme::Scale": "compute"}
     assert made == [
         (("model", "reference"), {"threads": 3, "settings": {"a": 1}, "plugins": forms, "fast_build": False})

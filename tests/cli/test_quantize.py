@@ -162,7 +162,11 @@ def test_options_reach_their_functions(pytrt, net, asked):
     assert str(options.pop("calibration")) == "net.cache"
     assert options == {"precision": "fp8", "rest": "bf16", "reader": "onnxruntime", "threads": 3}
     calls = asked(commands.loading, "make_calibrator")
-    pytrt(*shlex.split("quantize net.onnx -o q.onnx --calibration p --algorithm entropy --limit 5 --mode stretch"))
+    pytrt(
+        *shlex.split(
+            "quantize net.onnx -o q.onnx --calibration p --algorithm entropy --limit 5 --calibration-fit stretch"
+        )
+    )
     ((algorithm, images, cache), options), = calls  # fmt: skip
     assert (algorithm, str(images), str(cache)) == ("entropy", "p", "net.cache")
     assert options == {"limit": 5, "mode": "stretch"}

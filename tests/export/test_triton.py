@@ -298,7 +298,7 @@ def test_the_command_writes_a_darknet_network_with_a_free_batch(tmp_path, capsys
 
 def test_the_command_takes_forms(tmp_path, capsys):
     onnx.save(conv_net(Complete()), tmp_path / "net.onnx")
-    words = [tmp_path / "net.onnx", "-o", tmp_path / "models", "--plugin"]
+    words = [tmp_path / "net.onnx", "-o", tmp_path / "models", "--plugin-form"]
     assert exit_code(*words, "test.engines::Complete=compute") == 2
     assert "is to run as 'compute'" in capsys.readouterr().err
     assert exit_code(*words, "test.engines::Complete=decomposition") == 0

@@ -92,7 +92,7 @@ def map50_of_pytrt(shared, name, mode, folder, limit):
     """From darknet's files to a figure, by the two commands alone."""
     model, curves = folder / "model.onnx", folder / "curves.png"
     evaluation = ["evaluate", model, "--names", shared / "pretrained" / "coco.names", "--data", shared / "coco-small"]
-    evaluation += ["--engine", "cpu", "--mode", mode, "--limit", limit, "--json", "--plot", curves]
+    evaluation += ["--engine", "cpu", "--fit", mode, "--limit", limit, "--json", "--plot", curves]
     for command, words in ((darknet2caffe, [*darknet_files(shared, name), "-o", model]), (pytrt, evaluation)):
         with pytest.raises(SystemExit) as end, contextlib.redirect_stdout(io.StringIO()) as out:
             command([str(word) for word in words])

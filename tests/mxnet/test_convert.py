@@ -296,7 +296,7 @@ def test_parameters_of_another_network_are_refused_by_their_names(tmp_path):
 
 def test_inputs_whose_dims_nobody_knows_are_asked_for(tmp_path):
     files = one("relu").write(tmp_path)
-    with pytest.raises(ModelError, match=r"which dims this input has\.\nDo: .* --shape data=3,112,112"):
+    with pytest.raises(ModelError, match=r"which dims this input has\.\nDo: .* --shape data=3x112x112"):
         from_mxnet(*files)
     with pytest.raises(UsageError, match=r"'x' is no input of .*\nInputs: 'data'"):
         from_mxnet(*files, shapes={"data": (2,), "x": (1,)})

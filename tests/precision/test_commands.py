@@ -63,7 +63,7 @@ def test_int8_is_searched_on_images(pytrt, tmp_path, batch):
     rng = np.random.default_rng(0)
     for number in range(3):
         save_image(rng.integers(0, 256, (12, 14, 3)).astype(np.uint8), tmp_path / "photos" / f"{number}.png")
-    options = ("--precision", "int8", "--tolerance", "cosine=0.99", "--per-tensor", "--limit", "2", "-o", "p.yaml")
+    options = ("--precision", "int8", "--tolerance", "cosine=0.99", "--per-tensor", "--samples", "2", "-o", "p.yaml")
     code, out, _ = pytrt(*SEARCH[:-1], "photos", *options)
     assert code == 0
     assert "conv3: int8, per-channel: own error" in out
@@ -73,7 +73,7 @@ def test_int8_is_searched_on_images(pytrt, tmp_path, batch):
 
 def test_the_seed_chooses_the_samples_and_a_journal_of_another_seed_is_not_used(pytrt, tmp_path):
     write(tmp_path, cancelling(), 6)
-    common = (*SEARCH, *COSINE, "--limit", "2")
+    common = (*SEARCH, *COSINE, "--samples", "2")
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
         assert pytrt(*common, "--seed", seed, "-o", f"{name}.yaml")[0] == 0
     one, again, other = (Path(f"{name}.json").read_text(encoding="utf-8") for name in ("one", "again", "other"))
@@ -89,7 +89,7 @@ def test_the_form_of_a_plugin_is_that_of_the_search(pytrt, tmp_path):
     (tmp_path / "data").mkdir()
     np.savez(tmp_path / "data" / "x.npz", data=image())
     Witness.calls.clear()
-    options = ("--precision", "int8", "--tolerance", "cosine=0.9", "--plugin", "test.engines::Complete=compute")
+    options = ("--precision", "int8", "--tolerance", "cosine=0.9", "--plugin-form", "test.engines::Complete=compute")
     code, _, err = pytrt(*SEARCH, *options, "-o", "p.yaml")
     assert code == 0, err
     assert set(Witness.calls) == {"compute"}
@@ -117,7 +117,7 @@ def test_exit_code_1_where_the_budget_is_too_small(pytrt, tmp_path):
         (("build", "net.onnx", "--precision", "p.yaml", "--cache", "p.yaml", "-o", "x"), "p.yaml holds its own scales"),
         (("evaluate", "net.onnx", "--precision", "p.yaml", "--data", "data"), "not a usable precision file"),
         (("profile", "net.onnx", "--precision", "fp4"), "--precision fp4: expected"),
-        (("compare", "net.onnx", "net.onnx", "--precision-a", "q.yaml"), "--precision q.yaml: no such file"),
+        (("compare", "net.onnx", "net.onnx", "--precision", "q.yaml"), "--precision q.yaml: no such file"),
     ],
 )
 def test_a_precision_that_cannot_be_followed_is_refused(pytrt, tmp_path, words, message):

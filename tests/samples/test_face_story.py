@@ -39,11 +39,11 @@ def test_from_mxnets_files_to_the_table(tmp_path):
     edge = [(0, SIZE - 16), (0, SIZE - 16), (0, 0)]
     faces = {name: np.pad(photo, edge) for name, photo in photos(people=8, each=4).items()}
     np.savez(tmp_path / "faces.npz", **faces)
-    options = ["--faces", "faces.npz", "--samples", "8", "--batches", "1", "--engines", "cpu"]
+    options = ["--faces", "faces.npz", "--calibration-size", "8", "--batch", "1", "--engine", "cpu"]
     code, text = story(tmp_path, symbol, params, *options, "-o", "story")
     assert code == 0, text
     assert "leaves height and width free: here they are those of the faces" in text
-    assert f"--shape data=3,{SIZE},{SIZE}" in text
+    assert f"--shape data=3x{SIZE}x{SIZE}" in text
     assert "nodes become" in text
     assert "true positives at 0.001 false positives" in text
     rows = json.loads((tmp_path / "story/table.json").read_text())["rows"]
@@ -53,7 +53,7 @@ def test_from_mxnets_files_to_the_table(tmp_path):
     }  # fmt: skip
 
     exported(tmp_path / "broken.onnx", tmp_path / "story/face.onnx")
-    options += ["--precisions", "fp32", "--shape", f"data=3,{SIZE},{SIZE}", "--export", "broken.onnx"]
+    options += ["--precision", "fp32", "--shape", f"data=3x{SIZE}x{SIZE}", "--export", "broken.onnx"]
     code, text = story(tmp_path, symbol, params, *options, "-o", "again")
     assert code == 0, text
     assert "leaves height" not in text

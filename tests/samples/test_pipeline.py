@@ -44,7 +44,7 @@ def project(tmp_path):
 
 
 def run(project, *options):
-    words = ["pipeline", "run", "samples/pipeline/pipeline.yaml", "--set", "size=smoke", *options]
+    words = ["pipeline", "run", "samples/pipeline/pipeline.yaml", "--parameter", "size=smoke", *options]
     done = subprocess.run(
         [sys.executable, "-m", "pytrtplugins", *words],
         cwd=project,
@@ -88,10 +88,10 @@ def test_the_small_size_goes_from_photos_to_a_registered_engine(project):
     assert (done.returncode, ran) == (0, set()), done.stderr
     print(f"second run: {time.monotonic() - begin:.1f} s")
 
-    done, record, ran = run(project, "--only", "served", "--force")
+    done, record, ran = run(project, "--only", "served", "--rerun")
     assert (done.returncode, ran, record.figures["served.version"]) == (0, {"served"}, served.version), done.stderr
-    done, _, ran = run(project, "--only", "gate", "--force")
+    done, _, ran = run(project, "--only", "gate", "--rerun")
     assert (done.returncode, ran) == (0, {"gate"}), done.stderr
-    done, record, ran = run(project, "--from", "choose", "--set", "p99=0.001")
+    done, record, ran = run(project, "--from", "choose", "--parameter", "p99=0.001")
     assert (done.returncode, record.state, ran) == (1, "failed", set())
     assert "FAILS: bench.p99 below 0.001 ms" in done.stderr

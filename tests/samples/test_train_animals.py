@@ -88,7 +88,7 @@ class Machine:
     def together(self, line: list[str]) -> SimpleNamespace:
         """Processes that share the device: they start at the same time."""
         steps, batch = (int(line[line.index(name) + 1]) for name in ("--steps", "--batch"))
-        self.trained[Path(line[line.index("--out") + 1]).name] = steps
+        self.trained[Path(line[line.index("--output") + 1]).name] = steps
         self.now += steps * batch / self.speed + self.later / len(train_animals.RECIPES)
         return SimpleNamespace(wait=lambda: 0, kill=lambda: None)
 
@@ -97,7 +97,7 @@ class Machine:
 def test_all_of_it_ends_in_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first, later) -> None:
     """The last run gets half of the time in which photos are trained on; little is left over."""
     machine = use(monkeypatch, Machine(first, later, speed=4000.0))
-    assert train_animals.main(["--data", "x", "--out", str(tmp_path), "--seconds", "480"]) == 0
+    assert train_animals.main(["--data", "x", "--output", str(tmp_path), "--seconds", "480"]) == 0
     assert 0.85 * 480 < machine.now - 1000 <= 480
     recipes = [machine.trained[f"recipe-{number}"] for number in range(len(train_animals.RECIPES))]
     assert recipes == len(recipes) * recipes[:1]  # or they could not be compared
@@ -115,7 +115,7 @@ def test_weights_are_trained_further_by_the_recipe_that_is_best_without_the_held
     monkeypatch.setattr(train_animals, "read_log", lambda path: [{"step": 9, "mAP50": float(path.parent.name[-1])}])
     started = []
     monkeypatch.setattr(train_animals.subprocess, "Popen", lambda line: started.append(line) or machine.together(line))
-    given = ["--data", "x", "--out", str(tmp_path), "--seconds", "540", "--start", "shipped.cfg"]
+    given = ["--data", "x", "--output", str(tmp_path), "--seconds", "540", "--start", "shipped.cfg"]
     assert train_animals.main(given) == 0
     assert 0.8 * 540 < machine.now - 1000 <= 540
     (_, base, _, alone), (_, final, _, best) = lines
@@ -125,7 +125,7 @@ def test_weights_are_trained_further_by_the_recipe_that_is_best_without_the_held
     for number, line in enumerate(started):
         assert line[line.index("--start") + 1] == str(tmp_path / "base/model.pt")
         assert "--hold-back" in line
-        assert line[line.index("--out") + 1] == str(tmp_path / f"recipe-{number}")
+        assert line[line.index("--output") + 1] == str(tmp_path / f"recipe-{number}")
     assert best[best.index("--start") + 1] == "shipped.cfg"
     assert "--hold-back" not in best
     assert best[: len(list(train_animals.RECIPES.values())[-1])] == list(train_animals.RECIPES.values())[-1]
@@ -144,21 +144,21 @@ def test_a_recipe_that_fails_ends_the_others(tmp_path: Path, monkeypatch: pytest
         return SimpleNamespace(wait=lambda: status, kill=lambda: killed.append(line))
 
     monkeypatch.setattr(train_animals.subprocess, "Popen", start)
-    assert train_animals.main(["--data", "x", "--out", str(tmp_path), "--start", "shipped.cfg"]) == 1
+    assert train_animals.main(["--data", "x", "--output", str(tmp_path), "--start", "shipped.cfg"]) == 1
     assert len(killed) == len(train_animals.RECIPES) == 2
     assert "returned non-zero exit status 1" in capsys.readouterr().err
 
 
 def test_a_time_that_is_too_short_for_the_starts_is_refused(tmp_path, monkeypatch, capsys) -> None:
     use(monkeypatch, Machine(60.0, 60.0, speed=4000.0))
-    assert train_animals.main(["--data", "x", "--out", str(tmp_path), "--seconds", "100"]) == 1
+    assert train_animals.main(["--data", "x", "--output", str(tmp_path), "--seconds", "100"]) == 1
     assert "4 more starts, of 60 s each, leave no time to train.\nDo: give" in capsys.readouterr().err
 
 
 REFUSED = {
     "no validation list": ([], "the list val.txt is missing"),
     "too few photos": (["--data", "{tmp}/few"], "--hold-back 0.12: of 4 photos it holds back 0"),
-    "out is a file": (["--out", "{tmp}/file"], "{tmp}/file is a file, not a folder"),
+    "out is a file": (["--output", "{tmp}/file"], "{tmp}/file is a file, not a folder"),
     "teacher": (["--teacher", "{tmp}/no.cfg"], "--teacher {tmp}/no.cfg: {tmp}/no.cfg is not there"),
     "start": (["--start", "{tmp}/no.pt"], "--start {tmp}/no.pt: {tmp}/no.pt is not there"),
     "start of other widths": (
@@ -176,7 +176,7 @@ def test_what_would_end_a_later_run_is_said_before_the_first(tmp_path: Path, cap
     (tmp_path / "file").touch()
     draw_set(tmp_path / "few", 4)
     shipped(tmp_path)
-    line = ["--data", str(draw_set(tmp_path / "set")), "--out", str(tmp_path / "out"), *given]
+    line = ["--data", str(draw_set(tmp_path / "set")), "--output", str(tmp_path / "out"), *given]
     assert train_animals.main(line) == 1
     assert cause.replace("{tmp}", str(tmp_path)) in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -185,14 +185,14 @@ def test_what_would_end_a_later_run_is_said_before_the_first(tmp_path: Path, cap
 def test_what_can_be_trained_is_not_refused(tmp_path: Path) -> None:
     folder = draw_set(tmp_path / "set")
     (folder / "val.txt").write_text("images/0.png\n")
-    line = ["--data", str(folder), "--out", str(tmp_path / "out"), "--start", shipped(tmp_path), "--", *TINY[2:]]
+    line = ["--data", str(folder), "--output", str(tmp_path / "out"), "--start", shipped(tmp_path), "--", *TINY[2:]]
     train_animals.check(train_animals.parse([*line, "--device", "cpu"]))
 
 
 def test_the_validation_split_can_be_left_to_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = use(monkeypatch, Machine(60.0, 20.0, speed=4000.0))
     monkeypatch.setattr(train_animals.subprocess, "run", lambda *_, **__: pytest.fail("it was measured"))
-    line = ["--data", str(tmp_path / "absent"), "--out", str(tmp_path), "--seconds", "480", "--skip-validation"]
+    line = ["--data", str(tmp_path / "absent"), "--output", str(tmp_path), "--seconds", "480", "--skip-validation"]
     assert train_animals.main(line) == 0
     assert 0.85 * 480 < machine.now - 1000 <= 480
     assert "not measured yet" in (tmp_path / "choice.md").read_text()
@@ -207,7 +207,7 @@ def test_it_measures_chooses_trains_and_reports(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(train_animals, "PROBED", 2)
     monkeypatch.setattr(train_animals, "SPEED", 1.0)
     monkeypatch.setattr(train_animals, "training_time", lambda *_: 1.0)
-    line = ["--data", str(folder), "--out", str(tmp_path / "out"), *TINY[:2]]
+    line = ["--data", str(folder), "--output", str(tmp_path / "out"), *TINY[:2]]
     if start:
         line += ["--start", shipped(tmp_path), "--seconds", "20"]
     assert train_animals.main([*line, "--", *TINY[2:], "--device", "cpu"]) == 0

@@ -63,7 +63,7 @@ def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def line(colours: Path, out: Path, *more: str) -> list[str]:
     given = ["--data", str(colours / "photos"), "--model", f"{colours}/networks.py:small", "--device", "cpu"]
-    return [*given, "--size", "32", "--batch", "12", "--learning-rate", "0.5", "--out", str(out), *more]
+    return [*given, "--size", "32", "--batch", "12", "--learning-rate", "0.5", "--output", str(out), *more]
 
 
 @pytest.fixture(scope="module")

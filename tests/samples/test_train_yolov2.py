@@ -281,7 +281,7 @@ def test_the_loss_leads_to_the_boxes(rectangles: Path) -> None:
 def test_the_command_line_trains_resumes_exports_and_evaluates(
     rectangles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = ["--data", str(rectangles), "--out", str(tmp_path), "--steps", "4", "--hold-back", "0.2", *TINY]
+    line = ["--data", str(rectangles), "--output", str(tmp_path), "--steps", "4", "--hold-back", "0.2", *TINY]
     line += ["--device", "cpu", "--evaluations", "2"]
     assert train_yolov2.main([*line, "--seconds", "0"]) == 0
     assert "stopped at step 1 of 4 after --seconds" in capsys.readouterr().out
@@ -317,9 +317,9 @@ def test_a_run_with_photos_that_are_loaded_beside_it(
     broken = folder / "images/3.png"
     broken.write_bytes(broken.read_bytes()[:-60])  # its head is whole
     line = ["--data", str(folder), "--steps", "4", *TINY, "--device", "cpu", "--loader", loader, "--workers", "0"]
-    assert train_yolov2.main([*line, "--out", str(tmp_path / "stopped")]) == 1
+    assert train_yolov2.main([*line, "--output", str(tmp_path / "stopped")]) == 1
     assert "images/3.png does not decode" in capsys.readouterr().err
-    assert train_yolov2.main([*line, "--out", str(tmp_path / "out"), "--skip-bad", "--trace"]) == 0
+    assert train_yolov2.main([*line, "--output", str(tmp_path / "out"), "--skip-bad", "--trace"]) == 0
     printed = capsys.readouterr().out
     assert "1 photos did not decode, and others took their place. One of them: images/3.png" in printed
     events = json.loads((tmp_path / "out/trace.json").read_text())["traceEvents"]

@@ -105,7 +105,7 @@ def test_a_run_learns_every_box_and_says_how_many(tmp_path: Path, capsys, monkey
     seen, draw = [], task.Detection.draw
     monkeypatch.setattr(task.Detection, "draw", lambda self, *given: seen.append(draw(self, *given)) or seen[-1])
     line = ["--data", str(folder), *TINY, "--sizes", "416", "--batch", "6", "--steps", "1", "--device", "cpu"]
-    line += ["--loader", loader, "--workers", "0", "--mosaic", "0", "--mixup", "0", "--out"]
+    line += ["--loader", loader, "--workers", "0", "--mosaic", "0", "--mixup", "0", "--output"]
     assert train_yolov2.main([*line, str(tmp_path / "a")]) == 0
     limits = boxes.BoxLimits.of(photos)
     assert limits.photo == 150

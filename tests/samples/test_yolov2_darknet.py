@@ -55,9 +55,9 @@ def test_a_run_begins_with_darknets_files_or_names_what_does_not_fit(rectangles:
     widths = ["--stages", "4,8,8,8,16,16", "--head", "16", "--passthrough", "4"]
     line = ["--data", str(rectangles), *TINY[:4], "--device", "cpu", "--steps", "1"]
     line += ["--start", str(tmp_path / "net.cfg")]
-    assert train_yolov2.main([*line, *widths, "--out", str(tmp_path / "out"), "--learning-rate", "1e-9"]) == 0
+    assert train_yolov2.main([*line, *widths, "--output", str(tmp_path / "out"), "--learning-rate", "1e-9"]) == 0
     found, _ = model.load_model(tmp_path / "out/model.pt")
     torch.testing.assert_close(found.anchors, ANCHORS)
     torch.testing.assert_close(found.network.parts[0][0].weight, net.parts[0][0].weight, rtol=0, atol=2e-3)
-    assert train_yolov2.main([*line, *TINY[4:], "--out", str(tmp_path / "other")]) == 1
+    assert train_yolov2.main([*line, *TINY[4:], "--output", str(tmp_path / "other")]) == 1
     assert "a network of other widths or classes (red, green)" in capsys.readouterr().err

@@ -141,7 +141,7 @@ def test_a_model_that_cannot_be_read_is_refused(
             path.write_bytes(save(tmp_path / "model.pt").read_bytes()[:-200])
         case "empty":
             path.touch()
-    line = ["--data", str(rectangles), "--device", "cpu", option, str(path), "--out", str(tmp_path / "out"), *TINY]
+    line = ["--data", str(rectangles), "--device", "cpu", option, str(path), "--output", str(tmp_path / "out"), *TINY]
     assert train_yolov2.main([*line, *(["--evaluate", "all"] if option == "--model" else [])]) == 1
     cause, do = capsys.readouterr().err.splitlines()
     assert f"{path}" in cause
@@ -159,7 +159,7 @@ def test_a_darknet_network_without_a_whole_file_is_refused(
     path.unlink()
     if how != "missing":
         path.write_bytes({"empty": b"", "junk": b"\xff\xfe\x80 junk\n" * 9, "cut": whole[: len(whole) // 2]}[how])
-    line = ["--data", str(rectangles), "--device", "cpu", "--out", str(tmp_path / "out"), *TINY]
+    line = ["--data", str(rectangles), "--device", "cpu", "--output", str(tmp_path / "out"), *TINY]
     assert train_yolov2.main([*line, "--start", str(tmp_path / "net.cfg")]) == 1
     *causes, do = capsys.readouterr().err.splitlines()
     assert f"{tmp_path}/net." in causes[0]

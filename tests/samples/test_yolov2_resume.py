@@ -34,7 +34,7 @@ def photos(rectangles: Path, tmp_path: Path) -> Path:
 
 
 def line(photos: Path, out: Path, *more: str) -> list[str]:
-    return ["--data", str(photos), "--out", str(out), "--steps", "4", *TINY, "--device", "cpu", *more]
+    return ["--data", str(photos), "--output", str(out), "--steps", "4", *TINY, "--device", "cpu", *more]
 
 
 @pytest.mark.parametrize("held", [(), ("--hold-back", "0.2")], ids=["all", "held back"])
@@ -49,7 +49,7 @@ def test_labels_that_were_rewritten_are_noticed(photos: Path, tmp_path: Path, ca
         assert train_yolov2.main([*options, "--resume"]) == 1
         assert capsys.readouterr().err == (
             f"UsageError: {tmp_path}/out/checkpoints/step-000000001: the photos' names or labels have changed since it was "
-            "written.\nDo: put the old ones back, or give another --out\n"
+            "written.\nDo: put the old ones back, or give another --output\n"
         )
     label.write_text(before)
     assert train_yolov2.main([*options, "--resume"]) == 0
@@ -61,8 +61,8 @@ def test_a_second_run_in_the_same_folder_is_refused(photos: Path, tmp_path: Path
         for more in ((), ("--resume",), ("--gpus", "2")):
             assert train_yolov2.main(line(photos, out, *more)) == 1
             cause, do = capsys.readouterr().err.splitlines()
-            assert cause.startswith(f"UsageError: --out {out}: another run writes there now (process ")
-            assert do == "Do: wait until it has ended, or give another --out"
+            assert cause.startswith(f"UsageError: --output {out}: another run writes there now (process ")
+            assert do == "Do: wait until it has ended, or give another --output"
     assert [path.name for path in out.iterdir()] == [".lock"]
     assert train_yolov2.main(line(photos, out)) == 0
     assert train_yolov2.main(line(tmp_path / "none", tmp_path / "other")) == 1
@@ -124,7 +124,7 @@ def test_results_that_cannot_be_written_are_an_error_of_one_line(
         patched.setattr(yolov2_run, "write_darknet", full)
         assert train_yolov2.main(options) == 1
     assert capsys.readouterr().err == (
-        f"ExecutionError: --out {tmp_path}/out: the results could not be written: [Errno 28] No space left on device.\n"
+        f"ExecutionError: --output {tmp_path}/out: the results could not be written: [Errno 28] No space left on device.\n"
         "Do: make room, then run the same command with --resume, which writes them again\n"
     )
     assert train_yolov2.main([*options, "--resume"]) == 0

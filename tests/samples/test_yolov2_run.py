@@ -32,7 +32,7 @@ def test_anchors_figures_and_files_are_of_the_largest_size(
     rectangles: Path, tmp_path: Path, capsys, sizes: str, size: int
 ) -> None:
     line = ["--data", str(rectangles), *TINY, "--sizes", sizes, "--device", "cpu", "--steps", "2", "--hold-back", "0.2"]
-    line += ["--evaluations", "1", "--out", str(tmp_path)]
+    line += ["--evaluations", "1", "--output", str(tmp_path)]
     assert train_yolov2.main(line) == 0
     printed = capsys.readouterr().out
     note = ", the largest of --sizes" if "," in sizes else ""
@@ -62,7 +62,7 @@ def test_anchors_figures_and_files_are_of_the_largest_size(
 def test_a_class_without_held_back_boxes_is_no_part_of_the_log(tmp_path: Path, capsys) -> None:
     folder = draw_set(tmp_path / "set")
     (folder / "classes.txt").write_text("red\ngreen\nblue\n")
-    line = ["--data", str(folder), *TINY, "--device", "cpu", "--steps", "1", "--hold-back", "0.5", "--out"]
+    line = ["--data", str(folder), *TINY, "--device", "cpu", "--steps", "1", "--hold-back", "0.5", "--output"]
     assert train_yolov2.main([*line, str(tmp_path / "out")]) == 0
     assert re.search(r"mAP50 0\.\d{3} of 2 of 3 classes at 64 pixels: red \S+ green \S+\n", capsys.readouterr().out)
     (row,) = read_log(tmp_path / "out/log.csv")
@@ -74,7 +74,7 @@ def test_a_class_without_held_back_boxes_is_no_part_of_the_log(tmp_path: Path, c
 def test_boxes_that_were_cut_or_left_out_are_counted(tmp_path: Path, capsys) -> None:
     folder = draw_set(tmp_path / "set", 6)
     (folder / "labels/0.txt").write_text("0 0.5 0.5 0 0\n0 0.1 0.5 0.4 0.5\n")
-    line = ["--data", str(folder), *TINY, "--device", "cpu", "--steps", "1", "--out", str(tmp_path / "out")]
+    line = ["--data", str(folder), *TINY, "--device", "cpu", "--steps", "1", "--output", str(tmp_path / "out")]
     assert train_yolov2.main(line) == 0
     printed = capsys.readouterr().out
     assert "\n1 boxes cut at the photo's edge\n" in printed
@@ -85,9 +85,9 @@ REFUSED = {
     "hold-back 0.01": (["--hold-back", "0.01"], "of 10 photos it holds back 0"),
     "passthrough 7": (["--passthrough", "7"], "--passthrough 7: expected a multiple of 4"),
     "one value": (["--sizes", "32", "--batch", "1"], "--sizes 32 with one photo a rank at a time"),
-    "out is a file": (["--out", "{tmp}/file"], "--out {tmp}/file: {tmp}/file is a file, not a folder"),
-    "out below a file": (["--out", "{tmp}/file/out"], "--out {tmp}/file/out: {tmp}/file is a file, not a folder"),
-    "out with ranks": (["--out", "{tmp}/file", "--gpus", "2"], "{tmp}/file is a file, not a folder"),
+    "out is a file": (["--output", "{tmp}/file"], "--output {tmp}/file: {tmp}/file is a file, not a folder"),
+    "out below a file": (["--output", "{tmp}/file/out"], "--output {tmp}/file/out: {tmp}/file is a file, not a folder"),
+    "out with ranks": (["--output", "{tmp}/file", "--gpus", "2"], "{tmp}/file is a file, not a folder"),
     "device": (["--device", "gpu"], "--device gpu: no such device"),
     "start": (["--start", "{tmp}/no.pt"], "--start {tmp}/no.pt: {tmp}/no.pt is not there"),
     "start's names": (["--start", "{tmp}/a.cfg"], "--start {tmp}/a.cfg: {tmp}/a.names is not there"),
@@ -123,7 +123,18 @@ def test_what_cannot_work_is_said_at_the_start(rectangles: Path, tmp_path: Path,
     given, cause = (
         [part.replace("{tmp}", str(tmp_path)) for part in parts] for parts in (REFUSED[case][0], [REFUSED[case][1]])
     )
-    line = ["--data", str(rectangles), *TINY, "--steps", "4", "--device", "cpu", "--out", str(tmp_path / "out"), *given]
+    line = [
+        "--data",
+        str(rectangles),
+        *TINY,
+        "--steps",
+        "4",
+        "--device",
+        "cpu",
+        "--output",
+        str(tmp_path / "out"),
+        *given,
+    ]
     assert train_yolov2.main(line) == 1
     printed = capsys.readouterr()
     first, do = printed.err.rstrip("\n").split("\n")

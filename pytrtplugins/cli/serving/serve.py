@@ -70,8 +70,6 @@ def command(
         int | None,
         number(
             Whole(0, MOST_PROCESSES),
-            "--cpu",
-            "--workers",
             help="Processes that speak HTTP and decode; 0: everything in one process; default: half of the cores, on two cores 0.",
         ),
     ] = None,
@@ -90,7 +88,7 @@ def command(
         ),
     ] = None,
     local: Annotated[
-        bool, typer.Option("--local", help="Everything in one process, for breakpoints: --workers 0.")
+        bool, typer.Option("--local", help="Everything in one process, for breakpoints: --cpu 0.")
     ] = False,
     max_batch: Annotated[
         int | None,

@@ -26,7 +26,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 __all__ = ["Exported", "command"]
 
 _OF_MODELS = {"engine", "max-batch", "max-delay", "queue", "decode"}
-_CARRIED = {"allow-urls", "body-limit", "gpu", "workers"}
+_CARRIED = {"allow-urls", "body-limit", "cpu", "gpu"}
 _REPLACED = {"host", "port"}
 
 
@@ -55,7 +55,8 @@ def command(
         typer.Argument(metavar="MODEL", help="As for pytrt serve; default: the models in the file of --config."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Folder to write into.", show_default=False)
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Write the files into this folder.", show_default=False),
     ] = None,
     name: Annotated[
         str | None,
@@ -66,7 +67,7 @@ def command(
     image: Annotated[
         str,
         typer.Option(
-            "--image", metavar="IMAGE", help="Name of the container image; default: NAME:1.", show_default=False
+            "--image", metavar="IMAGE", help="Container image: its name; default: NAME:1.", show_default=False
         ),
     ] = "",
     replicas: Annotated[

@@ -36,7 +36,9 @@ class MadeKey:
 @app.command("serve-key")  # type: ignore[untyped-decorator]
 def command(
     name: Annotated[str, typer.Argument(help="Name of the key, for logs.")],
-    keys: Annotated[Path, typer.Option(metavar="FILE", help="File of keys; made if it is not there.")],
+    keys: Annotated[
+        Path, typer.Option(metavar="FILE", help="Keys of clients: the file, which is made if it is not there.")
+    ],
     role: Annotated[
         Literal["infer", "admin"],
         typer.Option(help="infer: inference, and what clients read for it; admin: everything."),
@@ -50,14 +52,15 @@ def command(
         int | None, number(field_limits(Key, "concurrent"), help="Requests at a time; default: any.")
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A model that it may use; may be repeated. Default: all.")
+        list[str] | None,
+        typer.Option("--allow-model", metavar="NAME", help="A model that it may use; may be repeated. Default: all."),
     ] = None,
 ) -> Result[MadeKey]:
     """Make a key for a client of `pytrt serve --keys`, and print it once: the file has its digest alone.
 
     A server that runs reads the file anew within a second. To take a key back, remove its table from the file.
 
-    Examples: pytrt serve-key camera-1 --keys keys.toml --rate 50 --model animals
+    Examples: pytrt serve-key camera-1 --keys keys.toml --rate 50 --allow-model animals
 
     pytrt serve-key operator --keys keys.toml --role admin
     """

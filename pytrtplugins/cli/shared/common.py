@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from ...utils.optional import require
 from ...utils.terminal import be_quiet, be_verbose
 from .config import defaults_for, find_config, open_config, read_config
+from .old_names import accept_old_names
 from .results import current_output
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -17,16 +18,17 @@ __all__ = ["add_options"]
 
 
 def add_options(command: Any) -> Any:
-    """Give -q, -v, --json and --config to each command of a group, and of groups within it; gives the group back."""
+    """Give -q, -v, --json, --config and old names of options to each command of a group, and of groups within it; gives the group back."""
     params = _params()
-    waiting = [command]
+    waiting = [(command.name, command)]
     while waiting:
-        each = waiting.pop()
+        words, each = waiting.pop()
         if inner := getattr(each, "commands", None):
-            waiting += inner.values()
+            waiting += [(f"{words} {name}", part) for name, part in inner.items()]
         else:
             names = {name for param in each.params for name in param.opts}
             each.params += [param for param in params if not names & set(param.opts)]
+            accept_old_names(each, words)
     return command
 
 

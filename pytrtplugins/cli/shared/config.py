@@ -14,6 +14,7 @@ from ...utils.declared import mismatch, nearest, single_kind
 from ...utils.text_formats import shorten
 from ...utils.toml_file import TomlFile, read_text
 from .number import limits_of
+from .old_names import old_names, warn
 from .results import option_name
 
 __all__ = ["Default", "Defaults", "defaults_for", "find_config", "open_config", "read_config"]
@@ -129,7 +130,11 @@ def _read(data: Any, command: Any, words: tuple[str, ...], file: TomlFile) -> It
         if name.startswith("--") and each.expose_value
     }
     hints = typing.get_type_hints(command.callback, include_extras=True)
+    renamed = old_names(" ".join(words))
     for key, value in data.items():
+        if key in renamed:
+            warn(" ".join(words), key, renamed[key])
+            options.setdefault(key, options[renamed[key]])
         if key not in options:
             raise file.error((*words, key), f"{name} has no option --{key}.{nearest(key, options)}")
         if (expected := mismatch(value, hints[options[key].name], limits_of)) is not None:

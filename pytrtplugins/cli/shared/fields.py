@@ -70,21 +70,19 @@ def read_samples(pairs: Sequence[str] | None) -> dict[str, Any] | None:
     return found or None
 
 
-def read_shapes(text: str | None) -> dict[str, tuple[int, ...]] | None:
-    """Dims of a plugin's inputs written as ``x=1x8x6x6,offset=1x18x6x6``; None where there are none.
+def read_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]] | None:
+    """Dims of a plugin's inputs written as ``x=1x8x6x6``, or several with commas between them; None where there are none.
 
     Raises:
-        UsageError: the text has another form.
+        UsageError: a text has another form.
     """
-    if text is None:
+    if not texts:
         return None
     found: dict[str, tuple[int, ...]] = {}
-    for part in text.split(","):
+    for part in ",".join(texts).split(","):
         name, _, dims = part.partition("=")
         if not name or not re.fullmatch(r"\d{1,9}(x\d{1,9}){0,7}", dims) or name in found:
-            raise UsageError(
-                f"--shapes {text[:80]}: expected NAME=DIMS for each input, such as x=1x8x6x6,offset=1x18x6x6."
-            )
+            raise UsageError(f"--shape {part[:80]}: expected NAME=DIMS, once for each input, such as x=1x8x6x6.")
         found[name] = tuple(map(int, dims.split("x")))
     return found
 

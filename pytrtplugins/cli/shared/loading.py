@@ -163,7 +163,7 @@ def open_engine(
             )
         if plugins:
             raise UsageError(
-                f"{path} is built already; --plugin says how to build.\nDo: pytrt build MODEL -o {path} --plugin NAME=FORM"
+                f"{path} is built already; --plugin-form says how to build.\nDo: pytrt build MODEL -o {path} --plugin-form NAME=FORM"
             )
         return load_engine(path)
     if precision.endswith(_PRECISION_FILES) and (calibration or cache):

@@ -102,7 +102,7 @@ def read_forms(pairs: Sequence[str] | None) -> dict[str, str]:
     Raises:
         UsageError: one has another form.
     """
-    return read_pairs(pairs, "--plugin", f"NAME=FORM with a form of {', '.join(FORMS)}", values=FORMS)
+    return read_pairs(pairs, "--plugin-form", f"NAME=FORM with a form of {', '.join(FORMS)}", values=FORMS)
 
 
 def read_pairs(

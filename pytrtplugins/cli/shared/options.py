@@ -52,13 +52,15 @@ Model = Annotated[
     typer.Argument(metavar="MODEL", callback=expect_model, help="ONNX file, saved engine, or darknet's .cfg."),
 ]
 Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="darknet's weights; default: beside the .cfg.")]
-Engine = Annotated[str, typer.Option(help="auto, or a name that `pytrt devices` lists.", autocompletion=_engines)]
+Engine = Annotated[
+    str, typer.Option(help="Engine: auto, or a name that `pytrt devices` lists.", autocompletion=_engines)
+]
 Precision = Annotated[
     str,
     typer.Option(
         metavar="NAME|FILE.yaml",
         callback=loading.check_precision,
-        help=f"{', '.join(loading.PRECISIONS)}; or a file of `pytrt precision search`, layer by layer.",
+        help=f"Precision: {', '.join(loading.PRECISIONS)}; or a file of `pytrt precision search`, layer by layer.",
     ),
 ]
 Threads = Annotated[int | None, number(THREADS, help="CPU threads; default: the engine decides.")]
@@ -95,7 +97,7 @@ Settings = Annotated[
 Forms = Annotated[
     list[str] | None,
     typer.Option(
-        "--plugin",
+        "--plugin-form",
         metavar="NAME=FORM",
         help=f"The form in which a plugin runs, such as acme::Scale=compute: {', '.join(FORMS)}; may be repeated.",
     ),
@@ -111,17 +113,21 @@ Names = Annotated[
 CalibrationMode = Annotated[
     FitMode,
     typer.Option(
-        help="How calibration images are fitted. Use stretch with entropy, which the grey bars of letterbox mislead."
+        "--calibration-fit",
+        help="How calibration images are fitted. Use stretch with entropy, which the grey bars of letterbox mislead.",
     ),
 ]
 Mode = Annotated[
     FitMode,
-    typer.Option(help="How images are fitted into the network's input. AlexeyAB's darknet trains with stretch."),
+    typer.Option(
+        "--fit", help="How images are fitted into the network's input. AlexeyAB's darknet trains with stretch."
+    ),
 ]
 ModelsMode = Annotated[
     FitMode | None,
     typer.Option(
+        "--fit",
         help="How images are fitted into the network's input; default: as the model says, or else letterbox."
-        " AlexeyAB's darknet trains with stretch."
+        " AlexeyAB's darknet trains with stretch.",
     ),
 ]

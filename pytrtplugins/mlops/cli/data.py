@@ -68,11 +68,15 @@ def compare(
     limit: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=X", help="End with exit code 1 where a figure is larger: drift=0.2; may be repeated."
+            "--fail-above",
+            metavar="NAME=X",
+            help="End with exit code 1 where a figure is larger: drift=0.2; may be repeated.",
         ),
     ] = None,
-    photos: Annotated[int, number(Whole(2, MOST_PHOTOS), help="So many photos of each set are measured.")] = 1000,
-    seed: Annotated[int, number(Whole(0, _LARGEST_SEED), help="Seed for the choice of photos.")] = 0,
+    photos: Annotated[
+        int, number(Whole(2, MOST_PHOTOS), "--samples", help="Number of samples, drawn by --seed, of each set.")
+    ] = 1000,
+    seed: Annotated[int, number(Whole(0, _LARGEST_SEED), help="Seed for the choice of samples.")] = 0,
     output: Annotated[
         list[Path] | None,
         typer.Option(
@@ -85,7 +89,7 @@ def compare(
     PSI is the population stability index between the sets; "by chance" is what samples of this size exceed in one of 1,000 cases where
     nothing differs. The figure drift is the largest PSI that is more than chance.
 
-    Examples: pytrt data compare shards/ today/ --limit drift=0.2
+    Examples: pytrt data compare shards/ today/ --fail-above drift=0.2
 
     pytrt data compare shards/ today/ --model animals.engine -o drift.html -o drift.png
     """

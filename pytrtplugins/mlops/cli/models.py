@@ -43,7 +43,7 @@ RegistryOption = Annotated[
 VersionArgument = Annotated[
     str, typer.Argument(metavar="NAME[:VERSION]", help="A version; without a number, the newest.")
 ]
-StageOption = Annotated[Literal["staging", "production"], typer.Option(help="The stage.")]
+StageOption = Annotated[Literal["staging", "production"], typer.Option(help="Stage in which the version is put back.")]
 WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for the history.")]
 WhoOption = Annotated[str | None, typer.Option("--who", metavar="NAME", help="Who does it; default: this user.")]
 
@@ -51,8 +51,8 @@ WhoOption = Annotated[str | None, typer.Option("--who", metavar="NAME", help="Wh
 @command.command("add")  # type: ignore[untyped-decorator]
 def add(
     engine_file: Annotated[Path, typer.Argument(metavar="FILE", help="Engine file, as `pytrt build` writes it.")],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The model's name.")],
-    version: Annotated[int | None, number(_VERSION, help="Number of the version; default: the next.")] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the model.")],
+    version: Annotated[int | None, number(_VERSION, help="Version number; default: the next.")] = None,
     network: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="What the engine was built from, such as an ONNX file; its digest is kept."),
@@ -76,6 +76,7 @@ def add(
     data: Annotated[
         list[str] | None,
         typer.Option(
+            "--dataset",
             metavar="USE=PATH|SHA256",
             help="Data that it was made or measured with, such as evaluation=val/; a digest is kept; may be repeated.",
         ),
@@ -84,12 +85,17 @@ def add(
     run: Annotated[
         str,
         typer.Option(
-            metavar="ID", envvar="PYTRT_PIPELINE_RUN", help="The run of a pipeline that made it, which a step knows."
+            "--pipeline-run",
+            metavar="ID",
+            envvar="PYTRT_PIPELINE_RUN",
+            help="The run of a pipeline that made it, which a step knows.",
         ),
     ] = "",
     parent: Annotated[int | None, number(_VERSION, help="The version that it followed; default: the newest.")] = None,
     note: Annotated[str, typer.Option(metavar="TEXT", help="What else is to be said.")] = "",
-    to: Annotated[Literal["staging", "production"] | None, typer.Option(help="Put it into this stage as well.")] = None,
+    to: Annotated[
+        Literal["staging", "production"] | None, typer.Option("--stage", help="Stage that it comes into as well.")
+    ] = None,
     registry: RegistryOption = None,
 ) -> Result[Added]:
     """Add an engine file as a version of a model. A version never changes.
@@ -98,7 +104,7 @@ def add(
 
     Examples: pytrt models add animals.engine --name animals --licence Apache-2.0
 
-    pytrt models add animals.engine --name animals --cache animals.cache --figures evaluated.json --data evaluation=val/ --to staging
+    pytrt models add animals.engine --name animals --cache animals.cache --figures evaluated.json --dataset evaluation=val/ --stage staging
     """
     models = ModelRegistry(registry)
     made = models.add(
@@ -146,20 +152,22 @@ def show_version(
     version: Annotated[
         str, typer.Argument(metavar="NAME[:VERSION|@STAGE]", help="A version; without a number or a stage, the newest.")
     ],
-    html: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the same as a page.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.html", help="Write the same as a page.")
+    ] = None,
     registry: RegistryOption = None,
 ) -> Result[Card]:
     """Show what a version is made of, what was measured, and what was done with it.
 
     Examples: pytrt models show animals@production
 
-    pytrt models show animals:3 --html animals.html
+    pytrt models show animals:3 -o animals.html
     """
     models = ModelRegistry(registry)
     found = models.find(version)
     history = models.history(found.name)
     if html is not None:
-        write_html(found, history, check_target(html, "html", (".html",)))
+        write_html(found, history, check_target(html, "output", (".html",)))
     return Result(
         Card(found, history.stage_of(found.version), history.changes, None if html is None else str(html)),
         text.print_card,
@@ -169,14 +177,14 @@ def show_version(
 @command.command("promote")  # type: ignore[untyped-decorator]
 def promote(
     version: VersionArgument,
-    to: Annotated[Stage, typer.Option(help="The stage that it comes into.")] = "production",
+    to: Annotated[Stage, typer.Option("--stage", help="Stage that it comes into.")] = "production",
     why: WhyOption = "",
     who: WhoOption = None,
     registry: RegistryOption = None,
 ) -> Result[Changed]:
     """Put a version into a stage, in the place of the one that is there. Servers that follow the stage take it up.
 
-    Examples: pytrt models promote animals:3 --to staging
+    Examples: pytrt models promote animals:3 --stage staging
 
     pytrt models promote animals:3 --why "0.6 points more than version 2"
     """
@@ -263,7 +271,9 @@ def remove(
 def check(
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Remove what processes left over that were killed; nothing else is touched."),
+        typer.Option(
+            "--repair", help="Repair: remove what processes left over that were killed; nothing else is touched."
+        ),
     ] = False,
     registry: RegistryOption = None,
 ) -> Result[RegistryCheck]:
@@ -280,7 +290,7 @@ def check(
 def _pair(word: str) -> tuple[str, str]:
     use, equals, given = word.partition("=")
     if not (equals and use and given):
-        raise UsageError(f"--data {word[:80]}: expected USE=PATH or USE=SHA256, such as evaluation=val/")
+        raise UsageError(f"--dataset {word[:80]}: expected USE=PATH or USE=SHA256, such as evaluation=val/")
     return use, given
 
 

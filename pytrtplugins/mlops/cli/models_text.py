@@ -26,7 +26,7 @@ def print_added(found: Added) -> None:
     stage = f", in {found.stage}" if found.stage else ""
     print(f"{found.name}:{found.version}: {size_text(found.bytes)}, sha256 {found.digest}{stage}")
     if not found.stage:
-        print(f"Do: pytrt models promote {found.name}:{found.version} --to staging")
+        print(f"Do: pytrt models promote {found.name}:{found.version} --stage staging")
 
 
 def print_listed(found: Listed) -> None:

@@ -45,13 +45,13 @@ app.add_typer(command, name="pipeline")
 
 Source = Annotated[str, typer.Argument(metavar="FILE.yaml|MODULE:NAME", help="The pipeline.")]
 Values = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter's value; may be repeated.")
+    list[str] | None, typer.Option("--parameter", metavar="NAME=VALUE", help="A parameter's value; may be repeated.")
 ]
 
 
 def open_pipeline(source: str, values: list[str] | None) -> Pipeline:
-    """The pipeline that a user named, with the parameters of ``--set``."""
-    return Pipeline.load(source, option_values.read_pairs(values, "--set", "NAME=VALUE"))
+    """The pipeline that a user named, with the parameters of ``--parameter``."""
+    return Pipeline.load(source, option_values.read_pairs(values, "--parameter", "NAME=VALUE"))
 
 
 @command.command("run")  # type: ignore[untyped-decorator]
@@ -64,7 +64,7 @@ def run(
     until: Annotated[str | None, typer.Option(metavar="STEP", help="End with this step.")] = None,
     only: Annotated[str | None, typer.Option(metavar="STEP", help="Run this step alone.")] = None,
     values: Values = None,
-    force: Annotated[bool, typer.Option("--force", help="Run the steps whether something has changed or not.")] = False,
+    force: Annotated[bool, typer.Option("--rerun", help="Run the steps whether something has changed or not.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Approve every step that asks for it.")] = False,
     approve: Annotated[
         list[str] | None, typer.Option(metavar="STEP", help="Approve this step; may be repeated.")
@@ -76,9 +76,9 @@ def run(
 
     Examples: pytrt pipeline run pipeline.yaml
 
-    pytrt pipeline run pipeline.yaml --set size=smoke --approve deploy
+    pytrt pipeline run pipeline.yaml --parameter size=smoke --approve deploy
 
-    pytrt pipeline run pipeline.yaml --from evaluate --force
+    pytrt pipeline run pipeline.yaml --from evaluate --rerun
     """
     pipeline = open_pipeline(source, values)
     for name in approve or ():
@@ -125,7 +125,7 @@ def check(source: Source, values: Values = None) -> Result[PipelineFacts]:
 
     Examples: pytrt pipeline check pipeline.yaml
 
-    pytrt pipeline check mypipelines:nightly --set size=smoke
+    pytrt pipeline check mypipelines:nightly --parameter size=smoke
     """
     found = open_pipeline(source, values)
     graph = found.graph()

@@ -44,7 +44,7 @@ def export(
     system: Annotated[Literal["argo"], typer.Argument(metavar="SYSTEM", help="argo: Argo Workflows.")],
     source: Source,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="File to write.", show_default=False)
+        Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="Write to this file.", show_default=False)
     ] = None,
     image: Annotated[
         str, typer.Option("--image", metavar="IMAGE", help="Container image of the steps.", show_default=False)
@@ -73,7 +73,9 @@ def export(
     ] = "",
     service_account: Annotated[str, typer.Option(metavar="NAME", help="Service account of the pods.")] = "",
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace; default: where it is submitted.")] = "",
-    folder: Annotated[str, typer.Option(metavar="PATH", help="Where the image has the pipeline's folder.")] = "/work",
+    folder: Annotated[
+        str, typer.Option("--workdir", metavar="PATH", help="Where the image has the pipeline's folder.")
+    ] = "/work",
     in_image: Annotated[
         list[str] | None,
         typer.Option(metavar="PATH", help="A file or folder that the image has; Python files are. May be repeated."),
@@ -90,7 +92,8 @@ def export(
     """Write a pipeline as YAML for Argo Workflows: a DAG of containers, with files between steps in a bucket.
 
     Each step becomes a task with its retries, time limit, resources and secrets (names only). A gate becomes a condition of the tasks
-    behind it, an approval a node that waits. Parameters that only go into commands stay parameters; others are fixed as --set gives them.
+    behind it, an approval a node that waits. Parameters that only go into commands stay parameters; others are fixed as
+    --parameter gives them.
 
     Examples: pytrt pipeline export argo pipeline.yaml -o workflow.yaml --image registry.example.com/animals:1 --bucket models
 
@@ -120,7 +123,7 @@ def export(
         concurrency=concurrency,
     )
     check_target(output, "output", (".yaml", ".yml"))
-    found = load_live(source, option_values.read_pairs(values, "--set", "NAME=VALUE"))
+    found = load_live(source, option_values.read_pairs(values, "--parameter", "NAME=VALUE"))
     write_atomic(output, argo_yaml(found, target, str(output)).encode())
     fixed = tuple(name for name in found.pipeline.parameters if name not in found.live)
     return Result(ExportedPipeline(str(output), kind, len(found.pipeline.steps), dict(found.live), fixed), _print)

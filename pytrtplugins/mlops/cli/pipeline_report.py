@@ -46,7 +46,7 @@ def report(
     run: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="Id of a run, or its beginning; default: the last one.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="File to write.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Write to this file.")] = Path(
         "report.html"
     ),
     pipeline: Annotated[

@@ -43,17 +43,21 @@ def make(
             metavar="DIR|TAR|FILE.yaml...", help="Photos and labels, or a data.yaml; several make one set together."
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the shards.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Write the shards into this folder.")],
     labels: Annotated[str, typer.Option(metavar="FORMAT", help=f"auto, or one of {', '.join(FORMATS)}.")] = "auto",
     classes: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Class names, one a line, in their order; default: as the labels have them."),
+        typer.Option(
+            "--names",
+            metavar="FILE",
+            help="Class names, one per line, in their order; default: as the labels have them.",
+        ),
     ] = None,
     drop_others: Annotated[
         bool,
         typer.Option(
             "--drop-others",
-            help="Leave out boxes of classes that --classes does not name, which are refused otherwise.",
+            help="Leave out boxes of classes that --names does not name, which are refused otherwise.",
         ),
     ] = False,
     listed: Annotated[
@@ -64,7 +68,9 @@ def make(
             help="Take the photos that this list names, of the data or of the disk; or a part of a data.yaml: train; all: every photo.",
         ),
     ] = None,
-    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="Of a shard, about: 256MB, 1GiB.")] = "256MB",
+    size: Annotated[
+        str, typer.Option("--shard-size", metavar="SIZE", help="Size of a shard, about: 256MB, 1GiB.")
+    ] = "256MB",
     longest_side: Annotated[
         int | None,
         number(
@@ -89,7 +95,12 @@ def make(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a finished set.")] = False,
     workers: Annotated[
-        int | None, number(Whole(1, MAX_WORKERS), help="Threads, each with its own shard; default: one a processor.")
+        int | None,
+        number(
+            Whole(1, MAX_WORKERS),
+            "--threads",
+            help="CPU threads, each with its own shard; default: one a processor.",
+        ),
     ] = None,
 ) -> Result[Made]:
     """Make shards of photos and their labels: VOC's XML, COCO's JSON, darknet's text, CVAT's XML, or folders named after classes.
@@ -97,11 +108,11 @@ def make(
     A shard is a tar with key.jpg and key.json for each photo, as WebDataset reads it, and an index for reading in any order. The same
     command goes on where it was interrupted. The same photos and labels give the same bytes.
 
-    Examples: pytrt shards make voc/ -o shards/ --size 256MB
+    Examples: pytrt shards make voc/ -o shards/ --shard-size 256MB
 
     pytrt shards make photos.tar -o shards/ --list train.txt --longest-side 448
 
-    pytrt shards make cvat/ -o shards/ --classes classes.txt --hold-back 0.15
+    pytrt shards make cvat/ -o shards/ --names classes.txt --hold-back 0.15
 
     pytrt shards make imagenet/train -o shards/ --labels folders --longest-side 320
     """
@@ -128,13 +139,19 @@ def make(
 def check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the shards.")],
     repair: Annotated[
-        bool, typer.Option("--repair", help="Make indexes that are missing or wrong anew, from tars that are whole.")
+        bool,
+        typer.Option("--repair", help="Repair: make indexes that are missing or wrong anew, from tars that are whole."),
     ] = False,
     decode: Annotated[
-        bool, typer.Option("--decode", help="Decode every photo as a whole; default: read its head.")
+        bool, typer.Option("--full", help="Decode every photo as a whole; default: read its head.")
     ] = False,
     workers: Annotated[
-        int | None, number(Whole(1, MAX_WORKERS), help="Threads, each with its own shard; default: one a processor.")
+        int | None,
+        number(
+            Whole(1, MAX_WORKERS),
+            "--threads",
+            help="CPU threads, each with its own shard; default: one a processor.",
+        ),
     ] = None,
 ) -> Result[CheckedShards]:
     """Check a set of shards: checksums, indexes, photos and boxes; and count what it holds. The exit code is 1 where something is wrong.
@@ -143,7 +160,7 @@ def check(
 
     pytrt shards check shards/ --repair
 
-    pytrt shards check shards/ --decode --json
+    pytrt shards check shards/ --full --json
     """
     found = check_shards(folder, repair=repair, decode=decode, workers=workers)
     return Result(found, _print_checked, found.ok, f"{folder}: {len(found.problems):,} problems")
@@ -153,7 +170,7 @@ def _bytes(text: str) -> int:
     match = re.fullmatch(r"([0-9]{1,12}) ?([A-Z]*)", text.upper())
     size = int(match[1]) * _UNITS.get(match[2], 0) if match else 0
     if not SHARD_BYTES[0] <= size <= SHARD_BYTES[1]:
-        raise UsageError(f"--size {text[:40]}: expected a size from 1MiB to 64GiB, such as 256MB.")
+        raise UsageError(f"--shard-size {text[:40]}: expected a size from 1MiB to 64GiB, such as 256MB.")
     return size
 
 

@@ -61,29 +61,41 @@ def command(
         Path,
         typer.Option(
             metavar="DIR|FILE",
-            help="verification, classification: a folder of images for each person or class, or an .npz file; verification also a list of "
-            "pairs, .txt or .csv; detection: the YOLO layout, or a data.yaml.",
+            help="Images: for verification and classification a folder for each person or class, or an .npz file; for verification also a "
+            "list of pairs, .txt or .csv; for detection the YOLO layout, or a data.yaml.",
         ),
     ],
     task: Annotated[
         Literal["verification", "detection", "classification"], typer.Option(help="What the network is for.")
     ],
     engines: Annotated[
-        str, typer.Option("--engines", metavar="NAME,...", help="Engines that `pytrt devices` lists.")
+        str, typer.Option("--engine", metavar="NAME,...", help="Engines that `pytrt devices` lists.")
     ] = "auto",
     precisions: Annotated[
         str,
         typer.Option(
-            metavar="NAME,...", help=f"Precisions ({', '.join(loading.PRECISIONS)}) and precision files (.yaml)."
+            "--precision",
+            metavar="NAME,...",
+            help=f"Precisions ({', '.join(loading.PRECISIONS)}) and precision files (.yaml).",
         ),
     ] = "fp32,int8",
     algorithms: Annotated[
-        str, typer.Option(metavar="NAME,...", help=f"Calibrations for int8 and fp8: {', '.join(CALIBRATORS)}.")
+        str,
+        typer.Option(
+            "--algorithm",
+            metavar="NAME,...",
+            help=f"How the scales are chosen, for int8 and fp8: {', '.join(CALIBRATORS)}; each makes a row.",
+        ),
     ] = "minmax",
     samples: Annotated[
-        str, typer.Option(metavar="N,...", help="Numbers of images to calibrate with; each makes a row.")
+        str,
+        typer.Option(
+            "--calibration-size", metavar="N,...", help="Number of images to calibrate with; each makes a row."
+        ),
     ] = "200",
-    batches: Annotated[str, typer.Option(metavar="N,...", help="Images of a run; each makes columns.")] = "1,8",
+    batches: Annotated[
+        str, typer.Option("--batch", metavar="N,...", help="Images per run; each makes columns.")
+    ] = "1,8",
     calibration: Annotated[
         Path | None,
         typer.Option(metavar="DIR|FILE.npz", help="Images to calibrate with; default: a part of --data."),
@@ -91,7 +103,9 @@ def command(
     images: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Where the images are that a list of pairs names; default: where the list is."
+            "--image-root",
+            metavar="DIR",
+            help="Where the images are that a list of pairs names; default: where the list is.",
         ),
     ] = None,
     calibration_share: Annotated[
@@ -106,8 +120,8 @@ def command(
         bool,
         typer.Option(
             "--augment-calibration",
-            help="Where --samples asks for more images than there are, also calibrate on mirrored and moved copies of them: up to 10 of "
-            "each. Not for detection.",
+            help="Where --calibration-size asks for more images than there are, also calibrate on mirrored and moved copies of them: up "
+            "to 10 of each. Not for detection.",
         ),
     ] = False,
     pixels: Annotated[
@@ -157,13 +171,13 @@ def command(
     Latency and memory are measured host to host; calibrations of one engine and precision have the same latency, so only the first is
     timed.
 
-    Examples: pytrt table face.onnx --task verification --data faces/ --pixels 0..255 --engines cpu,onnxruntime -o face.html
+    Examples: pytrt table face.onnx --task verification --data faces/ --pixels 0..255 --engine cpu,onnxruntime -o face.html
 
-    pytrt table face.onnx --task verification --data faces/ --algorithms minmax,entropy --samples 50,200 -o face.md -o face.png
+    pytrt table face.onnx --task verification --data faces/ --algorithm minmax,entropy --calibration-size 50,200 -o face.md -o face.png
 
-    pytrt table face.onnx --task verification --data pairs.txt --images lfw/ --calibration people/
+    pytrt table face.onnx --task verification --data pairs.txt --image-root lfw/ --calibration people/
 
-    pytrt table yolov2.cfg --task detection --data voc/ --precisions fp32,int8
+    pytrt table yolov2.cfg --task detection --data voc/ --precision fp32,int8
     """
     targets = [check_target(path, "output", tuple(_WRITERS)) for path in output or ()]
     if any(path.suffix in (".html", ".png", ".svg", ".pdf") for path in targets):
@@ -171,13 +185,11 @@ def command(
     if pixels not in PIXELS:
         raise UsageError(f"--pixels {pixels[:40]}: expected one of {', '.join(PIXELS)}.")
     plan = TablePlan(
-        engines=option_values.read_words(engines, "--engines"),
-        precisions=tuple(
-            loading.check_precision(each) for each in option_values.read_words(precisions, "--precisions")
-        ),
-        algorithms=option_values.read_words(algorithms, "--algorithms"),
-        samples=_numbers(samples, "--samples", MAX_SAMPLES),
-        batches=_numbers(batches, "--batches", LARGEST_BATCH),
+        engines=option_values.read_words(engines, "--engine"),
+        precisions=tuple(loading.check_precision(each) for each in option_values.read_words(precisions, "--precision")),
+        algorithms=option_values.read_words(algorithms, "--algorithm"),
+        samples=_numbers(samples, "--calibration-size", MAX_SAMPLES),
+        batches=_numbers(batches, "--batch", LARGEST_BATCH),
         rounds=rounds,
         seconds=seconds,
         threads=threads,
@@ -218,7 +230,7 @@ def _task(
     known = None if names is None else read_class_names(names)
     is_list = data.suffix.lower() in PAIR_SUFFIXES and not data.is_dir()
     if folder is not None and not is_list:
-        raise UsageError("--images: only a list of pairs, .txt or .csv, names images in another folder")
+        raise UsageError("--image-root: only a list of pairs, .txt or .csv, names images in another folder")
     if is_list and task != "verification":
         raise UsageError(f"--data {data}: a list of pairs is for --task verification")
     if task == "detection":

@@ -81,7 +81,7 @@ def _parameters(found: Description, values: Mapping[str, str]) -> dict[str, Scal
     for name in values:
         if name not in declared:
             raise UsageError(
-                f"--set {name}: {found.file.path} has no such parameter.{nearest(name, map(str, declared))}"
+                f"--parameter {name}: {found.file.path} has no such parameter.{nearest(name, map(str, declared))}"
             )
     made: dict[str, Scalar] = {}
     for name, value in sorted(declared.items(), key=lambda item: isinstance(item[1], dict)):  # choices last
@@ -121,7 +121,7 @@ def _typed(name: str, text: str, like: Scalar) -> Scalar:
         return WrittenInt(text) if _WHOLE.fullmatch(text) else WrittenFloat(text)
     except (ValueError, KeyError):
         kind = "true or false" if isinstance(like, bool) else "a number"
-        raise UsageError(f"--set {name}: expected {kind}, as {written(like)} is, found {shorten(text)}") from None
+        raise UsageError(f"--parameter {name}: expected {kind}, as {written(like)} is, found {shorten(text)}") from None
 
 
 # --- steps -------------------------------------------------------------------------------------------------------------

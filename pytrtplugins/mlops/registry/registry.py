@@ -162,7 +162,7 @@ class ModelRegistry:
             version = self.history(name).current(stage)
             if version is None:
                 raise ModelRegistryError(
-                    f"{name}: no version is in {stage}.\nDo: pytrt models promote {name}:{numbers[-1]} --to {stage}",
+                    f"{name}: no version is in {stage}.\nDo: pytrt models promote {name}:{numbers[-1]} --stage {stage}",
                     name=name,
                     stage=stage,
                 )
@@ -277,7 +277,7 @@ class ModelRegistry:
             before = self.history(name).before(stage)
             if before is None:
                 raise ModelRegistryError(
-                    f"{name}: no version was in {stage} before.\nDo: pytrt models promote {name}:VERSION --to {stage}",
+                    f"{name}: no version was in {stage} before.\nDo: pytrt models promote {name}:VERSION --stage {stage}",
                     name=name,
                     stage=stage,
                 )

@@ -119,7 +119,7 @@ class ImagePairs:
                 if not os.path.isfile(self.folder / name):
                     raise NoDataError(
                         f"{self.source} line {row.line}: there is no image {shorten(name)} in the folder {self.folder}.\n"
-                        "Do: give the folder that the names begin in: pytrt table --images DIR",
+                        "Do: give the folder that the names begin in: pytrt table --image-root DIR",
                         path=self.source,
                         line=row.line,
                     )

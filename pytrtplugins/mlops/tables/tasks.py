@@ -134,7 +134,7 @@ class _OnImages:
         if images is None:
             raise UsageError(
                 "INT8 and FP8 need images to calibrate on, which the accuracy is not measured on.\n"
-                "Do: pytrt table --calibration DIR, or --precisions fp32"
+                "Do: pytrt table --calibration DIR, or --precision fp32"
             )
         views = VIEWS if self.augmented else 1
         if count > views * len(images):

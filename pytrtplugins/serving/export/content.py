@@ -130,7 +130,7 @@ def _toml(deployment: Deployment, specs: list[ModelSpec]) -> str:
         0 if scale.cpus <= 2 else int(scale.cpus) // 2
     )  # as the command itself chooses; but it sees the machine's cores
     tables: dict[str, dict[str, Any]] = {
-        "[serve]": {"host": "0.0.0.0", "port": deployment.port, "workers": workers, **deployment.options},
+        "[serve]": {"host": "0.0.0.0", "port": deployment.port, "cpu": workers, **deployment.options},
         "[limits]": _changed(deployment.limits, OPTIONS_OF_LIMITS),
     }
     lines = [f"# made by pytrt serve-export {__version__}"]

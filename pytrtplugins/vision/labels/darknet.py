@@ -92,7 +92,7 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Phot
     if names is None and not numbers.given:
         raise NoDataError(
             f"data {files.name!r}: the names of the classes are missing: expected classes.txt, a file .names, or data.yaml.\n"
-            "Do: give them with --classes FILE, one name a line",
+            "Do: give them with --names FILE, one name a line",
             path=files.name,
         )
     numbers.declare(names or ())

@@ -113,7 +113,7 @@ def _work(job: Mapping[str, Any]) -> None:
     except OSError as error:
         raise UsageError(
             f"machine {socket.gethostname()}: {error.filename} is not there ({error.strerror}).\n"
-            "Do: put the program, the photos and --out in a folder that all machines share, at the same path"
+            "Do: put the program, the photos and --output in a folder that all machines share, at the same path"
         ) from error
     signals = list[int]()
     threading.Thread(target=_listen, args=(job["stop"], signals), daemon=True).start()

@@ -16,7 +16,7 @@ pytest.importorskip("spdl.pipeline", reason='its loaders need spdl-core (pip ins
 from benchmarks.training import loaders  # noqa: E402
 from benchmarks.training.photos import DrawnPhotos  # noqa: E402
 
-SMALL = ["--device", "cpu", "--photos", "16", "--photo-size", "64x48", "--side", "32", "--batch", "4", "--ahead", "2"]
+SMALL = ["--device", "cpu", "--samples", "16", "--photo-size", "64x48", "--side", "32", "--batch", "4", "--ahead", "2"]
 SMALL += ["--workers", "0", "--step", "1", "--seconds", "0.05"]
 
 

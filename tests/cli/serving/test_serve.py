@@ -42,7 +42,7 @@ def test_models_and_limits_are_handed_on(served):
 
 @pytest.mark.parametrize(
     ("words", "cpu", "engines"),
-    [([], None, None), (["--local"], 0, None), (["--workers", "0"], 0, None), (["--cpu", "12", "--gpu", "4"], 12, 4)],
+    [([], None, None), (["--local"], 0, None), (["--cpu", "0"], 0, None), (["--cpu", "12", "--gpu", "4"], 12, 4)],
 )
 def test_processes_are_handed_on(served, words, cpu, engines):
     _, [(_, options)] = served("x.engine", *words)
@@ -134,8 +134,8 @@ def test_each_file_on_the_page_is_taken(served, file, text, capsys):
     assert specs
 
 
-def test_an_option_with_two_names_has_both_in_a_file(served, file):
-    for name in ("cpu", "workers"):
+def test_an_old_name_of_an_option_works_in_a_file(served, file):
+    for name in ("cpu", "workers"):  # an old name
         file.write_text(FILE.replace("port = 8080", f"{name} = 3"))
         assert served("--config", file)[1][-1][1]["cpu"] == 3
 

@@ -25,7 +25,7 @@ def test_a_file_of_models_becomes_a_deployment(printed, tmp_path):
     assert "name: my-double" in (tmp_path / "out/kubernetes/deployment.yaml").read_text()
     assert "maxReplicas: 4" in (tmp_path / "out/kubernetes/autoscaler.yaml").read_text()
     found = TomlFile.read(tmp_path / "out/serving.toml").data
-    assert found["serve"] == {"host": "0.0.0.0", "port": 9000, "workers": 4, "gpu": 2}
+    assert found["serve"] == {"host": "0.0.0.0", "port": 9000, "cpu": 4, "gpu": 2}
     assert found["models"]["My_Double"] == {"target": "models/double.py:Double", "max_delay_ms": 1.0, "queue": 7}
 
 

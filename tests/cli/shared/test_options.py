@@ -20,7 +20,7 @@ from tests.cli.stubs import ends
 
 BUILT = ["--weights", "w", "--engine", "cpu", "--precision", "int8", "--cache", "c", "--threads", "3"]
 OPENED = {"weights": Path("w"), "engine": "cpu", "precision": "int8", "cache": Path("c"), "threads": 3}
-DETECTOR = ["--names", "n", "--mode", "stretch", "--threshold", "0.25", "--nms", "0.75"]
+DETECTOR = ["--names", "n", "--fit", "stretch", "--threshold", "0.25", "--nms", "0.75"]
 THRESHOLDS = {"score_threshold": 0.25, "iou_threshold": 0.75}
 ENGINE = SimpleNamespace(name="stub", precision="int8", arithmetic=Arithmetic("int8", "int8"), choices={})
 
@@ -28,18 +28,18 @@ ENGINE = SimpleNamespace(name="stub", precision="int8", arithmetic=Arithmetic("i
 @pytest.mark.parametrize(
     ("words", "options"),
     [
-        (["build", *BUILT, "-o", "x.engine", "--calibration", "p", "--mode", "stretch", "--setting", "batch=1,8",
-          "--plugin", "a::B=compute", "--plugin", "a::C=enqueue", "--names", "n", "--fit", "darknet", "--threshold", "0.25",
+        (["build", *BUILT, "-o", "x.engine", "--calibration", "p", "--calibration-fit", "stretch", "--setting", "batch=1,8",
+          "--plugin-form", "a::B=compute", "--plugin-form", "a::C=enqueue", "--names", "n", "--fit", "darknet", "--threshold", "0.25",
           "--batch", "4"],
          {**OPENED, "calibration": Path("p"), "mode": "stretch", "settings": {"batch": [1, 8]},
           "plugins": {"a::B": "compute", "a::C": "enqueue"}, "batch": 4,
           "said": {"names": Path("n"), "mode": "darknet", "score_threshold": 0.25}}),
-        (["run", *BUILT, "--setting", "int8=always", "--plugin", "a::B=compute", "--batch", "4"],
+        (["run", *BUILT, "--setting", "int8=always", "--plugin-form", "a::B=compute", "--batch", "4"],
          {**OPENED, "settings": {"int8": "always"}, "plugins": {"a::B": "compute"}, "batch": 4}),
-        (["bench", *BUILT, "--setting", "batch=1,8", "--plugin", "a::B=compute"],
+        (["bench", *BUILT, "--setting", "batch=1,8", "--plugin-form", "a::B=compute"],
          {**OPENED, "settings": {"batch": [1, 8]}, "plugins": {"a::B": "compute"}, "as_asked": True}),
         (["profile", "--weights", "w", "--precision", "int8", "--cache", "c", "--batch", "8",
-          "--plugin", "a::B=decomposition"],
+          "--plugin-form", "a::B=decomposition"],
          {"weights": Path("w"), "engine": "cuda", "precision": "int8", "cache": Path("c"), "settings": {"batch": 8},
           "plugins": {"a::B": "decomposition"}}),
     ],
@@ -55,7 +55,7 @@ def test_what_an_engine_is_opened_with(pytrt, asked, words, options):
 def test_a_form_that_is_none_is_refused(pair):
     with pytest.raises(UsageError, match="expected NAME=FORM with a form of enqueue, decomposition, compute") as caught:
         option_values.read_forms([pair])
-    assert str(caught.value).startswith(f"--plugin {pair}: ")
+    assert str(caught.value).startswith(f"--plugin-form {pair}: ")
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
@@ -96,8 +96,8 @@ def test_calibrate(pytrt, asked):
     asked(asked.calibrate.passes, "prepare", "prepared")
     calibrated = asked(asked.calibrate.engines, "calibrate")
     ends(pytrt, "calibrate", "net.cfg", "--calibration", "p", "--cache", "c", "--weights", "w", "--algorithm", "entropy",
-         "--batch", "2", "--limit", "3", "--mode", "stretch", "--engine", "onnxruntime", "--threads", "5",
-         "--plugin", "acme::Scale=compute", "--shape", "boxes=1x4")  # fmt: skip
+         "--batch", "2", "--limit", "3", "--calibration-fit", "stretch", "--engine", "onnxruntime", "--threads", "5",
+         "--plugin-form", "acme::Scale=compute", "--shape", "boxes=1x4")  # fmt: skip
     assert made == [(("entropy", Path("p"), Path("c")), {"batch": 2, "limit": 3, "mode": "stretch"})]
     assert read == [((Path("net.cfg"), Path("w"), ["boxes=1x4"]), {})]
     assert calibrated == [
@@ -219,7 +219,7 @@ def test_equalize(pytrt, asked, limit, rounded):
     read = asked(loading, "open_model", "model")
     equalized, round_weights = (asked(asked.calibrate.engines, name, *answer) for name, answer in
                                 (("equalize", ["equalized"]), ("round_weights", [])))  # fmt: skip
-    ends(pytrt, "equalize", "net.cfg", "--calibration", "p", "-o", "out.onnx", "--weights", "w", "--mode", "stretch",
+    ends(pytrt, "equalize", "net.cfg", "--calibration", "p", "-o", "out.onnx", "--weights", "w", "--calibration-fit", "stretch",
          "--round-weights", "--engine", "onnxruntime", "--threads", "5", *([] if limit is None else ["--limit", limit]))  # fmt: skip
     assert read == [((Path("net.cfg"), Path("w")), {})]
     assert images == [
@@ -234,7 +234,7 @@ def test_check_plugin(pytrt, asked):
     asked(asked.check, "import_plugin", Reorg)
     checked = asked(asked.check.check, "check_plugin")
     ends(pytrt, "check-plugin", "a:B", "--sanitize", "--time-limit", "2.5", "--set", "stride=3", "--input", "x=0..9")
-    ends(pytrt, "check-plugin", "a:B", "--shapes", "x=1x8x6x6,offset=1x18x6x6", "--skip", "clone", "--reference", "c:D")
+    ends(pytrt, "check-plugin", "a:B", "--shape", "x=1x8x6x6,offset=1x18x6x6", "--skip", "clone", "--reference", "c:D")
     shapes = {"x": (1, 8, 6, 6), "offset": (1, 18, 6, 6)}
     usual = {"shapes": None, "inputs": None, "sanitize": False, "time_limit": 30.0, "skip": (), "reference": None}
     assert checked == [
@@ -246,8 +246,8 @@ def test_check_plugin(pytrt, asked):
 @pytest.mark.parametrize("text", ["1x8", "x=", "x=1x", "x=1x8,x=1x8", "x=-1x8", "x=1x8,", "x=1x2x3x4x5x6x7x8x9"])
 def test_shapes_of_another_form_are_refused(refused, asked, text):
     asked(loading, "import_plugin", Reorg)
-    err = refused("check-plugin", "a:B", "--shapes", text)
-    assert "expected NAME=DIMS for each input, such as x=1x8x6x6,offset=1x18x6x6" in " ".join(err.split())
+    err = refused("check-plugin", "a:B", "--shape", text)
+    assert "expected NAME=DIMS, once for each input, such as x=1x8x6x6." in " ".join(err.split())
 
 
 @pytest.mark.parametrize(
@@ -272,9 +272,9 @@ def test_compare(pytrt, asked, tmp_path):
     engine = SimpleNamespace(inputs="inputs")
     opened, read = asked(loading, "open_engine", engine), asked(asked.precision, "read_samples", "samples")
     compared = asked(asked.precision.precision, "compare")
-    ends(pytrt, "compare", "a.onnx", "b.cfg", "--engine", "cpu", "--engine-b", "onnxruntime", "--precision-a", "p.yaml",
-         "--precision-b", "int8", "--cache", "c", "--data", "d", "--tolerance", "cosine=0.5", "--limit", "3", "--seed", "7",
-         "--mode", "stretch")  # fmt: skip
+    ends(pytrt, "compare", "a.onnx", "b.cfg", "--engine", "cpu", "--engine-b", "onnxruntime", "--precision", "p.yaml",
+         "--precision-b", "int8", "--cache", "c", "--data", "d", "--tolerance", "cosine=0.5", "--samples", "3", "--seed", "7",
+         "--fit", "stretch")  # fmt: skip
     assert opened == [
         ((Path("a.onnx"),), {"engine": "cpu", "precision": "p.yaml", "cache": None, "as_asked": True}),
         ((Path("b.cfg"),), {"engine": "onnxruntime", "precision": "int8", "cache": Path("c"), "as_asked": True}),
@@ -287,8 +287,8 @@ def test_export_triton(pytrt, asked):
     asked(asked.export, "_opened", "model")
     exported = asked(asked.export.triton, "export_triton")
     ends(pytrt, "export-triton", "net.onnx", "-o", "models", "--name", "n", "--version", "2", "--plan", "p", "--library", "a.so",
-         "--library", "b.so", "--max-batch", "4", "--instances", "3", "--kind", "gpu", "--queue-delay", "5",
-         "--served-at", "/m", "--plugin", "acme::Scale=enqueue")  # fmt: skip
+         "--library", "b.so", "--max-batch", "4", "--instances", "3", "--instance-kind", "gpu", "--queue-delay", "5",
+         "--served-at", "/m", "--plugin-form", "acme::Scale=enqueue")  # fmt: skip
     assert exported == [(("model", Path("models")), {
         "name": "n", "version": 2, "plan": Path("p"), "libraries": [Path("a.so"), Path("b.so")], "max_batch": 4, "instances": 3,
         "kind": "gpu", "queue_delay": 5, "served_at": "/m", "plugins": {"acme::Scale": "enqueue"}})]  # fmt: skip
@@ -298,7 +298,7 @@ def test_export_plugin(pytrt, asked):
     asked(loading, "import_plugin", Reorg)
     exported = asked(asked.export, "export_plugin")
     ends(pytrt, "export-plugin", "a:B", "-o", "lib.so", "--set", "stride=4", "--set", "reverse=true", "--source-only", "--loadable",
-         "--tensorrt-include", "i", "--architecture", "75", "--architecture", "90", "--host")  # fmt: skip
+         "--tensorrt-include", "i", "--architecture", "75", "--architecture", "90", "--cpu-kernels")  # fmt: skip
     ends(pytrt, "export-plugin", "a:B", "-o", "lib.so")
     given = (Reorg, Path("lib.so"))
     assert exported == [

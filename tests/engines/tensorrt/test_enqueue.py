@@ -175,10 +175,10 @@ def test_new_dims_are_seen_without_a_call_that_tells_them(api):
 
 
 def test_the_benchmark_of_enqueue_compares_and_times(api, capsys, tmp_path):
-    assert benchmark(["--calls", "20", "--limit", "100000", "--json", str(tmp_path / "times.json")]) == 0
+    assert benchmark(["--calls", "20", "--fail-above", "100000", "--json", str(tmp_path / "times.json")]) == 0
     results = json.loads((tmp_path / "times.json").read_text())
     assert [found["plugin"] for found in results[:3]] == ["Nothing()", "Twice()", "Twins()"]
     assert {found["interface"] for found in results[:3]} == {"v3"}
     assert {found["interface"] for found in results} == {"v3", *(["v2"] if api.has_v2 else [])}
     assert "Twins()" in capsys.readouterr().out
-    assert benchmark(["--calls", "20", "--limit", "0.000001"]) == 1
+    assert benchmark(["--calls", "20", "--fail-above", "0.000001"]) == 1

@@ -27,17 +27,17 @@ def test_a_version_goes_from_a_file_to_production_and_back(run, tmp_path):
     (tmp_path / "figures.json").write_text('{"map50": 0.5}')
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/1.jpg").touch()
-    run("add 1.engine --name scale --licence MIT --to production")
+    run("add 1.engine --name scale --licence MIT --stage production")
     assert "scale:2:" in run(
-        "add 2.engine --name scale --figures figures.json --data evaluation=photos --run r7 --parent 1"
+        "add 2.engine --name scale --figures figures.json --dataset evaluation=photos --pipeline-run r7 --parent 1"
     )
-    assert run("promote scale --to staging") == "scale:2 is in staging\n"
+    assert run("promote scale --stage staging") == "scale:2 is in staging\n"
     assert "is in production" in run("promote scale:2 --why better --who me")
     assert run("rollback scale --why worse") == "scale:1 is back in production\n"
     listed = json.loads(run("list --json"))["result"]["versions"]
     assert [(each["version"]["version"], each["stage"]) for each in listed] == [(1, "production"), (2, "archived")]
     assert "MIT" in run("list")
-    shown = run("show scale:2 --html card.html")
+    shown = run("show scale:2 -o card.html")
     assert "map50" in shown
     assert "scale:1 is back in production" in shown
     assert "written: card.html" in shown
@@ -49,9 +49,9 @@ def test_a_version_goes_from_a_file_to_production_and_back(run, tmp_path):
 
 
 def test_what_is_in_production_stays_there_when_the_step_that_added_it_is_run_again(run):
-    run("add 1.engine --name scale --to staging")
+    run("add 1.engine --name scale --stage staging")
     run("promote scale")
-    assert "in production" in run("add 1.engine --name scale --to staging")
+    assert "in production" in run("add 1.engine --name scale --stage staging")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def path(tmp_path):
 
 
 def test_check_lists_the_steps_in_the_order_in_which_they_run(pytrt, printed, path):
-    code, out, err = pytrt("pipeline", "check", path, "--set", "size=smoke", "--json")
+    code, out, err = pytrt("pipeline", "check", path, "--parameter", "size=smoke", "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)["result"]
     assert found["parameters"] == {"size": "smoke"}
@@ -69,7 +69,7 @@ def test_run_ends_with_a_code_for_each_end(pytrt, refused, real, tmp_path):
     assert "Do: pytrt pipeline run ... --approve b" in out
     code, out, err = pytrt("pipeline", "run", real, "--approve", "b")
     assert (code, "a: unchanged" in err, "1 of 2 steps ran, 1 unchanged" in out) == (0, True, True)
-    code, out, err = pytrt("pipeline", "run", real, "--set", "code=7", "-q")
+    code, out, err = pytrt("pipeline", "run", real, "--parameter", "code=7", "-q")
     assert (code, out) == (1, "")
     assert err.startswith("step a ended with exit code 7\n  | said")
     assert "pipeline demo has no step 'c'" in refused("pipeline", "run", real, "--approve", "c")

@@ -34,7 +34,16 @@ def records(tmp_path):
 
 def test_a_pipeline_becomes_a_file(printed, tmp_path):
     pytest.importorskip("hera.workflows.models", reason='pip install "pytrtplugins[pipeline]"')
-    words = ("--image", "r.example.com/a:1", "--set", "words=bye", "--kind", "template", "--service-account", "runner")
+    words = (
+        "--image",
+        "r.example.com/a:1",
+        "--parameter",
+        "words=bye",
+        "--kind",
+        "template",
+        "--service-account",
+        "runner",
+    )
     out = printed("pipeline", "export", "argo", "pipeline.yaml", "-o", "w.yaml", *words, "--json")
     assert json.loads(out)["result"] == {
         "file": "w.yaml",
@@ -55,7 +64,7 @@ def test_a_pipeline_becomes_a_file(printed, tmp_path):
         (("argo", "pipeline.yaml", "-o", "w.yaml"), "--image is missing"),
         (("argo", "pipeline.yaml", "-o", "w.json", "--image", "a:1"), "unknown suffix '.json'"),
         (("argo", "pipeline.yaml", "-o", "w.yaml", "--image", "a b"), "image: 'a b'"),
-        (("argo", "pipeline.yaml", "-o", "w.yaml", "--image", "a:1", "--set", "colour=red"), "no such parameter"),
+        (("argo", "pipeline.yaml", "-o", "w.yaml", "--image", "a:1", "--parameter", "colour=red"), "no such parameter"),
         (("kubeflow", "pipeline.yaml", "-o", "w.yaml", "--image", "a:1"), "kubeflow"),
     ],
 )

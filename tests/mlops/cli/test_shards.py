@@ -23,7 +23,7 @@ def data(tmp_path):
 
 
 def test_shards_are_made_and_checked(data, printed):
-    out = printed(*MAKE, "--size", "1MiB", "--workers", 1)
+    out = printed(*MAKE, "--shard-size", "1MiB", "--threads", 1)
     assert out.splitlines()[0] == "labels: darknet, 2 classes"
     assert f"digest {Shards.open('shards').digest[:8]}" in out
     out = printed("shards", "check", "shards")
@@ -36,7 +36,7 @@ def test_results_as_json(data, printed):
     made = json.loads(printed(*MAKE, "--hold-back", "0.4", "--list", "train.txt", "--json"))["result"]
     assert [each["folder"] for each in made["sets"]] == ["shards/train", "shards/held-back"]
     assert sum(each["photos"] for each in made["sets"]) == 6
-    found = json.loads(printed("shards", "check", "shards/train", "--json", "--decode"))
+    found = json.loads(printed("shards", "check", "shards/train", "--json", "--full"))
     assert found["ok"] is True
     assert found["result"]["digest"] == made["sets"][0]["digest"]
 
@@ -87,7 +87,7 @@ def test_sizes_of_sets_are_printed_in_millions_of_bytes(capsys):
 
 @pytest.mark.parametrize("size", ["0", "12", "256TB", "lots", "-5MB", "1e9", "100KB"])
 def test_a_size_that_is_none_is_refused(data, refused, size):
-    assert "--size" in refused(*MAKE, f"--size={size}")
+    assert "--shard-size" in refused(*MAKE, f"--shard-size={size}")
     assert not Path("shards").exists()
 
 

@@ -18,14 +18,14 @@ def files(pytrt, tmp_path):
     return tmp_path
 
 
-QUICK = ("--data", "faces.npz", "--pixels", "0..255", "--samples", "3", "--seconds", "0.01", "--rounds", "1")
+QUICK = ("--data", "faces.npz", "--pixels", "0..255", "--calibration-size", "3", "--seconds", "0.01", "--rounds", "1")
 
 
 def test_a_table_is_printed_and_written_and_leaves_nothing_else(printed, files):
     pytest.importorskip("matplotlib")
     written = [word for name in ("t.md", "t.json", "t.html", "t.svg") for word in ("-o", name)]
     out = printed(
-        "table", "face.onnx", "--task", "verification", "--engines", "reference", "--batches", "2", *QUICK, *written
+        "table", "face.onnx", "--task", "verification", "--engine", "reference", "--batch", "2", *QUICK, *written
     )
     assert "| reference fp32 |" in out
     assert "| reference int8, minmax on 3 |" in out
@@ -43,18 +43,18 @@ def test_a_table_is_printed_and_written_and_leaves_nothing_else(printed, files):
     ("words", "said"),
     [
         (("--pixels", "bgr"), "--pixels bgr: expected one of 0..1, 0..255"),
-        (("--samples", "0"), "--samples 0: expected numbers from 1 to"),
-        (("--samples", "3,x"), "--samples 3,x: expected numbers"),
-        (("--batches", "1,"), "--batches 1,: expected numbers"),
-        (("--engines", "cpu,"), "--engines cpu,: expected names"),
-        (("--precisions", "fp32,fp7"), "--precision fp7: expected fp32"),
+        (("--calibration-size", "0"), "--calibration-size 0: expected numbers from 1 to"),
+        (("--calibration-size", "3,x"), "--calibration-size 3,x: expected numbers"),
+        (("--batch", "1,"), "--batch 1,: expected numbers"),
+        (("--engine", "cpu,"), "--engine cpu,: expected names"),
+        (("--precision", "fp32,fp7"), "--precision fp7: expected fp32"),
         (("--output", "t.txt"), "t.txt"),
-        (("--algorithms", "kl"), "algorithm 'kl'"),
+        (("--algorithm", "kl"), "algorithm 'kl'"),
         (("--data", "nowhere"), "no such folder or file"),
         (("--calibration-share", "0.05"), "cannot be divided"),
         (("--data", "pairs.txt", "--task", "classification"), "a list of pairs is for --task verification"),
         (("--data", "pairs.txt"), "pairs.txt line 1: expected two images, 1 or 0"),
-        (("--images", "x"), "--images: only a list of pairs"),
+        (("--image-root", "x"), "--image-root: only a list of pairs"),
         (
             ("--augment-calibration", "--task", "detection"),
             "--augment-calibration: detection calibrates on the images in",
@@ -73,8 +73,8 @@ def test_a_list_of_pairs_is_measured_by_folds(pytrt, files, short_measurements):
     rows = [("s4/0", "s4/1", 1, 0), ("s4/0", "s5/0", 0, 0), ("s5/0", "s5/1", 1, 1), ("s4/1", "s5/1", 0, 1)]
     (files / "pairs.csv").write_text("".join(f"{a}.png,{b}.png,{same},{fold}\n" for a, b, same, fold in rows))
     code, out, _ = pytrt(
-        "table", "face.onnx", "--task", "verification", "--engines", "reference", "--batches", "1", *QUICK,
-        "--data", "pairs.csv", "--images", "people", "--calibration", "faces.npz", "-o", "t.json",
+        "table", "face.onnx", "--task", "verification", "--engine", "reference", "--batch", "1", *QUICK,
+        "--data", "pairs.csv", "--image-root", "people", "--calibration", "faces.npz", "-o", "t.json",
     )  # fmt: skip
     assert code == 0
     assert "balanced accuracy, 2 folds" in out

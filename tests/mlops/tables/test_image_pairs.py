@@ -101,7 +101,7 @@ def test_images_may_be_in_another_folder(folder):
     path = folder / "pairs.txt"
     path.write_text(LFW)
     assert told(ImagePairs(path, folder / "lfw")) == WANTED
-    with pytest.raises(NoDataError, match=r"line 2: there is no image 'ann/ann_0001.jpg'.*\nDo: .*--images DIR"):
+    with pytest.raises(NoDataError, match=r"line 2: there is no image 'ann/ann_0001.jpg'.*\nDo: .*--image-root DIR"):
         ImagePairs(path)
 
 

@@ -48,7 +48,7 @@ def refused(checkpoints: Checkpoints) -> str:
         load(checkpoints)
     line, do = str(caught.value).split("\n")
     assert line.startswith(f"{checkpoints.folder}/step-000000001: does not fit this network: ")
-    assert do == "Do: give the options of the run that wrote it, or another --out"
+    assert do == "Do: give the options of the run that wrote it, or another --output"
     return line
 
 

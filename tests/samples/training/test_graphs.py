@@ -61,7 +61,7 @@ def test_two_ranks_that_replay_learn_what_launched_ones_learn(tmp_path: Path, ki
     found = {}
     for graphs in ([], ["--cuda_graphs"]):
         out = tmp_path / f"run{len(graphs)}"
-        process = subprocess.Popen([*line, "--out", str(out), *graphs], cwd=ROOT, start_new_session=True)
+        process = subprocess.Popen([*line, "--output", str(out), *graphs], cwd=ROOT, start_new_session=True)
         try:
             if killed and graphs:
                 _kill_a_rank(process, out)

@@ -173,7 +173,7 @@ def test_ranks_that_do_not_see_the_same_folder_are_told(tmp_path, shared):
         return
     assert "the machine of rank 1 does not see there what rank 0 writes" in str(first)
     assert f"{folders[1]}: machine {socket.gethostname()} does not see" in str(second)
-    assert "\nDo: give an --out in a folder that all machines share" in str(second)
+    assert "\nDo: give an --output in a folder that all machines share" in str(second)
 
 
 def test_a_loss_that_is_no_number_stops_the_run_and_names_the_photos(tmp_path):

@@ -46,7 +46,7 @@ def test_ranks_that_cannot_work_are_not_started(tmp_path, capsys, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(ranks_on_ray, "launch_on_ray", launched)
-    line = ["--data", "x", "--out", str(tmp_path), "--device", "cpu", "--ray"]
+    line = ["--data", "x", "--output", str(tmp_path), "--device", "cpu", "--ray"]
     folder = tmp_path / "checkpoints/step-000000007"
     folder.mkdir(parents=True)
     (folder / "facts.json").touch()
@@ -133,7 +133,7 @@ def test_ctrl_c_saves_a_run_on_ray(rectangles, tmp_path):
     pytest.importorskip("ray.train", reason=NO_RAY)
     program = [sys.executable, str(ROOT / "samples/train_yolov2.py"), "--data", str(rectangles), "--device", "cpu"]
     line = [*program, *TINY, "--steps", "1000000", "--evaluations", "1"]
-    line += ["--out", str(tmp_path), "--gpus", "2", "--ray", "local"]
+    line += ["--output", str(tmp_path), "--gpus", "2", "--ray", "local"]
     pipe = subprocess.PIPE
     with subprocess.Popen(
         line, env=SURROUNDINGS, cwd=ROOT, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True

@@ -27,7 +27,7 @@ def test_a_second_run_is_refused_and_told_which_process_is_there(tmp_path):
         with locked_run(out, ALONE):
             who = f"process {os.getpid()} of {socket.gethostname()}"
             text = re.escape(
-                f"--out {out}: another run writes there now ({who}).\nDo: wait until it has ended, or give another --out"
+                f"--output {out}: another run writes there now ({who}).\nDo: wait until it has ended, or give another --output"
             )
             for enter in (lambda: locked_run(out, ALONE).__enter__(), lambda: check_unlocked(out)):
                 with pytest.raises(UsageError, match=f"^{text}$"):
@@ -79,6 +79,6 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path, kind):
     if kind == "link":
         out.mkdir()
         (out / ".lock").symlink_to(tmp_path / "file")
-    with pytest.raises(UsageError, match=rf"^--out {out}: cannot be written: [^\n]*\.\nDo: give another --out$"):
+    with pytest.raises(UsageError, match=rf"^--output {out}: cannot be written: [^\n]*\.\nDo: give another --output$"):
         locked_run(out, ALONE).__enter__()
     assert (tmp_path / "file").read_text() == "mine"

@@ -183,7 +183,7 @@ def test_the_image_serves_the_same_models_within_the_same_limits(model, tmp_path
         99,
     )
     assert read_limits(file, {}) == limits
-    assert file.data["serve"] == {"host": "0.0.0.0", "port": 8000, "workers": 2, "gpu": 2}
+    assert file.data["serve"] == {"host": "0.0.0.0", "port": 8000, "cpu": 2, "gpu": 2}
     docker = (tmp_path / "out" / "Dockerfile").read_text()
     assert "USER 10001:10001" in docker
     assert "HEALTHCHECK" in docker
@@ -312,4 +312,4 @@ def test_cores_are_asked_for_in_thousandths_and_half_of_them_are_cpu_processes(
     export("k8s", made, tmp_path / "out")
     [container] = pod(tmp_path / "out")["containers"]
     assert container["resources"]["requests"] == {"cpu": request_cpu, "memory": "6000Mi"}
-    assert f"\nworkers = {workers}\n" in image_files(made)["serving.toml"]
+    assert f"\ncpu = {workers}\n" in image_files(made)["serving.toml"]

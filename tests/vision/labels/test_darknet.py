@@ -50,7 +50,7 @@ def test_a_line_that_is_broken_is_named(tmp_path, text, what):
 def test_names_that_are_missing_have_to_be_given(tmp_path):
     data = write_darknet(tmp_path)
     (data / "classes.txt").unlink()
-    with pytest.raises(NoDataError, match="Do: give them with --classes"):
+    with pytest.raises(NoDataError, match="Do: give them with --names"):
         read_labels(FileSet(data))
     assert read_labels(FileSet(data), classes=CLASSES).problems == []
     (data / "obj.names").write_text("\n".join(CLASSES))
