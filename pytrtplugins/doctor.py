@@ -140,11 +140,12 @@ def examine(run: bool = True) -> Report:
             here builds it.
     """
     from .engines import availability  # which takes long to import, and `machine` needs no engine
+    from .engines.registry import engine_class
 
     engines = []
     for found in availability():
         report = EngineReport(found.name, found.reason, found.details, builds=found.builds and not found.available)
-        tried = run and (found.available or found.builds) and found.name != "null"  # which computes nothing
+        tried = run and (found.available or found.builds) and engine_class(found.name).computes
         engines.append(try_engine_alone(report) if tried else report)
     return Report(machine(), extras(), tuple(engines))
 

@@ -360,11 +360,11 @@ def _does_not_apply(plugin: Plugin, name: str) -> str:
 
 def _engines(wanted: str | Iterable[str]) -> dict[str, str]:
     """Engines to try, and why one cannot be."""
-    from ..engines.registry import availability_of, names
+    from ..engines.registry import availability_of, engine_class, names
 
     if wanted != "available":
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
-    found: dict[str, str] = {}
-    for name in (other for other in names() if other != "null") if wanted == "available" else wanted:
-        found[name] = availability_of(name).reason
-    return found
+    found = {name: availability_of(name).reason for name in (names() if wanted == "available" else wanted)}
+    return {
+        name: reason for name, reason in found.items() if wanted != "available" or reason or engine_class(name).computes
+    }

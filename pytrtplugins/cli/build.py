@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 from ..utils.atomic import check_target
 from ..utils.numbers import LARGEST_BATCH, SHARE, Whole
@@ -17,9 +17,6 @@ from .shared import loading, option_values, options, tables
 from .shared.number import number
 from .shared.other_files import not_an_engine_here
 from .shared.results import Result
-
-if TYPE_CHECKING:
-    from ..engines.cuda import CudaEngine
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -92,7 +89,6 @@ def build(
         said={"names": names, "mode": fit, "score_threshold": threshold},
     )
     built.save(output)
-    rows = cast("CudaEngine", built).tactics() if built.name == "cuda" else ()
     seconds, size = time.perf_counter() - started, output.stat().st_size
-    facts = Built(inspected.engine_facts(built, output), inspected.kernel_facts(rows), seconds, size)
+    facts = Built(inspected.engine_facts(built, output), built.chosen_kernels(), seconds, size)
     return Result(facts, tables.print_built)

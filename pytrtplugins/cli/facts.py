@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..engines.base.types import Availability
+from ..engines.base.types import Availability, ChosenKernel
 from ..models import Evaluation, Published
 from ..passes import Finding
 from .model_facts import EngineFacts, TensorFacts
@@ -21,7 +21,6 @@ __all__ = [
     "Edited",
     "Evaluated",
     "Imported",
-    "Kernel",
     "Offered",
     "Offers",
     "Profiled",
@@ -59,37 +58,18 @@ class WrittenFile:
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """What runs a convolution on engine cuda.
-
-    Attributes:
-        layers: Names of the layers that are this convolution.
-        problem: What it computes.
-        kernel: The kernel that was chosen.
-        microseconds: How long it took; 0 where nothing was timed.
-        rivals: How many other kernels were timed.
-    """
-
-    layers: tuple[str, ...]
-    problem: str
-    kernel: str
-    microseconds: float
-    rivals: int
-
-
-@dataclass(frozen=True)
 class Built:
     """An engine that was built.
 
     Attributes:
         engine: What it is.
-        kernels: Of engine cuda: one for each convolution that differs.
+        kernels: Those that the engine chose among several, such as engine cuda for each convolution that differs.
         seconds: How long it took.
         bytes: The file's size.
     """
 
     engine: EngineFacts
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[ChosenKernel, ...]
     seconds: float
     bytes: int
 

@@ -19,16 +19,13 @@ from ..model.proto import has_shape, node_name, type_text
 from ..model.skeleton import Signatures, nodes_beyond_onnx, unknown_nodes
 from ..plugin.onnx_node import is_plugin_node, node_attributes
 from ..validation.dataflow import given_inputs, walk
-from .facts import Kernel
 from .model_facts import DarknetFacts, EngineFacts, ModelFacts, NodeFacts, PluginFacts, TensorFacts
 from .shared.results import Result
 
 if TYPE_CHECKING:
     import onnx
 
-    from ..engines.cuda.conv.selector import LayerKernel
-
-__all__ = ["engine_facts", "inspect_darknet", "kernel_facts", "lacking", "listed", "model_facts"]
+__all__ = ["engine_facts", "inspect_darknet", "lacking", "listed", "model_facts"]
 
 
 def model_facts(model: onnx.ModelProto, file: str) -> ModelFacts:
@@ -91,13 +88,6 @@ def engine_facts(engine: Engine, file: Path) -> EngineFacts:
             for desc in descs
         ),
         dict(engine.choices),
-    )
-
-
-def kernel_facts(rows: Iterable[LayerKernel]) -> tuple[Kernel, ...]:
-    """What runs the convolutions of an engine cuda."""
-    return tuple(
-        Kernel(row.layers, row.problem, row.choice.title, row.choice.microseconds, row.choice.rivals) for row in rows
     )
 
 

@@ -24,6 +24,7 @@ class NullEngine(Engine):
 
     name: ClassVar[str] = "null"
     plugin_forms: ClassVar[tuple[str, ...]] = ()  # it runs no plugin
+    computes: ClassVar[bool] = False
     foreign_operators: ClassVar[bool] = True
     runs_blocks: ClassVar[bool] = True
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8", "fp8")

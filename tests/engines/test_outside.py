@@ -1,18 +1,23 @@
 """Engines of other packages: by the class, or by the name of an entry point, in the same places as this package's own."""
 
 import importlib
+import json
 import sys
 import tomllib
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins import doctor
 from pytrtplugins.engines import registry
 from pytrtplugins.engines.contract import CHECKS
 from pytrtplugins.engines.reference.engine import ReferenceContext, ReferenceEngine
 from pytrtplugins.errors import EngineError, EngineFileError, PrecisionError, UnavailableError, UsageError
+from pytrtplugins.serving.model.defaults import Tensors, _most_images
 from pytrtplugins.testing import engine_contract
 from tests.engines.networks import Affine, conv_net, image
 
@@ -169,3 +174,59 @@ def test_an_engine_that_does_not_keep_it_fails(monkeypatch, check, change):
     KEPT.clear()
     with pytest.raises((AssertionError, EngineError, EngineFileError)):
         engine_contract(faulty(monkeypatch, change))(check)
+
+
+TRAITS = """
+from pytrtplugins.engines.base.types import ChosenKernel
+from pytrtplugins.engines.null import NullEngine
+from pytrtplugins.engines.reference.engine import ReferenceEngine
+
+class Zeros(NullEngine):
+    name = "zeros"
+
+class Queueing(ReferenceEngine):
+    name, queues_runs, batches = "queueing", True, (1, 4)
+    def chosen_kernels(self):
+        return (ChosenKernel(("a", "b"), "3x3, 8 to 16", "fast_3x3", 1.25, 7),)
+"""
+
+
+@pytest.fixture
+def with_traits(tmp_path, monkeypatch):
+    (tmp_path / "traits_engines.py").write_text(TRAITS)
+    install(tmp_path, monkeypatch, {"zeros": "traits_engines:Zeros", "queueing": "traits_engines:Queueing"})
+    yield
+    registry._outside.cache_clear()
+    sys.modules.pop("traits_engines", None)
+
+
+def test_an_engine_that_computes_nothing_is_not_tried(with_traits, monkeypatch):
+    tried = list[str]()
+    monkeypatch.setattr(doctor, "try_engine_alone", lambda report: tried.append(report.name) or report)
+    listed = [each.name for each in doctor.examine().engines]
+    assert {"reference", "queueing"} <= set(tried) <= set(listed) - {"null", "zeros"}
+    assert {"null", "zeros"} <= set(listed)
+
+
+def test_an_engine_that_queues_runs_is_served_without_threads_in_its_own_batches(with_traits):
+    engine = ptp.build(conv_net(), engine="queueing")
+    served = Tensors(engine)
+    found = served.predict({"data": image()})
+    assert isinstance(found, Future)
+    np.testing.assert_array_equal(found.result()["y"], outputs(engine))
+    served.close()
+    free = ptp.build(conv_net(batch="N"), engine="queueing")
+    assert [_most_images(free, most) for most in (None, 4, 5)] == [None, None, 5]
+    assert _most_images(ptp.build(conv_net(batch="N"), engine="reference"), None) == 8
+
+
+def test_the_kernels_that_an_engine_chose_are_shown(with_traits, pytrt, tmp_path):
+    onnx.save(conv_net(), tmp_path / "net.onnx")
+    words = ("build", tmp_path / "net.onnx", "--engine", "queueing", "-o", tmp_path / "net.engine")
+    code, out, _ = pytrt(*words)
+    assert code == 0
+    assert [word in out for word in ("a, b", "3x3, 8 to 16", "fast_3x3", "1.25", "7")] == [True] * 5
+    kernels = json.loads(pytrt(*words, "--json")[1])["result"]["kernels"]
+    assert kernels == [
+        {"layers": ["a", "b"], "problem": "3x3, 8 to 16", "kernel": "fast_3x3", "microseconds": 1.25, "rivals": 7}
+    ]

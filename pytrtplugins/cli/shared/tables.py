@@ -201,7 +201,7 @@ def print_built(built: Built) -> None:
         layers = [*row.layers[:3], *([f"and {len(row.layers) - 3} more"] if row.layers[3:] else [])]
         time = f"{row.microseconds:.2f}" if row.microseconds else ""
         rows.append((escape(", ".join(layers)), escape(row.problem), escape(row.kernel), time, str(row.rivals)))
-    if built.engine.engine == "cuda":
+    if rows:
         print_table(("layers", "convolution", "kernel", "µs", "rivals"), rows)
     print(f"built in {built.seconds:.1f} s, {built.bytes:,} bytes")
 

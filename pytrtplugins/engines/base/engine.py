@@ -28,7 +28,7 @@ from .detection import DetectionContext
 from .engine_file import EngineFile, write_engine_file
 from .fusion import Part, part_of
 from .host_detection import HostDetection
-from .types import Availability, BuildOptions
+from .types import Availability, BuildOptions, ChosenKernel
 
 if TYPE_CHECKING:
     import onnx
@@ -52,6 +52,8 @@ class Engine(NotCopyable, ABC):
         parents_alone: What a child process cannot use once its parent has, where it may not; for messages.
         dtypes: Element types that its inputs and outputs may have.
         plugin_forms: The forms that it runs, of `pytrtplugins.plugin.policy`: a plugin runs in the first that its class has.
+        computes: Whether its outputs are those of the network; else they have their dims and types alone.
+        queues_runs: Whether `run_async` queues a run on a device; else it starts a thread for each run that waits.
         foreign_operators: Whether the library below may know operators of anybody's domain.
         runs_contrib: Whether the library below computes onnxruntime's own operators, so that they need not be written with ONNX's.
         runs_blocks: Whether it runs files of onnxruntime's optimizer whose weights are in the layout of a CPU; see `check_layouts`.
@@ -60,6 +62,7 @@ class Engine(NotCopyable, ABC):
         weights_location: Location that models in its files give for weights that they leave out; None: no weights are left out.
         choices: What was decided while building, and why, by what it is about.
         fallback: Why the engine computes in float32, although another precision was asked for; empty where it does not.
+        batches: Sizes of a free batch that it was built for; empty where one is as good as another.
         float_precision: Precision of the layers that are left in float where INT8 or FP8 was asked for.
         options: How it was built.
         inputs: Name, dims and dtype of each input; dims are symbolic where they are free.
@@ -86,12 +89,15 @@ class Engine(NotCopyable, ABC):
     weights_location: ClassVar[str | None] = None
     nests: ClassVar[bool] = True
     plugin_forms: ClassVar[tuple[str, ...]] = HOST_FORMS
+    computes: ClassVar[bool] = True
+    queues_runs: ClassVar[bool] = False
     foreign_operators: ClassVar[bool] = False
     runs_contrib: ClassVar[bool] = False
     runs_blocks: ClassVar[bool] = False
     survives_fork: ClassVar[bool] = True
     parents_alone: ClassVar[str] = "the GPU"
     _load: ClassVar[Callable[[str | Path], Engine]]  # selection, which knows all engines, puts it here
+    batches: tuple[int, ...] = ()
     float_precision: str = "fp32"
     instead: ClassVar[str] = (
         'engine.save("model.engine"), and pytrtplugins.load_engine("model.engine") where it is needed'
@@ -238,6 +244,10 @@ class Engine(NotCopyable, ABC):
     def parts(self) -> tuple[Part, ...]:
         """What the engine runs in one go, in its order: kernels, as far as the library below it tells."""
         return tuple(part_of(node.name, node.op_type, [node]) for node in self.model_without_weights.graph.node)
+
+    def chosen_kernels(self) -> tuple[ChosenKernel, ...]:
+        """The kernels that were chosen among several while building; empty where the library below it chooses, and does not tell."""
+        return ()
 
     def weight_bytes(self) -> int | None:
         """Bytes of the network's constants as the engine keeps them, on its device; None where the library below it does not tell."""

@@ -15,7 +15,26 @@ from ...utils.numbers import MAX_THREADS, check_whole
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Availability", "BuildOptions", "OwningEngine"]
+__all__ = ["Availability", "BuildOptions", "ChosenKernel", "OwningEngine"]
+
+
+@dataclass(frozen=True)
+class ChosenKernel:
+    """The kernel that an engine chose for a part of the network.
+
+    Attributes:
+        layers: Names of the layers that it computes.
+        problem: What it computes.
+        kernel: The kernel that was chosen.
+        microseconds: How long it took; 0 where nothing was timed.
+        rivals: How many other kernels were timed.
+    """
+
+    layers: tuple[str, ...]
+    problem: str
+    kernel: str
+    microseconds: float
+    rivals: int
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ..base.engine_file import EngineFile
 from ..base.failures import explaining
 from ..base.fusion import Part
 from ..base.plugins import forms_run
-from ..base.types import Availability, BuildOptions
+from ..base.types import Availability, BuildOptions, ChosenKernel
 from .conv.cache import TacticCache
 from .conv.cublaslt import CublasLtProvider
 from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
@@ -98,6 +98,7 @@ class CudaEngine(Engine):
         "disable": ("tactics", "graph", "handwritten-kernels", "cudnn-kernels", "cublaslt-kernels")
     }
     dtypes: ClassVar[tuple[DType, ...]] = tuple(DType)
+    queues_runs: ClassVar[bool] = True
     survives_fork: ClassVar[bool] = False
     weights_location: ClassVar[str | None] = WEIGHTS_LOCATION
 
@@ -307,6 +308,13 @@ class CudaEngine(Engine):
     def tactics(self) -> list[LayerKernel]:
         """The kernel of each convolution, one row for each that differs."""
         return self.selector.kernels()
+
+    @override
+    def chosen_kernels(self) -> tuple[ChosenKernel, ...]:
+        return tuple(
+            ChosenKernel(row.layers, row.problem, row.choice.title, row.choice.microseconds, row.choice.rivals)
+            for row in self.tactics()
+        )
 
     def _create_context(self) -> ExecutionContext:
         return CudaContext(self)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from .signature import LARGEST_BATCH, have_batch
 
 if TYPE_CHECKING:
     from ...engines.base.engine import Engine
-    from ...engines.cuda.engine import CudaEngine
     from .spec import ModelSpec
 
 __all__ = ["Detector", "Tensors", "default_model", "target_file"]
@@ -52,7 +51,7 @@ class Tensors(Model):
             self.sizes = _sizes(engine)
             if names := read_description(engine.model_without_weights).names:
                 self.facts = {"names": list(names)}  # of the extension "classification"
-            self._queues = engine.name == "cuda"  # others start a thread for each run that is queued
+            self._queues = engine.queues_runs
 
     def preprocess(self, request: Request) -> Arrays:
         """Refuse: nothing is known of what the tensors mean."""
@@ -254,7 +253,7 @@ def _most_images(engine: Engine, max_batch: int | None) -> int | None:
     """The batch of a detector; None where the engine has its own: one that is fixed, or sizes with a graph for each."""
     if isinstance(engine.inputs[0].dims[0], int):
         return None
-    if engine.name == "cuda" and (max_batch or 0) <= max(cast("CudaEngine", engine).batches):
+    if engine.batches and (max_batch or 0) <= max(engine.batches):
         return None
     return max_batch or _BATCH
 
