@@ -1,24 +1,30 @@
-"""Run the benchmarks and write docs/benchmarks.md with its charts."""
+"""Run the benchmarks, keep their results, and write docs/benchmarks.md with its charts."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pytrtplugins.engines.host.cpu_features import cpu_features
 from pytrtplugins.utils.numbers import Real
 
-from . import report
-from .gpu import report as gpu_report
+from .gpu import records as gpu_records
+from .pages.machine import about, processor_name
+from .pages.results import DOCS, publish
 from .record import Record
 
 ROOT = Path(__file__).parents[1]
+PACKAGES = ("pytrtplugins", "openvino", "onnxruntime", "opencv-python-headless", "numpy", "onnx")
 LONGEST_S = 3600
 """Of a row: a compiler may search for longer than a test of this project may take."""
 
@@ -41,9 +47,9 @@ def main() -> int:
         if arguments.no_page:
             return code
         if arguments.gpu:
-            pages = gpu_report.write(records, name, arguments.docs, arguments.keep)
+            pages = gpu_records.keep(records, name, arguments.docs, arguments.keep)
         else:
-            pages = report.write(records, name, arguments.docs)
+            pages = [publish(json.loads(records[0].read_text("utf-8")), "benchmarks", name, arguments.docs)]
     print(f"written: {', '.join(map(str, pages))}")
     return code
 
@@ -60,7 +66,7 @@ def parse() -> argparse.Namespace:
     add = parser.add_argument
     add("--gpu", action="store_true", help="time engine cuda and its peers on this machine's GPU")
     add("--name", help="heading of the tables in docs/benchmarks.md (default: this-machine, gpu)")
-    add("--docs", type=Path, default=ROOT / "docs", help="folder of benchmarks.md (default: %(default)s)")
+    add("--docs", type=Path, default=DOCS, help="folder of benchmarks.md (default: %(default)s)")
     add("-k", default="", metavar="WORDS", help="only rows that match, as in pytest -k")
     add(
         "--seconds", type=Real(0, 31_536_000),
@@ -81,7 +87,7 @@ def parse() -> argparse.Namespace:
     )  # fmt: skip
     add("--json", type=Path, metavar="FILE", help="keep the record in this file")
     add("--no-page", action="store_true", help="with --json: write no page")
-    add("--keep", action="store_true", help="with --gpu: keep the rows of the pages that are not new")
+    add("--keep", action="store_true", help="with --gpu: keep the rows of the results that are not new")
     add(
         "--record", type=Path, nargs="+", metavar="FILE",
         help="run nothing: write the report of such files, made perhaps on another machine; with --gpu several are joined",
@@ -128,7 +134,20 @@ def run(record: Path, gpu: bool, words: str, seconds: float | None, rows: Path |
         "-o",
         f"timeout={LONGEST_S}",
     ]
-    return int(pytest.main([*options, *(["-k", words] if words else [])], [Record(record)]))
+    facts = _facts(gpu)
+    return int(pytest.main([*options, *(["-k", words] if words else [])], [Record(record, facts)]))
+
+
+def _facts(gpu: bool) -> dict[str, Any]:
+    """What a record says beside its rows; of a GPU, gpu/conftest.py adds more."""
+    command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
+    if gpu:
+        return {"subject": "gpu", **about((), command)}
+    from .runners import BASELINE, THREADS
+
+    features = ", ".join(sorted(cpu_features())) or "features unknown"
+    processor = f"{processor_name()} ({features}), {THREADS} threads, Linux"
+    return {"subject": "cpu", **about(PACKAGES, "", f"Baseline of the pairs: {BASELINE}.", processor)}
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""Measure what FP16 and INT8 cost in mAP50, by calibrator, images, weights and equalization; write the tables of docs/accuracy.md."""
+"""Measure what FP16 and INT8 cost in mAP50, by calibrator, images, weights and equalization; write docs/accuracy.md."""
 
 from __future__ import annotations
 
 import argparse
 import functools
-import importlib.metadata
 import multiprocessing
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,17 @@ from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.models import Yolov2, evaluate
 from pytrtplugins.passes import Precisions, layer_names
-from pytrtplugins.utils.atomic import write_atomic
-from pytrtplugins.utils.cpu_features import describe_cpu
 from pytrtplugins.utils.numbers import THREADS, Several, Whole
 
 from .networks import NAMES, ROOT, float_model, input_of, network, samples
+from .pages.machine import about
+from .pages.results import DOCS, publish
 from .tables import ALGORITHMS, Source, make_tables
 
 IMAGES = Whole(1, 1_000_000)
 
-BEGIN, END = "<!-- begin {} -->", "<!-- end {} -->"
 COMPARED = 50  # images: weights are compared with that many, equalization with up to that many
+_PACKAGES = ("pytrtplugins", "openvino", "cupy-cuda13x", "numpy")
 SIGNAL = 16  # images of which the noise is measured
 
 
@@ -144,29 +144,17 @@ def _outputs(setup: Setup, engine: Engine) -> list[Any]:
         ]
 
 
-def table(found: dict[Row, Result], half: int) -> str:
-    """The rows as Markdown."""
-    head = ("precision", "engine", "channels", "calibrator", "images", "weights", "mAP50", "against FP32", "SQNR, dB")
-    lines = ["| " + " | ".join(head) + " |", "|---|---|---|---|---:|---|---:|---:|---:|"]
+def plain_rows(found: dict[Row, Result], half: int) -> Iterator[dict[str, Any]]:
+    """The rows as a record has them; the first is FP32's."""
     (fp32, baseline), *_ = found.items()
     for row, result in found.items():
-        few = f" (first {half})" if result.exact is not None else ""
-        cells = (row.precision.upper(), row.engine + few, row.channels, row.calibrator, row.images or "–", row.weights)
         exact = baseline.map50 if result.exact is None else result.exact
-        lost = ("–", "–") if row == fp32 else (f"{result.map50 - exact:+.4f}", f"{result.sqnr:.1f}")
-        figures = (f"{result.map50:.4f}", *lost)
-        lines.append("| " + " | ".join(map(str, (*cells, *figures))) + " |")
-    return "\n".join(lines)
-
-
-def write(path: Path, name: str, text: str) -> None:
-    """Put a table between its marks."""
-    page = path.read_text()
-    begin, end = BEGIN.format(name), END.format(name)
-    if begin not in page or end not in page:
-        raise SystemExit(f"{path}: the marks {begin} and {end} are missing")
-    head, tail = page.partition(begin)[0], page.partition(end)[2]
-    write_atomic(path, f"{head}{begin}\n{text}\n{end}{tail}".encode())
+        lost = (
+            {"difference": None, "sqnr": None}
+            if row == fp32
+            else {"difference": result.map50 - exact, "sqnr": result.sqnr}
+        )
+        yield {**asdict(row), "first": 0 if result.exact is None else half, "map50": result.map50, **lost}
 
 
 def main() -> None:
@@ -201,31 +189,32 @@ def main() -> None:
             if len(found[setup.name]) == len(wanted[setup.name]):
                 ordered = {row: found[setup.name][row] for row in wanted[setup.name]}
                 number = "all images" if setup.limit is None else f"the first {setup.limit} images"
-                write(given.docs, setup.name, f"{table(ordered, setup.half)}\n\nThe data are {number} of the list.")
+                facts = about(_PACKAGES, _command(), f"The data are {number} of the list.")
+                record = {"subject": "accuracy", **facts, "rows": list(plain_rows(ordered, setup.half))}
+                publish(record, "accuracy", setup.name, given.docs)
 
 
-def pytorch(families: Sequence[str] | None, threads: int, page: Path) -> None:
+def pytorch(families: Sequence[str] | None, threads: int, docs: Path) -> None:
     """Measure networks as others write them, and write their table where all families are measured."""
+    from .pages.accuracy import pytorch as tables
     from .pytorch_networks import EXPORTERS, FAMILIES  # PyTorch is needed for these alone
     from .pytorch_rows import measure
-    from .pytorch_rows import table as pytorch_table
 
-    found = []
+    threads_text = "1 thread" if threads == 1 else f"{threads} threads"
+    facts = about(("torch", "onnxruntime", "openvino"), _command(), processor=f"{describe_cpu()}, {threads_text}")
+    record = {"subject": "pytorch", **facts, "rows": []}
     for family in families or FAMILIES:
         for exporter in EXPORTERS:
             for figures in measure(family, exporter, threads):
                 print(figures, file=sys.stderr, flush=True)
-                found.append(figures)
-    text = pytorch_table(found)
-    print(text)
+                record["rows"].append(figures)
+    print("\n\n".join(tables("pytorch", record)))
     if families is None:
-        threads_text = "1 thread" if threads == 1 else f"{threads} threads"
-        write(page, "pytorch", f"{text}\n\n{describe_cpu()}, {threads_text}, {_versions()}.")
+        publish(record, "accuracy", "pytorch", docs)
 
 
-def _versions() -> str:
-    names = ("torch", "onnxruntime", "openvino")
-    return ", ".join(f"{name} {importlib.metadata.version(name).partition('-')[0]}" for name in names)
+def _command() -> str:
+    return shlex.join(["python", "-m", "benchmarks.accuracy", *sys.argv[1:]])
 
 
 def _arguments() -> argparse.Namespace:
@@ -258,7 +247,7 @@ def _arguments() -> argparse.Namespace:
         help="measure networks as PyTorch's exporters write them, instead; see pytorch_networks.py",
     )
     add("--threads", type=THREADS, default=1, help="with --pytorch: of a run (default: %(default)s)")
-    add("--docs", type=Path, default=ROOT / "docs" / "accuracy.md", help="page with the tables")
+    add("--docs", type=Path, default=DOCS, help="folder of accuracy.md (default: %(default)s)")
     return parser.parse_args()
 
 

@@ -1,29 +1,28 @@
 """Time and memory of a conversion, as a user starts it: the whole process, from darknet's files to the file written.
 
 python -m benchmarks.conversion                  print the table
-python -m benchmarks.conversion --docs docs      print it, and write it into docs/benchmarks.md
+python -m benchmarks.conversion --docs docs      print it, keep the results, and write docs/benchmarks.md
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-
-import cpuinfo
+from typing import Any
 
 from darknet2caffe import Network, read_network
 from tests.darknet2caffe.networks import CFGS
 from tests.darknet2caffe.table import compare
 from tests.oracles.libdarknet import LibDarknet
 
-from .report import put_section
+from .pages.cpu import conversion
+from .pages.machine import about
+from .pages.results import publish
 
 ROUNDS = 5
 CONVERT = [sys.executable, "-m", "darknet2caffe", "a.cfg", "a.weights"]
@@ -57,8 +56,8 @@ def run(command: Sequence[str], folder: Path) -> tuple[float, float]:
     return seconds, memory
 
 
-def table(network: Network) -> str:
-    """The figures of every command, in Markdown; the converted network is compared with darknet first."""
+def measure(network: Network) -> dict[str, Any]:
+    """The figures of every command; the converted network is compared with darknet first."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         heads, _, _ = compare(LibDarknet(), network, folder)
@@ -67,20 +66,16 @@ def table(network: Network) -> str:
             raise RuntimeError(f"the converted network computes something else: relative error {error:.1e}")
         size = (folder / "a.weights").stat().st_size
         rounds = [{label: run(command, folder) for label, command in COMMANDS.items()} for _ in range(ROUNDS)]
-    lines = [
-        f"{cpuinfo.get_cpu_info()['brand_raw']}, {os.cpu_count()} cores, Python {platform.python_version()}. "
+    note = (
         f"{network.name}.weights, random, {size / 1e6:.0f} MB; error of the converted network's head {error:.1e}. "
-        f"{ROUNDS} rounds, commands in turn.",
-        "",
-        "| whole process | median s | min s | peak memory MB | memory / weights file |",
-        "|---|---|---|---|---|",
-    ]
+        f"{ROUNDS} rounds, commands in turn."
+    )
+    rows = []
     for label in COMMANDS:
-        seconds = [each[label][0] for each in rounds]
-        memory = max(each[label][1] for each in rounds)
-        figures = f"{statistics.median(seconds):.2f} | {min(seconds):.2f} | {memory / 1e6:.0f} | {memory / size:.2f}"
-        lines.append(f"| {label} | {figures} |")
-    return "\n".join(lines)
+        seconds, memory = [each[label][0] for each in rounds], max(each[label][1] for each in rounds)
+        times = {"median_s": statistics.median(seconds), "min_s": min(seconds)}
+        rows.append({"command": label, **times, "bytes": memory, "over_weights": memory / size})
+    return {"subject": "conversion", **about(("onnx", "numpy"), note=note), "rows": rows}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,10 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--docs", type=Path, help="folder of benchmarks.md")
     parser.add_argument("--cfg", type=Path, default=CFGS / "yolov2.cfg", help="network (default: %(default)s)")
     chosen = parser.parse_args(arguments)
-    text = table(read_network(chosen.cfg).with_random_weights(0))
-    print(text)
+    record = measure(read_network(chosen.cfg).with_random_weights(0))
+    print("\n\n".join(conversion("conversion", record)))
     if chosen.docs:
-        put_section(chosen.docs / "benchmarks.md", "conversion", text)
+        publish(record, "benchmarks", "conversion", chosen.docs)
     return 0
 
 

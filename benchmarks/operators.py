@@ -15,7 +15,6 @@ from pathlib import Path
 
 from pytrtplugins.utils.numbers import Whole
 
-from .accuracy import write
 from .networks import ROOT
 from .node_tests import (
     CRASHED,
@@ -31,6 +30,7 @@ from .node_tests import (
     run_case,
     run_cases,
 )
+from .pages.region import fill_table
 
 Outcomes = Mapping[str, Outcome]
 """The outcome of each test, by the test's name."""
@@ -123,10 +123,10 @@ def main() -> int:
     print(summary(found))
     if given.write:
         packages = ", ".join(f"{name} {version(name)}" for name in ("onnx", "onnxruntime", "openvino"))
-        write(given.docs, "summary", f"{len(cases)} tests; {packages}.\n\n{summary(found)}")
-        write(given.docs, "fallback", fallback_table())
-        write(given.docs, "reasons", reason_table(cases, found, given.engine))
-        write(given.docs, "operators", operator_table(cases, found))
+        fill_table(given.docs, "summary", f"{len(cases)} tests; {packages}.\n\n{summary(found)}")
+        fill_table(given.docs, "fallback", fallback_table())
+        fill_table(given.docs, "reasons", reason_table(cases, found, given.engine))
+        fill_table(given.docs, "operators", operator_table(cases, found))
     return 0
 
 

@@ -8,7 +8,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from pytrtplugins.calibration import CalibrationTable
 
-__all__ = ["ENGINES", "Figures", "measure", "table"]
+__all__ = ["ENGINES", "measure"]
 
 ENGINES = ("cpu", "onnxruntime")
 _OWN = "own"
@@ -35,24 +34,13 @@ _CALIBRATED, _JUDGED = 16, 16  # images
 _ALGORITHMS = ("minmax", "entropy")
 
 
-@dataclass(frozen=True)
-class Figures:
-    """One network on one engine.
+def measure(family: str, exporter: str, threads: int) -> Iterator[dict[str, Any]]:
+    """Build, compare and time a network on both engines; all of its forms are timed in turns, in one process.
 
-    Attributes:
-        seconds: Of the processor, for a run in float32, in INT8 by min-max, and quantized by onnxruntime itself.
-        quality: Cosine and signal to noise in dB against float32, by algorithm, and of onnxruntime's own.
+    Yields:
+        A row of each engine, with milliseconds of the processor for a run in float32, in INT8 by min-max, and quantized by onnxruntime
+        itself; and cosine and signal to noise in dB against float32, by algorithm, and of onnxruntime's own.
     """
-
-    family: str
-    exporter: str
-    engine: str
-    seconds: dict[str, float]
-    quality: dict[str, tuple[float, float]]
-
-
-def measure(family: str, exporter: str, threads: int) -> Iterator[Figures]:
-    """Build, compare and time a network on both engines; all of its forms are timed in turns, in one process."""
     warnings.simplefilter("ignore")  # of exporters
     logging.getLogger("root").setLevel(logging.ERROR)  # onnxruntime's quantizer
     model = prepare(exported(family, exporter))
@@ -77,24 +65,8 @@ def measure(family: str, exporter: str, threads: int) -> Iterator[Figures]:
             outputs = {name: [np.asarray(run(x), np.float64).ravel() for x in judged] for name, run in runs.items()}
             quality = {name: _quality(outputs["fp32"], outputs[name]) for name in (*_ALGORITHMS, _OWN)}
             timed = {name: partial(runs[name], judged[0]) for name in ("fp32", "minmax", _OWN)}
-            yield Figures(family, exporter, engine, run_seconds(timed, time.process_time), quality)
-
-
-def table(rows: Sequence[Figures]) -> str:
-    """The rows as Markdown."""
-    head = (
-        "network", "exporter", "engine", "FP32, ms", "INT8, ms", "onnxruntime's own INT8, ms", "min-max: cosine", "SQNR, dB",
-        "entropy: cosine", "SQNR, dB", "onnxruntime's own: SQNR, dB",
-    )  # fmt: skip
-    lines = ["| " + " | ".join(head) + " |", "|---|---|---|" + "---:|" * 8]
-    for row in rows:
-        times = [f"{1e3 * row.seconds[name]:.2f}" for name in ("fp32", "minmax", _OWN)]
-        quality = [
-            text for name in _ALGORITHMS for text in (f"{row.quality[name][0]:.4f}", f"{row.quality[name][1]:.1f}")
-        ]
-        cells = (row.family, row.exporter, row.engine, *times, *quality, f"{row.quality[_OWN][1]:.1f}")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+            ms = {name: 1e3 * seconds for name, seconds in run_seconds(timed, time.process_time).items()}
+            yield {"family": family, "exporter": exporter, "engine": engine, "ms": ms, "quality": quality}
 
 
 def _quality(wanted: Sequence[Any], found: Sequence[Any]) -> tuple[float, float]:

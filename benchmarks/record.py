@@ -1,15 +1,15 @@
-"""The record of a run: a JSON file as pytest-benchmark writes it, on the disk after each row."""
+"""The record of a run of pytest-benchmark's rows, on the disk after each row."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from pytrtplugins.utils.atomic import write_atomic
+from .gpu.rows import row_of
+from .pages.results import write_json
 
 
 class Record:
@@ -17,28 +17,23 @@ class Record:
 
     Args:
         path: Where it is written.
+        facts: What it says beside its rows.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._machine: dict[str, Any] | None = None
+    def __init__(self, path: Path, facts: Mapping[str, Any] | None = None) -> None:
+        self._path, self._facts = path, facts or {}
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        hook, config = item.config.hook, item.config
-        rows = config._benchmarksession.benchmarks  # type: ignore[attr-defined]
+        rows = item.config._benchmarksession.benchmarks  # type: ignore[attr-defined]
         rows[:] = [row for row in rows if row.extra_info]  # what a row writes last
         if not rows:
             return
-        if self._machine is None:
-            self._machine = hook.pytest_benchmark_generate_machine_info(config=config)
-        record = hook.pytest_benchmark_generate_json(
-            config=config, benchmarks=rows, include_data=False, machine_info=self._machine, commit_info={}
-        )
-        hook.pytest_benchmark_update_json(config=config, benchmarks=rows, output_json=record)
-        write_atomic(self._path, json.dumps(record, indent=1, default=_plain).encode())
+        record = {**self._facts, "rows": [_plain(row) for row in rows]}
+        item.config.hook.pytest_benchmark_update_json(config=item.config, benchmarks=rows, output_json=record)
+        write_json(self._path, record)
 
 
-def _plain(value: object) -> object:
-    """A number of NumPy's, or the name of a parameter."""
-    return value.item() if isinstance(value, np.generic) else str(value)
+def _plain(row: Any) -> dict[str, Any]:
+    times = {"host_us": 1e6 * row.stats.median, "host_least_us": 1e6 * row.stats.min}
+    return {"row": row_of(row.fullname), **row.extra_info, **times}

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from pytrtplugins.utils.numbers import Whole
 
-from ..accuracy import write
 from ..networks import ROOT
 from ..node_tests import CRASHED, FAILED, HUNG, PASSED, REFUSED, WRONG, Outcome, run_cases
+from ..pages.region import fill_table
 from .damage import damaged
 from .form import draw_forms
 from .kept import load_forms
@@ -57,10 +57,10 @@ def main() -> int:
     print(summary(forms, outcomes))
     if arguments.write:
         head = f"{len(forms)} forms, seed {arguments.seed}; {packages()}."
-        write(arguments.docs, "forms", f"{head}\n\n{summary(forms, outcomes)}")
-        write(arguments.docs, "forms operators", operator_table(forms, outcomes))
-        write(arguments.docs, "forms coverage", coverage_table(forms))
-        write(arguments.docs, "forms disputes", dispute_table(forms))
+        fill_table(arguments.docs, "forms", f"{head}\n\n{summary(forms, outcomes)}")
+        fill_table(arguments.docs, "forms operators", operator_table(forms, outcomes))
+        fill_table(arguments.docs, "forms coverage", coverage_table(forms))
+        fill_table(arguments.docs, "forms disputes", dispute_table(forms))
     bad = (WRONG, FAILED, CRASHED, HUNG)
     return int(any(outcome.kind in bad for found in outcomes.values() for outcome in found.values()))
 

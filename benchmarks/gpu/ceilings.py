@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from pytrtplugins.cuda.driver import driver
 from pytrtplugins.engines.cuda.conv.cudnn import cudnn_versions
 from pytrtplugins.engines.cuda.device.device import CudaDevice
 
+from ..pages.machine import processor_name, versions
 from .clock import Clock
 
 _SIDE = 8192
@@ -30,12 +29,7 @@ def machine(cupy: Any, clock: Clock) -> dict[str, Any]:
     device = CudaDevice()
     found: dict[str, Any] = {"gpu": device.model, "capability": device.capability, **cudnn_versions()}
     found["cuda"] = f"{device.driver // 1000}.{device.driver % 1000 // 10}"
-    found["versions"] = {}
-    for name in _PACKAGES:
-        try:
-            found["versions"][name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    found["versions"] = versions(_PACKAGES)
     random = np.random.default_rng(0)
     matrices = [cupy.asarray(random.integers(-8, 8, (_SIDE, _SIDE), dtype=np.int8)) for _ in range(2)]
     found["ceilings"] = {
@@ -43,7 +37,7 @@ def machine(cupy: Any, clock: Clock) -> dict[str, Any]:
         "copy GB/s": _copy(cupy, clock),
         "launch µs": _launch(cupy, clock),
     }
-    return {**found, "processor": processor(), **_clocks(cupy, clock)}
+    return {**found, "processor": processor_name(), **_clocks(cupy, clock)}
 
 
 def kernels(graph: int) -> int:
@@ -129,9 +123,3 @@ def _clocks(cupy: Any, clock: Clock) -> dict[str, str]:
         finally:
             clock.stream.synchronize()
     return dict(zip(_QUERY, (part.strip() for part in text.split(",")), strict=False))
-
-
-def processor() -> str:
-    """The host's processor."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -11,7 +10,6 @@ import onnx
 from pytrtplugins.model.decompose import infer_shapes
 
 ITEMSIZE = {"FP32": 4, "TF32": 4, "FP16": 2, "INT8": 1, "FP8": 1}
-_MEASURED = {"FP8": "INT8"}  # tensor cores have one speed for both
 
 
 @dataclass(frozen=True)
@@ -31,18 +29,6 @@ class Cost:
     def bytes(self, precision: str) -> int:
         """Weights and activations, each once."""
         return ITEMSIZE[precision] * (self.weights + self.activations)
-
-
-def floors(
-    operations: int, moved: int, precision: str, ceilings: Mapping[str, float], launches: int | None
-) -> tuple[float, float, float | None]:
-    """Microseconds that arithmetic, memory and launches alone would take at the measured ceilings; FP8 has INT8's."""
-    alone = None if launches is None else launches * ceilings["launch µs"]
-    return (
-        operations / ceilings[f"{_MEASURED.get(precision, precision)} TOP/s"] / 1e6,
-        moved / ceilings["copy GB/s"] / 1e3,
-        alone,
-    )
 
 
 def cost(model: onnx.ModelProto, batch: int) -> Cost:

@@ -18,8 +18,9 @@ from typing import Any
 from pytrtplugins.engines.cuda.conv.cache import decode, encode
 from pytrtplugins.utils.atomic import write_atomic
 
-from .report import join
-from .rows import Claims, read_rows, row_of, write_rows
+from ..pages.results import write_json
+from .records import join
+from .rows import Claims, read_rows, write_rows
 
 __all__ = ["run"]
 
@@ -46,7 +47,7 @@ def run(
     end, work = time.monotonic() + seconds, work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
-    done = {row_of(bench["fullname"]) for one in _records(work) for bench in one["benchmarks"] if _is_good(bench)}
+    done = {row["row"] for one in _records(work) for row in one["rows"] if "failure" not in row}
     groups = [[row for row in group if row not in done] for group in read_rows(rows)]
     groups = [group for group in groups if group]
     write_rows(work / "rows.txt", groups)
@@ -194,14 +195,9 @@ def _share_tactics(caches: Sequence[Path]) -> None:
 def _records(work: Path) -> list[dict[str, Any]]:
     """The records that have rows, in the order in which their processes began."""
     found = [json.loads(path.read_text()) for path in sorted(work.glob("record-*.json"))]
-    return [record for record in found if record.get("benchmarks")]
-
-
-def _is_good(bench: dict[str, Any]) -> bool:
-    return "failure" not in bench["extra_info"]
+    return [record for record in found if record.get("rows")]
 
 
 def _write_joined(work: Path, record: Path) -> None:
     if found := _records(work):
-        record.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(record, json.dumps(join(found), indent=1).encode())
+        write_json(record, join(found))

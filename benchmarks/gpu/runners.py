@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from ..pages.runners import DARKNET, NAME, ONNXRUNTIME, TORCH_GRAPH, TORCH_TUNED
 from .darknet_peer import darknet, darknet_pinned
 from .onnxruntime_peer import onnxruntime
 from .ours import ours, ours_pinned
 from .running import COMPILED, MORE, STEPS, Runner
 from .torch_peer import pytorch, pytorch_pinned
 
-NAME, TORCH_GRAPH = "pytrtplugins", "PyTorch, CUDA graph"
-TORCH_COMPILED, TORCH_TUNED = "PyTorch, torch.compile", "PyTorch, max-autotune"
-ONNXRUNTIME, DARKNET = "onnxruntime, CUDA graph", "darknet"
 BASELINE = Runner(NAME, "FP16", ours("fp16"))
 RUNNERS = (
     BASELINE,

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("torch")
 
+from ..pages.runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_GRAPH, TORCH_TUNED
 from .clock import Clock
 from .ours import network
-from .runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_GRAPH, TORCH_TUNED
 from .running import ZOO, Running
 from .subject import BATCHES
 from .zoo import NETWORKS, chosen

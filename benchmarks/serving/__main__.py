@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import tempfile
 import time
@@ -15,14 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.numbers import Real
 
-from . import kinds, page, photos
+from ..pages.machine import about, versions
+from ..pages.results import publish, write_json
+from . import kinds, photos
 from .alone import alone
 from .load import Clients
 from .peers import PEERS
-from .rows import Row, measure
+from .rows import PACKAGES, PAGE, Row, measure
 from .servers import ROOT, end_servers_on_sigterm, own
 
 MODES = {
@@ -41,7 +43,8 @@ def main() -> int:
     if given.record:
         record = json.loads(given.record.read_text())
     else:
-        record = {**page.about(" ".join(["python -m benchmarks.serving", *sys.argv[1:]]), given.note), "rows": []}
+        command = shlex.join(["python", "-m", "benchmarks.serving", *sys.argv[1:]])
+        record = {"subject": "serving", **about(PACKAGES, command, given.note), "rows": []}
         try:
             for row in _rows(given):
                 record["rows"].append(row.plain())
@@ -49,13 +52,14 @@ def main() -> int:
                     f"{row.server}, {row.kind}: {row.reason or f'{row.rate:,.0f}/s, {row.cpu_us:,.0f} µs'}", flush=True
                 )
                 if given.json:
-                    write_atomic(given.json, json.dumps(record, indent=1).encode())
+                    write_json(given.json, record)
         except KeyboardInterrupt:
             print("ended early", file=sys.stderr)
     if not record["rows"]:
         print("no row was finished, so nothing is written")
         return 1
-    print(f"written: {page.write(record, given.name, given.docs)}")
+    page = publish(record, PAGE, given.name, given.docs)
+    print(f"written: {page}")
     return 0
 
 
@@ -75,7 +79,7 @@ def _all(given: argparse.Namespace, folder: Path, clients: Clients) -> Iterator[
     asked = kinds.own_kinds(photos.exchanges(engine, jpegs))
     sums = {kind: asked[kind] for kind in (kinds.TINY, kinds.RAW)}
     wanted = given.k.lower()
-    version = str(page.about("", "")["versions"].get("pytrtplugins", ""))
+    version = versions(["pytrtplugins"]).get("pytrtplugins", "")
     for title, options in MODES.items():
         if wanted in title.lower():
             yield from measure(own(title, _SUMS, *options), version, sums, clients, given.load_seconds)

@@ -35,5 +35,5 @@ def alone(engine: Path, jpegs: Sequence[bytes], seconds: float, kind: str) -> Ro
             done += 1
         took = time.perf_counter() - begun
     row.rate, row.cpu_us = done / took, 1e6 * (sum(os.times()[:2]) - cpu) / done
-    row.p50_ms = row.p99_ms = float("nan")
+    row.p50_ms = row.p99_ms = None
     return row

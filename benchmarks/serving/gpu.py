@@ -11,6 +11,7 @@ import argparse
 import itertools
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,13 +22,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 
-from . import page, photos
+from ..pages.machine import about
+from ..pages.results import publish, write_json
+from . import photos
 from .load import Clients, Exchange, Load, Outcome
 from .processes import cpu_s, pss_bytes
-from .rows import Row
+from .rows import ENOUGH, PACKAGES, PAGE, Row
 from .servers import ROOT, Command, Server, end_servers_on_sigterm, free_port, own
 from .soak import engine_pids
 from .streams import stream
@@ -44,7 +46,8 @@ def main() -> int:
     given = _arguments()
     end_servers_on_sigterm()
     record: dict[str, Any] = {
-        **page.about(" ".join(["python -m benchmarks.serving.gpu", *sys.argv[1:]]), given.note),
+        "subject": "serving",
+        **about(PACKAGES, shlex.join(["python", "-m", "benchmarks.serving.gpu", *sys.argv[1:]]), given.note),
         "rows": [],
     }
     record["gpu"] = _nvidia("name,driver_version")
@@ -54,14 +57,15 @@ def main() -> int:
             record["rows"].append(row.plain())
             print(f"{row.server}: {row.reason or _short(row)}", flush=True)
             if given.json:
-                write_atomic(given.json, json.dumps(record, indent=1).encode())
+                write_json(given.json, record)
             if time.monotonic() > until:
                 print(f"the rest is left out: {given.seconds:g} s are over", file=sys.stderr)
                 break
     if not record["rows"]:
         raise SystemExit(f"no row has {' or '.join(given.only)} in its name")
     if given.docs:
-        print(f"written: {page.write(record, given.name, given.docs)}")
+        page = publish(record, PAGE, given.name, given.docs)
+        print(f"written: {page}")
     return 0
 
 
@@ -171,6 +175,7 @@ def _measured(
         row.open.append(
             {
                 "share": _SHARE, "planned": _SHARE * row.rate if way == _HTTP else below.rate, "rate": below.rate,
+                "fell_behind": way == _HTTP and below.rate < ENOUGH * _SHARE * row.rate,
                 "p50_ms": below.quantile_ms(0.5), "p99_ms": below.quantile_ms(0.99), "wrong": sum(below.wrong.values()),
                 "lost": below.lost, "engine_pss_mib": memory, "gpu_mib": _nvidia("memory.used"),
                 "gpu_busy": "".join(busy), "gpu_processes": _nvidia("pid,used_memory", "compute-apps"),

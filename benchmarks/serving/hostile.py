@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import statistics
 import sys
 import tempfile
@@ -17,13 +18,18 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pytrtplugins.utils.numbers import Real, Whole
 
-from . import attacks, page
+from ..pages.machine import about
+from ..pages.results import publish
+from ..pages.serving import bad_clients
+from . import attacks
 from .load import Clients, Load, Outcome
 from .mixed import Mixed, mixed, start
 from .photos import photos
+from .rows import PACKAGES, PAGE
 from .servers import Server, end_servers_on_sigterm, free_port
 
 GOOD = {"tiny tensors": 100.0, "photos": 3.0}
@@ -101,36 +107,28 @@ def main() -> int:
         for _ in range(given.rounds):
             for name, trial in trials.items():
                 _round(name, trial, server, grpc_port, clients, load, given.seconds)
-    print(table(trials))
+    command = shlex.join(["python", "-m", "benchmarks.serving.hostile", *sys.argv[1:]])
+    record = {"subject": "bad clients", **about(PACKAGES, command), "rows": [_row(*each) for each in trials.items()]}
+    print("\n\n".join(bad_clients("bad-clients", record)))
     if given.docs:
-        page.write_text(
-            table(trials), " ".join(["python -m benchmarks.serving.hostile", *sys.argv[1:]]), "bad-clients", given.docs
-        )
+        publish(record, PAGE, "bad-clients", given.docs)
     return int(not all(trial.held() for trial in trials.values()))
 
 
-def table(trials: dict[str, Trial]) -> str:
-    """In Markdown."""
-    kinds = " | ".join(f"{kind}: p99 ms alone / same CPU elsewhere / beside | ratios" for kind in GOOD)
-    lines = [
-        f"| bad clients | their cores; the server's alone / beside | {kinds} | good requests failed | bad clients were told | memory MiB |"
-    ]
-    lines.append("|---|" + (1 + 2 * len(GOOD)) * "---:|" + "---:|---|---:|")
-    for name, trial in trials.items():
-        own, theirs = trial.server, trial.attacker
-        parts = [
-            f"{trial.cores(theirs, BESIDE):.2f}; {trial.cores(own, ALONE):.2f} / {trial.cores(own, BESIDE):.2f}",
-        ]
-        for kind in GOOD:
-            parts += [
-                " / ".join(f"{trial.p99_ms(kind, phase):.1f}" for phase in (ALONE, BURN, BESIDE)),
-                f"{trial.ratio(kind, ALONE):.2f} / {trial.ratio(kind, BURN):.2f}",
-            ]
-        told = ", ".join(
-            f"{f'status {status}' if status else 'closed'}: {n:,}" for status, n in sorted(trial.told.items())
-        )
-        lines.append(f"| {name} | {' | '.join(parts)} | {trial.failed()} | {told or 'nothing'} | {trial.mib:.0f} |")
-    return "\n".join(lines)
+def _row(name: str, trial: Trial) -> dict[str, Any]:
+    """An attack's row of the record."""
+    return {
+        "attack": name,
+        "cores": [
+            trial.cores(trial.attacker, BESIDE),
+            *(trial.cores(trial.server, phase) for phase in (ALONE, BESIDE)),
+        ],
+        "p99_ms": {kind: [trial.p99_ms(kind, phase) for phase in (ALONE, BURN, BESIDE)] for kind in GOOD},
+        "ratios": {kind: [trial.ratio(kind, phase) for phase in (ALONE, BURN)] for kind in GOOD},
+        "failed": trial.failed(),
+        "told": {str(status): count for status, count in trial.told.items()},
+        "mib": trial.mib,
+    }
 
 
 def _round(

@@ -12,6 +12,10 @@ from .servers import Command, Server
 
 SHARES = (0.5, 0.8, 0.95)
 """Of the largest rate: where latencies are measured."""
+ENOUGH = 0.95
+"""Of the planned rate: a server that answers fewer requests has fallen behind."""
+PAGE = "serving_benchmarks"
+PACKAGES = ("pytrtplugins", "uvicorn", "uvloop", "httptools", "openvino", "numpy")
 _WARM_S = 1.0
 _OPEN_CONNECTIONS = 64
 
@@ -31,11 +35,12 @@ class Row:
         engine_us: The part of its engine processes in ``cpu_us``; 0: not measured.
         client_us: The same of what asks; it is not in ``cpu_us``.
         cores: That each of its processes took at that rate, the busiest first, by role; empty: not measured.
-        p50_ms: Latency at that rate.
+        p50_ms: Latency at that rate; None: not measured.
         p99_ms: The same.
         pss_mib: Memory of all its processes after that.
         processes: How many it has.
-        open: At shares of the largest rate, with requests at random times: planned and reached rate, p50_ms, p99_ms, wrong, lost.
+        open: At shares of the largest rate, with requests at random times: planned and reached rate, whether it fell behind, p50_ms,
+            p99_ms, wrong, lost.
     """
 
     server: str
@@ -48,8 +53,8 @@ class Row:
     engine_us: float = 0.0
     client_us: float = 0.0
     cores: dict[str, list[float]] = field(default_factory=dict)
-    p50_ms: float = 0.0
-    p99_ms: float = 0.0
+    p50_ms: float | None = 0.0
+    p99_ms: float | None = 0.0
     pss_mib: float = 0.0
     processes: int = 0
     open: list[dict[str, Any]] = field(default_factory=list)
@@ -116,6 +121,7 @@ def _opened(share: float, load: Load, found: Outcome) -> dict[str, Any]:
         "share": share,
         "planned": load.rate,
         "rate": found.rate,
+        "fell_behind": found.rate < ENOUGH * (load.rate or 0.0),
         "p50_ms": found.quantile_ms(0.5),
         "p99_ms": found.quantile_ms(0.99),
         "wrong": sum(found.wrong.values()),

@@ -10,22 +10,26 @@ import contextlib
 import json
 import os
 import random
+import shlex
 import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 
-from . import page
+from ..pages.machine import about
+from ..pages.results import publish, write_json
+from ..pages.serving import kills
 from .load import Clients, Outcome
 from .mixed import mixed, start
 from .photos import photos
 from .processes import descriptors, tree
+from .rows import PACKAGES, PAGE
 from .servers import Server, end_servers_on_sigterm, free_port
 
 _SAMPLE_S = 2.0
@@ -47,43 +51,40 @@ def main() -> int:
         watched = _watched(server, begun + 60 * given.minutes, given.kill_every, random.Random(given.seed))
         found = {kind: future.result() for kind, future in futures.items()}
         printed = server.output()
-    said = report(found, watched, given.minutes)
-    print(said)
+    command = shlex.join(["python", "-m", "benchmarks.serving.soak", *sys.argv[1:]])
+    record = {"subject": "kills", **about(PACKAGES, command), **report(found, watched, given.minutes)}
+    print("\n\n".join(filter(None, kills("kills", record))))
     if given.docs:
-        page.write_text(said, " ".join(["python -m benchmarks.serving.soak", *sys.argv[1:]]), "kills", given.docs)
+        publish(record, PAGE, "kills", given.docs)
     if given.json:
-        write_atomic(given.json, json.dumps({"text": said, **watched}).encode())
+        write_json(given.json, {**record, "samples": watched})
     bad = sum(each.lost + sum(each.wrong.values()) for each in found.values())
     if bad:
         print(printed[-4000:], file=sys.stderr)
     return int(bad > 0)
 
 
-def report(found: dict[str, Outcome], watched: dict[str, list[float]], minutes: float) -> str:
-    """Tables in Markdown."""
-    lines = [
-        "| requests | sent | answered as expected | lost | wrong | p50 ms | p99 ms | slowest ms |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for kind, each in found.items():
-        wrong = ", ".join(f"{count} with status {status}" for status, count in sorted(each.wrong.items())) or "0"
-        lines.append(
-            f"| {kind} | {each.sent:,} | {len(each.latencies_s):,} | {each.lost} | {wrong} | {each.quantile_ms(0.5):.1f} "
-            f"| {each.quantile_ms(0.99):.1f} | {each.quantile_ms(1):.0f} |"
-        )
+def report(found: dict[str, Outcome], watched: dict[str, list[float]], minutes: float) -> dict[str, Any]:
+    """What became of each kind of request, and of memory: a record without the machine."""
+    rows = [
+        {
+            "requests": kind, "sent": each.sent, "answered": len(each.latencies_s), "lost": each.lost,
+            "wrong": {str(status): count for status, count in each.wrong.items()}, "p50_ms": each.quantile_ms(0.5),
+            "p99_ms": each.quantile_ms(0.99), "slowest_ms": each.quantile_ms(1),
+        }
+        for kind, each in found.items()
+    ]  # fmt: skip
     seconds, memory = np.array(watched["seconds"]), np.array(watched["mib"])
     settled = seconds > seconds[-1] / 3
-    slope = np.polyfit(seconds[settled], memory[settled], 1)[0] * 3600 if settled.sum() > 2 else float("nan")
+    slope = np.polyfit(seconds[settled], memory[settled], 1)[0] * 3600 if settled.sum() > 2 else None
     middle = (
-        [float(np.median(part)) for part in np.array_split(memory[settled], 2)] if settled.sum() > 1 else [0.0, 0.0]
+        [float(np.median(part)) for part in np.array_split(memory[settled], 2)] if settled.sum() > 1 else [None] * 2
     )
-    lines += [
-        "",
-        f"{minutes:g} minutes, {len(watched['killed_s'])} engine processes killed. Memory of all processes (PSS): {memory[0]:.0f} MiB at "
-        f"the start; after the first third {middle[0]:.0f} MiB, then {middle[1]:.0f} MiB (medians of the halves), slope {slope:+.0f} MiB "
-        f"an hour. Open files: {watched['files'][0]:.0f} at the start, {watched['files'][-1]:.0f} at the end.",
-    ]
-    return "\n".join(lines)
+    seen = {
+        "killed": len(watched["killed_s"]), "mib_first": memory[0], "mib_then": middle[0], "mib_last": middle[1],
+        "mib_per_hour": slope, "files_first": watched["files"][0], "files_last": watched["files"][-1],
+    }  # fmt: skip
+    return {"minutes": minutes, "rows": rows, "watched": seen}
 
 
 def _watched(server: Server, until: float, kill_every: float, chance: random.Random) -> dict[str, list[float]]:
@@ -128,7 +129,7 @@ def _arguments() -> argparse.Namespace:
     add("--photos", type=Path, metavar="FOLDER", help="with .jpg files; default: scikit-image's")
     add("--seed", type=Whole(0, 1 << 30), default=1, help="of the times of kills")
     add("--docs", type=Path, metavar="FOLDER", help="write the tables into serving_benchmarks.md there")
-    add("--json", type=Path, metavar="FILE", help="write the tables and the samples of memory")
+    add("--json", type=Path, metavar="FILE", help="write the record, with the samples of memory")
     return parser.parse_args()
 
 

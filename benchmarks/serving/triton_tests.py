@@ -1,4 +1,4 @@
-"""Run Triton's own tests of clients against this project's server, and write the table of docs/serving.md.
+"""Run Triton's own tests of clients against this project's server, and write the tables of docs/serving.md.
 
 The tests are in the folders ``qa/L0_...`` of a checkout of https://github.com/triton-inference-server/server, which is not changed: they
 are copied, and the ports in them replaced. They need requests, psutil and tritonclient[all]. Tests that fail have a reason below; the exit
@@ -18,8 +18,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ..report import put_section
+from ..pages.accuracy import triton_tests
+from ..pages.machine import about
+from ..pages.results import publish
 from .load import Exchange
 from .servers import ROOT, Server, end_servers_on_sigterm, free_port, own
 
@@ -196,10 +199,10 @@ def main() -> int:
             for name, (outcome, text) in run(group, arguments.checkout / "qa", arguments.verbose):
                 results.setdefault(group.title, {})[name] = outcome
                 print(f"{group.title}: {name}: {outcome}{f': {text}' * bool(text)}", flush=True)
-    report = table(results)
-    print(report)
+    record = {"subject": "triton tests", **about(["pytrtplugins", "tritonclient"]), **report(results)}
+    print("\n\n".join(triton_tests("triton-tests", record)))
     if arguments.docs:
-        put_section(arguments.docs / "serving.md", "triton-tests", report)
+        publish(record, "serving", "triton-tests", arguments.docs)
     failed = {name for outcomes in results.values() for name, outcome in outcomes.items() if outcome == FAILED}
     passed = {name for outcomes in results.values() for name, outcome in outcomes.items() if outcome == PASSED} - failed
     wrong = sorted((failed - set(REASONS)) | (passed & set(REASONS)))
@@ -266,18 +269,18 @@ def _run(
             yield result["test"].rpartition(".")[2], (PASSED if problem is None else FAILED, problem or "")
 
 
-def table(results: Mapping[str, Mapping[str, str]]) -> str:
-    """In Markdown: how many pass, and why others fail."""
-    lines = ["| Triton's tests | passed | of |", "|---|---:|---:|"]
-    for title, outcomes in results.items():
-        lines.append(f"| {title} | {sum(each == PASSED for each in outcomes.values())} | {len(outcomes)} |")
-    lines += ["", "| test | why it fails |", "|---|---|"]
-    skipped = {test: f"not run: {why}" for group in GROUPS for test, why in group.skipped.items()}
+def report(results: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """How many tests of each group pass, and why others fail: a record without the machine."""
+    groups = [
+        {"title": title, "passed": list(outcomes.values()).count(PASSED), "tests": len(outcomes)}
+        for title, outcomes in results.items()
+    ]
+    reasons = REASONS | {test: f"not run: {why}" for group in GROUPS for test, why in group.skipped.items()}
     failed = dict.fromkeys(
         name for outcomes in results.values() for name, outcome in outcomes.items() if outcome != PASSED
     )
-    lines += [f"| {name} | {(REASONS | skipped).get(name, 'no reason is known')} |" for name in failed]
-    return "\n".join(lines)
+    failures = [{"test": name, "reason": reasons.get(name, "no reason is known")} for name in failed]
+    return {"groups": groups, "failures": failures}
 
 
 if __name__ == "__main__":

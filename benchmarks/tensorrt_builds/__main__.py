@@ -1,27 +1,30 @@
-"""Build models with TensorRT for RTX, each in a process of its own, and write the tables of docs/tensorrt_builds.md."""
+"""Build models with TensorRT for RTX, each in a process of its own, keep the results, and write docs/tensorrt_builds.md."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 from pytrtplugins.utils.numbers import Whole
 
-from ..accuracy import write
-from ..networks import ROOT
 from ..node_tests import Outcome, load_cases, run_cases
+from ..pages.builds import summary
+from ..pages.machine import about
+from ..pages.results import DOCS, publish
 from .build import build
+from .outcomes import Results, faults, record
 from .subjects import Subject, darknet_subjects, node_subject, onnx_subjects
-from .tables import Results, faults, missing_table, network_table, node_table, reason_table, summary
 
+_PACKAGES = ("onnx", "tensorrt-rtx-cu13-libs")
 _PRECISIONS = ("fp32", "fp16", "bf16", "int8", "fp8")
 _NODES, _DARKNET, _FILES = "ONNX's node tests", "darknet's networks", "ONNX files"
+_SECTIONS = {_NODES: "nodes", _DARKNET: "darknet", _FILES: "files"}
 _MODULE = "tensorrt_rtx_bindings"
 
 
@@ -39,9 +42,11 @@ def main() -> int:
         outcomes = dict(_run(subjects, options))
         results[group] = [(subject, outcomes[id(subject)]) for subject in subjects]
         print(f"{group}: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
-    print(summary(results))
-    if options.write:
-        _write(options.docs, results)
+        facts = about(_PACKAGES, shlex.join(["python", "-m", "benchmarks.tensorrt_builds", *sys.argv[1:]]))
+        made = {**facts, **record(group, results[group])}
+        print(summary(made))
+        if options.write:
+            publish(made, "tensorrt_builds", _SECTIONS[group], options.docs)
     bad = [line for rows in results.values() for line in faults(rows)]
     print("\n".join(bad), file=sys.stderr)
     return int(bool(bad))
@@ -75,22 +80,6 @@ def _build_quietly(subject: Subject) -> Outcome:
     return build(subject)
 
 
-def _write(page: Path, results: dict[str, Results]) -> None:
-    packages = ", ".join(f"{name} {version(name)}" for name in ("onnx", "tensorrt-rtx-cu13-libs"))
-    for group, rows in results.items():
-        head = f"{packages}.\n\n{summary({group: rows})}"
-        if group == _NODES:
-            write(page, "nodes", head)
-            write(page, "node reasons", reason_table(rows))
-            write(page, "node operators", node_table(rows))
-        else:
-            name = "darknet" if group == _DARKNET else "files"
-            reasons = reason_table(rows, "networks")
-            write(page, name, f"{head}\n\n{network_table(rows)}")
-            write(page, f"{name} missing", missing_table(rows))
-            write(page, f"{name} reasons", reasons if reasons.count("\n") > 1 else "None is refused.")
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tensorrt_builds", description=__doc__)
     add = parser.add_argument
@@ -109,8 +98,8 @@ def _arguments() -> argparse.Namespace:
     add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="builds at a time (default: %(default)s)")
     add("--time-limit", type=Whole(1, 36_000), default=600, help="seconds that one may take (default: %(default)s)")
     add("--verbose", action="store_true", help="print what came of each build")
-    add("--write", action="store_true", help="write the tables of the page")
-    add("--docs", type=Path, default=ROOT / "docs" / "tensorrt_builds.md", help="the page (default: %(default)s)")
+    add("--write", action="store_true", help="keep the results, and write the tables of the page")
+    add("--docs", type=Path, default=DOCS, help="folder of the page (default: %(default)s)")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""What TensorRT for RTX makes of Q/DQ nodes in other places, and what they cost in its file; write the tables of docs/tensorrt_qdq.md.
+"""What TensorRT for RTX makes of Q/DQ nodes in other places, and what they cost in its file; write docs/tensorrt_qdq.md.
 
 python -m benchmarks.tensorrt_builds.placement --write
 """
@@ -16,8 +16,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from ..accuracy import write
-from ..networks import ROOT
+from ..pages.builds import qdq_bytes, qdq_kernels
+from ..pages.machine import about
+from ..pages.results import DOCS, publish
 from .build import ENGINE, recorded
 from .layer_list import Layer
 
@@ -118,47 +119,41 @@ class Net:
 def main() -> None:
     """Build the chains, print or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the tables of the page")
-    parser.add_argument(
-        "--docs", type=Path, default=ROOT / "docs" / "tensorrt_qdq.md", help="the page (default: %(default)s)"
-    )
+    parser.add_argument("--write", action="store_true", help="keep the results, and write the tables of the page")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page (default: %(default)s)")
     arguments = parser.parse_args()
-    tables = {"qdq kernels": "\n".join(_kernel_rows()), "qdq bytes": "\n".join(_size_rows())}
-    for name, table in tables.items():
-        print(f"{table}\n")
-        if arguments.write:
-            write(arguments.docs, name, table)
+    facts = about(("onnx", "tensorrt-rtx-cu13-libs"), "python -m benchmarks.tensorrt_builds.placement --write")
+    record = {"subject": "qdq", **facts, "kernels": list(_kernel_rows()), "bytes": list(_size_rows())}
+    print("\n\n".join([*qdq_kernels("qdq", record), *qdq_bytes("qdq", record)]))
+    if arguments.write:
+        publish(record, "tensorrt_qdq", "qdq", arguments.docs)
 
 
-def _kernel_rows() -> Iterator[str]:
-    yield "| activation | Q/DQ | float part | scales of weights | kernels of a convolution | it writes | the kernel behind it |"
-    yield "|---|---|---|---|---:|---|---|"
+def _kernel_rows() -> Iterator[dict[str, Any]]:
     for activation, place, kind, scales in itertools.product(ACTIVATIONS, PLACES, FLOATS, SCALES):
         _, layers = _built(Net(activation, place == PLACES[1], kind, scales == SCALES[1]))
         convolutions = [layer for layer in layers if layer.kind == "correlation"]
         kernels = (len(layers) - 1) / len(convolutions)  # the first makes codes of the input
-        written = {layer.outputs[0].dtype for layer in convolutions}
+        writes = {layer.outputs[0].dtype for layer in convolutions}
         behind = layers[layers.index(convolutions[0]) + 1]
         steps = behind.name.removeprefix("__myl_").partition("_myl")[0]
-        yield (
-            f"| {activation} | {place} | {kind} | {scales} | {kernels:.2g} | {', '.join(sorted(written))} "
-            f"| `{steps}`, gives {behind.outputs[0].dtype} |"
-        )
+        yield {
+            "activation": activation, "place": place, "kind": kind, "scales": scales, "kernels": kernels,
+            "writes": sorted(writes), "behind": steps, "gives": behind.outputs[0].dtype,
+        }  # fmt: skip
 
 
-def _size_rows() -> Iterator[str]:
-    yield "| convolutions, 1x1 | of other sizes each | kernels in FP32 | bytes besides weights | kernels in INT8 | bytes besides weights |"
-    yield "|---:|---|---:|---:|---:|---:|"
+def _size_rows() -> Iterator[dict[str, Any]]:
     for step, count in itertools.product((0, 8), (6, 12, 24)):
-        cells = []
+        row: dict[str, Any] = {"convolutions": count, "widening": step > 0}
         for quantized in (False, True):
             widths = [CHANNELS + step * index for index in range(count + 1)]
             net = Net(widths=widths, kernel=1, quantized=quantized, activation="Relu")
             plan, layers = _built(net)
             weights = sum(np.asarray(array).nbytes for name, array in net.constants.items() if name[0] == "w")
             generated = {layer.tactic for layer in layers if layer.kind == "kgen"}
-            cells += [f"{len(generated)}", f"{len(plan) - weights:,}"]
-        yield f"| {count} | {'yes' if step else 'no'} | {' | '.join(cells)} |"
+            row["int8" if quantized else "fp32"] = [len(generated), len(plan) - weights]
+        yield row
 
 
 def _built(net: Net) -> tuple[bytes, tuple[Layer, ...]]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pytrtplugins.utils.atomic import write_atomic
 
-from .page import ROOT
+from .measuring import ROOT
 
 JOB = "job.json"
 LOOK = 0.1  # seconds between two looks at the ranks

@@ -7,7 +7,6 @@ on a GPU; ``--step 5`` is a stand-in that takes 5 ms of the device.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 from pytrtplugins.errors import PytrtpluginsError
 from pytrtplugins.utils.numbers import Real, Several, Whole
 
-from . import page
+from .measuring import add_common, is_chosen, measure
 from .photos import open_photos
 
 CHECKED = 3  # batches that are compared
@@ -79,12 +78,12 @@ def subjects(workers: Sequence[int]) -> list[Subject]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or write the page of a record."""
     given = _parse(arguments)
-    return page.measure("loaders", given, arguments, lambda *known: _rows(given, *known), _line, _write)
+    return measure("loaders", given, arguments, lambda *known: _rows(given, *known), _line)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training loaders", description=__doc__)
-    page.add_common(parser)
+    add_common(parser)
     add = parser.add_argument
     add("--data", type=Path, metavar="SHARDS", help="folder that pytrt shards make wrote; default: photos are drawn")
     add("--samples", type=Whole(1, 10_000_000), default=2048, help="photos that are drawn (default: %(default)s)")
@@ -117,7 +116,7 @@ def _rows(given: argparse.Namespace, device: Any, record: dict[str, Any]) -> Ite
     record["step"] = step.title
     expected = None
     for subject in subjects(given.workers):
-        if not page.is_chosen(given, subject.name) and expected is not None:
+        if not is_chosen(given, subject.name) and expected is not None:
             continue
         if time.monotonic() - begin > given.until:
             print(f"the rest is left out: {given.until:g} s are over", file=sys.stderr)
@@ -126,7 +125,7 @@ def _rows(given: argparse.Namespace, device: Any, record: dict[str, Any]) -> Ite
             make = _maker(given, subject, data, device)
             found = _first_batches(make)
             expected = expected or found
-            if page.is_chosen(given, subject.name):
+            if is_chosen(given, subject.name):
                 yield _measure(given, subject, make, step, _compare(expected, found, subject))
         except PytrtpluginsError as error:  # a package or a GPU is missing
             yield Row(subject.name, reason=str(error).split("\n")[0])
@@ -307,43 +306,6 @@ def _line(row: Row) -> str:
         f"{row.name}: {row.rate:,.0f} photos/s, {row.step_ms:.1f} ms a step, data_time {row.data_ms:.2f} ms ({row.share:.1%}); "
         f"alone {row.alone:,.0f} photos/s; {row.same}"
     )
-
-
-def table(rows: page.Rows) -> str:
-    """The rows, fastest first; time is saved in comparison with the DataLoader without workers."""
-    slow = next(
-        (row["step_ms"] for row in rows if row["name"] == "DataLoader, 0 workers" and not row["reason"]), math.nan
-    )
-    lines = [
-        "| loader | photos/s | step ms | data_time ms | share | time saved | photos/s alone | first batch s | busy | batches |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---|---|",
-    ]
-    for row in sorted((each for each in rows if not each["reason"]), key=lambda each: -each["rate"]):
-        busy = ", ".join(f"{name} {share:.0%}" for name, share in row["busy"].items())
-        less = "–" if math.isnan(slow) else f"{1 - row['step_ms'] / slow:.0%}"
-        lines.append(
-            f"| {row['name']} | {row['rate']:,.0f} | {row['step_ms']:.2f} | {row['data_ms']:.2f} | {row['share']:.1%} | {less} "
-            f"| {row['alone']:,.0f} | {row['ready_s']:.1f} | {busy} | {row['same']} |"
-        )
-    lines += [""] + [f"- Not measured: {row['name']}: {row['reason']}" for row in rows if row["reason"]]
-    return "\n".join(lines).rstrip()
-
-
-def _write(given: argparse.Namespace, record: dict[str, Any]) -> int:
-    found = [row for row in record["rows"] if not row["reason"]]
-    bars = [
-        page.Bar(
-            row["name"],
-            row["rate"],
-            f"{row['rate']:,.0f} photos/s, data_time {row['share']:.1%}",
-            not row["name"].startswith("DataLoader"),
-        )
-        for row in found
-    ]
-    record["note"] = " ".join(
-        filter(None, [f"Photos: {record.get('photos')}. Step: {record.get('step')}.", record["note"]])
-    )
-    return page.write(given, record, table, bars, "photos a second")
 
 
 if __name__ == "__main__":

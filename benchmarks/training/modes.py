@@ -19,8 +19,9 @@ from typing import Any
 
 from pytrtplugins.utils.numbers import Real, Whole
 
-from . import page, subject
+from . import subject
 from .group import Group, forget_choices
+from .measuring import add_common, is_chosen, measure
 from .steps import NETWORKS
 
 CLOSE = 0.1  # relative difference of the first losses
@@ -105,14 +106,12 @@ Task = tuple[str, Subject, int]  # network, way, ranks
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or write the page of a record."""
     given = _parse(arguments)
-    return page.measure(
-        "modes", given, arguments, lambda *_: _rows(given), _line, _write, batch=given.batch, input=given.input
-    )
+    return measure("modes", given, arguments, lambda *_: _rows(given), _line, batch=given.batch, input=given.input)
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training modes", description=__doc__)
-    page.add_common(parser)
+    add_common(parser)
     add = parser.add_argument
     add("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="compact, voc (default: both)")
     add("--gpus", type=Whole(2, 64), default=2, help="ranks of the rows beside that of one (default: %(default)s)")
@@ -141,12 +140,12 @@ def tasks(given: argparse.Namespace) -> list[Task]:
     several = [*own[:2], *peers, *captured, *own[2:]]
     found = [(each, 1) for each in alone] + [(each, given.gpus) for each in several]
     needed = {ONE, REPLICATED}
-    if any(page.is_chosen(given, each.name) for each in captured):
+    if any(is_chosen(given, each.name) for each in captured):
         needed.add(ONE + GRAPHS)
     return [
         (network, each, ranks)
         for each, ranks in found
-        if page.is_chosen(given, each.name) or each.name in needed
+        if is_chosen(given, each.name) or each.name in needed
         for network in given.networks
     ]
 
@@ -271,31 +270,6 @@ def _line(row: Row) -> str:
     if row.reason:
         return f"{row.network}, {row.name}: {row.reason}"
     return f"{row.network}, {row.name}, {row.ranks} ranks: {row.rate:,.0f} photos/s, {row.scaling:.3f} x one rank"
-
-
-def table(rows: page.Rows) -> str:
-    """The rows, in the order in which they ran."""
-    lines = [
-        "| network | variables | ranks | photos/s | times one rank | ms | memory GB of a rank | first losses | weights of the ranks |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for row in (each for each in rows if not each["reason"]):
-        apart = f"{row['spread']:.1e} apart" if row["spread"] else "equal" if row["ranks"] > 1 else "–"
-        scaling = f"{row['scaling']:.3f}" if row["scaling"] else "–"
-        lines.append(
-            f"| {row['network']} | {row['name']} | {row['ranks']} | {row['rate']:,.0f} | {scaling} "
-            f"| {row['step_ms']:.2f} | {row['memory_gb']:.1f} | {row['difference']:.1e} | {apart} |"
-        )
-    return page.listed(lines, rows)
-
-
-def _write(given: argparse.Namespace, record: dict[str, Any]) -> int:
-    bars = [
-        page.Bar(f"{row['network']}, {row['name']}, {row['ranks']}", row["rate"], f"{row['rate']:,.0f}", row["own"])
-        for row in record["rows"]
-        if not row["reason"]
-    ]
-    return page.write(given, record, table, bars, "photos/s")
 
 
 if __name__ == "__main__":

@@ -20,14 +20,14 @@ from typing import Any
 from pytrtplugins.errors import PytrtpluginsError
 from pytrtplugins.utils.numbers import Real, Whole
 
-from . import page, parts, subject
+from . import parts, subject
 from .group import compilers, end, forget_choices
+from .measuring import ROOT, add_common, is_chosen, measure
 from .step_rows import Subject, subjects
 
 NETWORKS = ("compact", "voc")
 CLASSIFIERS = ("resnet50", "inception_v3", "vgg16", "alexnet", "mobilenet_v3_large")
 CLOSE = {"fp32": 1e-2, "tf32": 2e-2, "bf16": 0.1, "fp16": 0.1}  # relative difference of the first losses
-_SHOWN = 12  # kernels on the page; the record has more
 
 
 @dataclass
@@ -73,21 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parse(arguments)
     if given.compile_row:
         return _compile(given)
-    return page.measure(
-        "steps",
-        given,
-        arguments,
-        lambda device, _: _rows(given, device),
-        _line,
-        _write,
-        batch=given.batch,
-        input=given.input,
+    return measure(
+        "steps", given, arguments, lambda device, _: _rows(given, device), _line, batch=given.batch, input=given.input
     )
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.training steps", description=__doc__)
-    page.add_common(parser)
+    add_common(parser)
     add = parser.add_argument
     add(
         "--networks",
@@ -115,7 +108,7 @@ def _rows(given: argparse.Namespace, device: Any) -> Iterator[Row]:
     pairs = [
         (each, network)
         for each in subjects()
-        if page.is_chosen(given, each.name)
+        if is_chosen(given, each.name)
         for network in given.networks
         if network in NETWORKS or each.fits_any
     ]
@@ -154,7 +147,7 @@ def _compile_ahead(given: argparse.Namespace, pairs: Sequence[tuple[Subject, str
         options = ["--compile-row", each.name, "--networks", network, "--batch", given.batch, "--input", given.input]
         line = [sys.executable, "-m", "benchmarks.training", "steps", *map(str, options), "--device", given.device]
         running.append(
-            subprocess.Popen(line, env=compilers(len(pairs)), cwd=page.ROOT, stdout=sys.stderr, stderr=sys.stderr)
+            subprocess.Popen(line, env=compilers(len(pairs)), cwd=ROOT, stdout=sys.stderr, stderr=sys.stderr)
         )
     try:
         for process in running:
@@ -240,57 +233,11 @@ def _measure(
         print(f"{row.name}: {type(error).__name__}: {error}", file=sys.stderr)
 
 
-# --- the page --------------------------------------------------------------------------------------------------------------
-
-
 def _line(row: Row) -> str:
     if row.reason:
         return f"{row.network}, {row.name}: {row.reason}"
+    found = ", ".join(f"{name} {ms:.2f}" for name, ms in row.parts.items())
     return (
-        f"{row.network}, {row.name}: {row.rate:,.0f} photos/s, {row.step_ms:.2f} ms a step ({_parts(row.parts)}); "
+        f"{row.network}, {row.name}: {row.rate:,.0f} photos/s, {row.step_ms:.2f} ms a step ({found}); "
         f"the host needs {row.host_ms:.2f} ms; {row.memory_gb:.1f} GB"
     )
-
-
-def _parts(found: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.2f}" for name, value in found.items()) or "–"
-
-
-def table(rows: page.Rows) -> str:
-    """The rows of each network, fastest first, and the longest kernels of the fastest."""
-    lines = [
-        "| network | step | batch | photos/s | ms | its parts, ms | host ms | memory GB | ready s | first losses against FP32 |",
-        "|---|---|---:|---:|---:|---|---:|---:|---:|---:|",
-    ]
-    good = sorted((row for row in rows if not row["reason"]), key=lambda each: (each["network"], -each["rate"]))
-    for row in good:
-        lines.append(
-            f"| {row['network']} | {row['name']} | {row['batch']} | {row['rate']:,.0f} | {row['step_ms']:.2f} | {_parts(row['parts'])} "
-            f"| {row['host_ms']:.2f} | {row['memory_gb']:.1f} | {row['ready_s']:.0f} | {row['difference']:.1e} |"
-        )
-    fastest = {row["network"]: row for row in reversed(good) if row["own"] and row["kernels"]}
-    return "\n\n".join([page.listed(lines, rows), *map(_kernels, fastest.values())])
-
-
-def _kernels(row: dict[str, Any]) -> str:
-    lines = [
-        f"The longest kernels of {row['network']}, {row['name']}:",
-        "",
-        "| kernel | ms a step | launches a step |",
-        "|---|---:|---:|",
-    ]
-    return "\n".join(
-        [
-            *lines,
-            *(f"| `{name[:90]}` | {spent:.3f} | {count:g} |" for name, spent, count in row["kernels"][: 1 + _SHOWN]),
-        ]
-    )
-
-
-def _write(given: argparse.Namespace, record: dict[str, Any]) -> int:
-    bars = [
-        page.Bar(f"{row['network']}, {row['name']}", row["rate"], f"{row['rate']:,.0f}", row["own"])
-        for row in record["rows"]
-        if not row["reason"]
-    ]
-    return page.write(given, record, table, bars, "photos/s")

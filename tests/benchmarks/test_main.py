@@ -43,14 +43,14 @@ def test_a_list_runs_on_several_gpus_and_its_record_becomes_a_page_where_asked(t
 
     def run(*what):
         given.append(what)
-        record.write_text(json.dumps({"benchmarks": []}))
+        record.write_text(json.dumps({"rows": []}))
 
     def write(*what):
         pages.append(what)
         return [Path("page.md")]
 
     monkeypatch.setattr(lanes, "run", run)
-    monkeypatch.setattr(command.gpu_report, "write", write)
+    monkeypatch.setattr(command.gpu_records, "keep", write)
     words = ["--gpu", "--rows", "rows.txt", "--gpus", "0,3", "--seconds", "90", "--json", record]
     give(monkeypatch, *words, "--no-page")
     assert command.main() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ if (
     pytest.skip("PyTorch's newer exporter needs it (pip install onnxscript)", allow_module_level=True)
 
 from benchmarks import accuracy, pytorch_networks, pytorch_rows
+from benchmarks.pages.accuracy import pytorch as tables
 
 
 def test_images_are_the_same_every_time_and_lie_in_0_to_1():
@@ -36,33 +38,36 @@ def test_every_family_is_exported_and_keeps_its_numbers_in_int8(family, exporter
         pytorch_rows, "run_seconds", lambda runs, clock: {name: len(run()) / 1e3 for name, run in runs.items()}
     )
     rows = list(pytorch_rows.measure(family, exporter, threads=1))
-    assert [row.engine for row in rows] == ["cpu", "onnxruntime"]
+    assert [row["engine"] for row in rows] == ["cpu", "onnxruntime"]
     for row in rows:
-        assert row.quality["minmax"][0] > 0.99
-        assert row.quality["minmax"][1] > 15
-        assert set(row.seconds) == {"fp32", "minmax", "own"}
+        assert row["quality"]["minmax"][0] > 0.99
+        assert row["quality"]["minmax"][1] > 15
+        assert set(row["ms"]) == {"fp32", "minmax", "own"}
 
 
-def figures(family: str) -> pytorch_rows.Figures:
-    seconds = {"fp32": 0.002, "minmax": 0.001, "own": 0.0015}
+def figures(family: str) -> dict[str, Any]:
     quality = {"minmax": (0.99991, 41.2), "entropy": (0.66, 3.4), "own": (0.99, 20.5)}
-    return pytorch_rows.Figures(family, "dynamo", "cpu", seconds, quality)
+    ms = {"fp32": 2.0, "minmax": 1.0, "own": 1.5}
+    return {"family": family, "exporter": "dynamo", "engine": "cpu", "ms": ms, "quality": quality}
 
 
 def test_a_row_shows_times_in_milliseconds_and_quality():
-    head, _, row = pytorch_rows.table([figures("resnet")]).splitlines()
+    table, machine = tables("pytorch", {"rows": [figures("resnet")], "processor": "a CPU", "versions": {"torch": "2"}})
+    head, _, row = table.splitlines()
+    assert machine == "a CPU, torch 2."
     assert head.count("|") == row.count("|")
     assert row == "| resnet | dynamo | cpu | 2.00 | 1.00 | 1.50 | 0.9999 | 41.2 | 0.6600 | 3.4 | 20.5 |"
 
 
 def test_the_table_is_written_only_where_all_families_are_measured(tmp_path, monkeypatch, capsys):
-    page = tmp_path / "accuracy.md"
-    page.write_text("before\n<!-- begin pytorch -->\nold\n<!-- end pytorch -->\nafter\n")
+    page = tmp_path / "docs" / "accuracy.md"
+    page.parent.mkdir()
+    page.write_text("before\n<!-- results: pytorch -->\nold\n<!-- end -->\nafter\n")
     monkeypatch.setattr(pytorch_rows, "measure", lambda family, exporter, threads: [figures(family)])
-    accuracy.pytorch(["crnn"], 1, page)
+    accuracy.pytorch(["crnn"], 1, page.parent)
     assert "| crnn |" in capsys.readouterr().out
     assert "old" in page.read_text()
-    accuracy.pytorch(None, 1, page)
+    accuracy.pytorch(None, 1, page.parent)
     text = page.read_text()
     assert "old" not in text
     assert text.startswith("before")

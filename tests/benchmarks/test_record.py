@@ -27,7 +27,7 @@ def test_kills(benchmark):
 PROGRAM = """
 import pathlib, sys, pytest
 from benchmarks.record import Record
-pytest.main(["-p", "no:cacheprovider", "-q", sys.argv[1]], [Record(pathlib.Path(sys.argv[2]))])
+pytest.main(["-p", "no:cacheprovider", "-q", sys.argv[1]], [Record(pathlib.Path(sys.argv[2]), {"date": "2026-11-30"})])
 """
 
 
@@ -40,8 +40,8 @@ def test_finished_rows_are_there_whatever_ends_the_run(tmp_path):
     )
     assert done.returncode == 9, done.stdout
     record = json.loads(path.read_text())
-    assert [row["name"] for row in record["benchmarks"]] == ["test_first[a]"]
-    assert record["benchmarks"][0]["extra_info"] == {"kind": "whole", "error": 0.5}
-    assert record["benchmarks"][0]["stats"]["rounds"] == 3
-    assert record["machine_info"]["python_version"]
-    assert record["datetime"]
+    assert [row["row"] for row in record["rows"]] == ["a"]
+    assert record["date"] == "2026-11-30"
+    (row,) = record["rows"]
+    assert (row["kind"], row["error"]) == ("whole", 0.5)
+    assert 0 < row["host_least_us"] <= row["host_us"]

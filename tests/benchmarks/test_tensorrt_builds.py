@@ -4,12 +4,13 @@ import onnx
 import pytest
 
 from benchmarks.node_tests import CRASHED, PASSED, REFUSED, Outcome
+from benchmarks.pages import builds
 from benchmarks.tensorrt_builds.build import Build, recorded
 from benchmarks.tensorrt_builds.layer_list import Layer, Tensor, has_layers, read_layers
+from benchmarks.tensorrt_builds.outcomes import faults, record
 from benchmarks.tensorrt_builds.products import Products, count_products
 from benchmarks.tensorrt_builds.reasons import BUILDER, PACKAGE, PARSER, general_reason, refused_by
 from benchmarks.tensorrt_builds.subjects import Subject, find_files
-from benchmarks.tensorrt_builds.tables import faults, missing_table, network_table, reason_table, summary
 
 LINE = (
     "Name: 0_conv_myl0_1, LayerType: correlation, Inputs: [ { Name: a_2, Dimensions: [1,4,8,8], Strides: [256,1,32,4], "
@@ -142,10 +143,13 @@ def results(tmp_path):
 
 def test_the_tables_count_and_the_faults_are_named(tmp_path):
     rows = results(tmp_path)
-    assert summary({"group": rows}).splitlines()[-1] == "| group | 3 | 1 | 1 | 0 | 0 | 0 | 1 | 1 |"
-    assert network_table(rows).splitlines()[2:] == ["| a | 2.5 MB; 3 of 4 (5) | – |", "| b | refused | crashed |"]
-    assert reason_table(rows).splitlines()[-1] == "| TensorRT's parser | no | 1 | b |"
-    assert missing_table(rows).splitlines()[2:] == ["| a | INT8 | `second` |"]
+    made = {"versions": {"onnx": "1"}, **record("group", rows)}
+    versions, summary, networks = builds.builds("group", made)
+    assert versions == "onnx 1."
+    assert summary.splitlines()[-1] == "| group | 3 | 1 | 1 | 0 | 0 | 0 | 1 | 1 |"
+    assert networks.splitlines()[2:] == ["| a | 2.5 MB; 3 of 4 (5) | – |", "| b | refused | crashed |"]
+    assert next(builds.reasons("group", made)).splitlines()[-1] == "| TensorRT's parser | no | 1 | b |"
+    assert next(builds.missing("group", made)).splitlines()[2:] == ["| a | INT8 | `second` |"]
     assert faults(rows) == [
         "a (int8): warning: a warning",
         "a (int8): not in the low type: second",

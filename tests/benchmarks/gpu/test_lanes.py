@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.gpu import lanes
-from benchmarks.gpu.rows import row_of
 from pytrtplugins.engines.cuda.conv.cache import Choice, decode, encode
 
 PROGRAM = """
@@ -40,8 +39,8 @@ for row in (row for group in groups for row in group):
     info = {"kind": "zoo", "gpu": gpu}
     if row == "fails":
         info["failure"] = "ValueError: no kernel"
-    rows.append({"fullname": f"benchmarks/gpu/test_zoo.py::test_network[{row}]", "extra_info": info})
-    record = {"benchmarks": rows, "left_out": [], "gpu": {"gpu": "NVIDIA H200"}, "datetime": "2026-11-27T10:00:00"}
+    rows.append({"row": row, **info})
+    record = {"rows": rows, "left_out": [], "gpu": {"gpu": "NVIDIA H200"}, "date": "2026-11-27"}
     given.json.with_suffix(".part").write_text(json.dumps(record))
     given.json.with_suffix(".part").rename(given.json)  # as a real record: whole, whenever it is read
     time.sleep(0.2)
@@ -64,8 +63,8 @@ def run(tmp_path, monkeypatch):
         (tmp_path / "list.txt").write_text(text)
         record = tmp_path / "joined.json"
         lanes.run(tmp_path / "list.txt", gpus, seconds, record, tmp_path / "work", (sys.executable, str(program)))
-        found = json.loads(record.read_text()) if record.exists() else {"benchmarks": []}
-        rows = {row_of(bench["fullname"]): bench["extra_info"] for bench in found["benchmarks"]}
+        found = json.loads(record.read_text()) if record.exists() else {"rows": []}
+        rows = {row["row"]: row for row in found["rows"]}
         return SimpleNamespace(rows=rows, record=found, work=tmp_path / "work")
 
     return run_

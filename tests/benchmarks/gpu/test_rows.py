@@ -83,8 +83,8 @@ def run(tmp_path):
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "test_rows.py"), str(path)]
         environment = nested_environment("pytest_benchmark.plugin", **given, **more)
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        record = json.loads(path.read_text()) if path.exists() else {"benchmarks": [], "left_out": []}
-        names = [row_of(bench["fullname"]) for bench in record["benchmarks"]]
+        record = json.loads(path.read_text()) if path.exists() else {"rows": [], "left_out": []}
+        names = [row["row"] for row in record["rows"]]
         return names, record["left_out"], done
 
     return run_

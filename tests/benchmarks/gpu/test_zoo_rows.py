@@ -73,12 +73,12 @@ def test_a_network_that_fails_is_a_row_with_its_error_and_the_others_are_measure
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "test_rows.py"), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     record = json.loads(path.read_text())
-    infos = [row["extra_info"] for row in record["benchmarks"]]
+    infos = record["rows"]
     rows = {(info["precision"], info["network"], info["runner"]): info for info in infos if info["batch"] == 1}
     (large,) = (info for info in infos if info["batch"] == 32)
-    order = [row["name"].partition("[")[2] for row in record["benchmarks"]]
-    assert order[0] == "zoo FP16, small, batch-1]", done.stdout
-    assert order[4] == "zoo INT8, small, batch-1]"  # all networks in FP16 come first
+    order = [row["row"] for row in infos]
+    assert order[0] == "zoo FP16, small, batch-1", done.stdout
+    assert order[4] == "zoo INT8, small, batch-1"  # all networks in FP16 come first
     assert len(order) == 14
     assert "error_fp32" in rows["FP16", "small", "pytrtplugins"]
     assert "error_fp32" not in large  # what FP32 shows, it shows with batch 1

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.pages.accuracy import triton_tests as tables
 from benchmarks.serving import triton_tests
 from benchmarks.serving.triton_tests import FAILED, NOT_RUN, PASSED, Group
 
@@ -34,6 +35,6 @@ def test_tests_run_against_a_server_of_their_own_and_reasons_stand_in_the_table(
     assert (tmp_path / "L0_some" / "some_test.py").read_text() == TESTS
     monkeypatch.setattr(triton_tests, "GROUPS", (group,))
     monkeypatch.setattr(triton_tests, "REASONS", {"test_fails": "1 is not 2"})
-    lines = triton_tests.table({"some": outcomes}).splitlines()
+    lines = "\n".join(tables("some", triton_tests.report({"some": outcomes}))).splitlines()
     assert lines[2] == "| some | 1 | 3 |"
     assert lines[-2:] == ["| test_fails | 1 is not 2 |", "| test_is_large | not run: it is large |"]

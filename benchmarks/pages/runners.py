@@ -1,0 +1,5 @@
+"""Names of runners, as records and pages have them."""
+
+NAME, TORCH_GRAPH = "pytrtplugins", "PyTorch, CUDA graph"
+TORCH_COMPILED, TORCH_TUNED = "PyTorch, torch.compile", "PyTorch, max-autotune"
+ONNXRUNTIME, DARKNET = "onnxruntime, CUDA graph", "darknet"

@@ -1,0 +1,157 @@
+"""What the programs of this folder share: their common options, and their record, a result of docs/training_benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pytrtplugins.utils.numbers import Real
+
+from ..pages import machine
+from ..pages.results import DOCS, publish, write_json
+
+ROOT = Path(__file__).parents[2]
+PAGE = "training_benchmarks"
+_PACKAGES = (
+    "pytrtplugins",
+    "torch",
+    "torchvision",
+    "pytorch-lightning",
+    "accelerate",
+    "spdl-core",
+    "nvidia-nvimgcodec-cu13",
+    "simplejpeg",
+    "numpy",
+)
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The options that each of the programs has."""
+    add = parser.add_argument
+    add("--device", default="", help="such as cuda or cpu (default: cuda, where there is one)")
+    add("--seconds", type=Real(0.01, 3600), default=10.0, help="that each figure is measured (default: %(default)s)")
+    add(
+        "--until",
+        type=Real(0, 1_000_000),
+        default=1_000_000,
+        help="begin no row after so many seconds; the row that was begun then is finished, with its compiling",
+    )
+    add(
+        "-k", metavar="PATTERN", action="append", type=_pattern, help="only rows whose name has this regular expression"
+    )
+    add("--name", default="this-machine", help="heading on the page (default: %(default)s)")
+    add("--note", default="", metavar="TEXT", help="a sentence for the page, such as what else ran on the machine")
+    add("--docs", type=Path, default=DOCS, help=f"folder of {PAGE}.md (default: %(default)s)")
+    add("--json", type=Path, metavar="FILE", help="keep the record in this file, after each row")
+    add(
+        "--record",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="measure nothing: write the page of such files; of a row in several, the first counts",
+    )
+
+
+def is_chosen(given: argparse.Namespace, name: str) -> bool:
+    """Whether ``-k`` chooses a row of this name; without it, all are."""
+    return not given.k or any(pattern.search(name) for pattern in given.k)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+
+
+def about(subject: str, device: Any, note: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """What a record says beside its rows."""
+    import torch
+
+    command = f"python -m benchmarks.training {shlex.join([subject, *_told(arguments)])}"
+    record = {"subject": subject, **machine.about(_PACKAGES, command, note), "rows": []}
+    if device.type == "cuda":
+        record["processor"] = f"{torch.cuda.get_device_name(device)}, {record['processor']}"
+    return record
+
+
+def _told(arguments: Sequence[str]) -> list[str]:
+    """A command line without the places of its files, which change no figure."""
+    places = [i for i, each in enumerate(arguments) if each in ("--json", "--docs")]
+    return [each for i, each in enumerate(arguments) if i not in places and i - 1 not in places]
+
+
+def measure(
+    subject: str,
+    given: argparse.Namespace,
+    arguments: Sequence[str] | None,
+    rows: Callable[[Any, dict[str, Any]], Iterator[Any]],
+    line: Callable[[Any], str],
+    **facts: Any,
+) -> int:
+    """Measure row after row and write the page, or write that of the records that were given; the exit status.
+
+    Args:
+        subject: The program.
+        given: Its options.
+        arguments: Its command line; None: the process's.
+        rows: From the device and the record, dataclasses one by one.
+        line: What is printed of a row.
+        **facts: Also in the record.
+    """
+    if given.record:
+        return _publish(given, joined([json.loads(path.read_text("utf-8")) for path in given.record]))
+    import torch
+
+    given.device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(given.device)
+    record = about(subject, device, given.note, sys.argv[2:] if arguments is None else arguments) | facts
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit ends it as Ctrl-C does
+    try:
+        for row in rows(device, record):
+            record["rows"].append(asdict(row))
+            if given.json:
+                write_json(given.json, record)
+            print(line(row), flush=True)
+    except KeyboardInterrupt:
+        print("ended early", file=sys.stderr)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return _publish(given, record)
+
+
+def _publish(given: argparse.Namespace, record: dict[str, Any]) -> int:
+    """Keep a record among the results, and write its section; the exit status."""
+    if not record["rows"]:
+        print("no row was finished, so nothing is written", file=sys.stderr)
+        return 1
+    name = f"{record['subject']}-{given.name}"
+    print(f"written: {publish(record, PAGE, name, given.docs)}")
+    return 0
+
+
+def joined(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The first record with the rows that only others have; its note says which these are, and where they were measured."""
+    first, *others = records
+    rows, notes = list(first["rows"]), [first["note"]] * bool(first["note"])
+    for other in others:
+        known = {_key(row) for row in rows if not row["reason"]}
+        new = [row for row in other["rows"] if _key(row) not in known]
+        rows = [row for row in rows if _key(row) not in {_key(each) for each in new}] + new
+        names = "; ".join(dict.fromkeys(", ".join(filter(None, _key(row))) for row in new))
+        alike = all(first[fact] == other[fact] for fact in ("processor", "python", "versions", "date"))
+        run = f"`{other['command']}`, the same day" if alike else machine.machine_text(other)
+        notes += [f"Of another run ({run}) are: {names}."] * bool(new)
+    return {**first, "rows": rows, "note": " ".join(notes)}
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, str]:
+    return row.get("network"), row["name"]
