@@ -53,7 +53,7 @@ def write_apart(
             file.flush()
             os.fsync(file.fileno())
             file.seek(0)
-            digest = _hexdigest(file)
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         data = target.with_name(f"{target.name}.{digest[:_DIGITS]}.data")
         os.replace(temporary, data)
         keep.add(data.name)
@@ -76,13 +76,6 @@ def removing_stale_data(path: Path) -> Iterator[set[str]]:
             old = time.time() - found.lstat().st_mtime > _ABANDONED_AFTER_S
             if (name in named or old) and not any(_mentions(model, name) for model in _models(target.parent)):
                 found.unlink()
-
-
-def _hexdigest(file: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    while block := file.read(1 << 20):
-        digest.update(block)
-    return digest.hexdigest()
 
 
 def _names(folder: Path) -> list[str]:

@@ -9,8 +9,8 @@ import stat
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from ..errors import FormatError, PytrtpluginsError
 from .file_lock import held_lock
@@ -79,7 +79,7 @@ def list_files(folder: Path, *, recursive: bool = True, error: Failure = FormatE
         ) from cause
 
 
-def open_regular(path: str | Path, *, error: Failure = FormatError, within: str | Path | None = None) -> BinaryIO:
+def open_regular(path: str | Path, *, error: Failure = FormatError, within: str | Path | None = None) -> BufferedReader:
     """Open a regular file for reading. A FIFO or a device, which may never end, is refused without waiting for it; links are followed.
 
     Args:
@@ -147,10 +147,7 @@ def sha256_hex(source: bytes | str | Path, *, within: str | Path | None = None) 
     if isinstance(source, bytes):
         return hashlib.sha256(source).hexdigest()
     with open_regular(source, within=within) as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
