@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import BuildError, ExecutionError
 from ...model.decompose import add_shapes
-from ...model.proto import arrays_of, copy_of, node_name
+from ...model.proto import arrays_of, copy_of, has_shape, infos_of, node_name
 from ...passes import Placement, of_onnx, run_passes
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
@@ -123,7 +123,12 @@ class OnnxruntimeEngine(HostEngine):
     def _standard_form(self) -> onnx.ModelProto:
         codes = WriteCodes(self.plugin_forms, self.options.plugins)
         form = run_passes(self._written_out(), codes, UnsignedActivations())
-        return with_zero_points(add_shapes(copy_of(form) if form is self.model else form))
+        infos = infos_of(form.graph)
+        if form is not self.model:
+            form = add_shapes(form)
+        elif not all(has_shape(infos, name) for node in form.graph.node for name in node.output if name):
+            form = add_shapes(copy_of(form))  # a quantizer does not say the dims of all that it adds
+        return with_zero_points(form)
 
     def _session(self, model: onnx.ModelProto) -> Any:
         entries = self._exact_sums()
