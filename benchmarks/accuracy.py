@@ -24,6 +24,7 @@ from pytrtplugins.engines.calibrate import network_digest
 from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.models import Yolov2, evaluate
 from pytrtplugins.passes import Precisions, layer_names
+from pytrtplugins.utils.cpu_features import describe_cpu
 from pytrtplugins.utils.numbers import THREADS, Several, Whole
 
 from .networks import NAMES, ROOT, float_model, input_of, network, samples
