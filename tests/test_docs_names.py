@@ -40,6 +40,7 @@ OF_USERS = {
     "docs/models.md": {"models/NAME/3.json", "models/NAME/history.json", "pytrt.toml"},
     "docs/mxnet.md": {"model-symbol.json"},
     "docs/pipeline.md": {"served.json"},
+    "docs/public_names.md": {"classes.txt", "symbol.json", "val.txt"},
     "docs/pipeline_argo.md": {".pytrt/pipelines/NAME/runs/ID.json"},
     "docs/security.md": {
         *(

@@ -1,9 +1,11 @@
-"""Public names: sorted, importable, documented."""
+"""Public names: sorted, importable, documented, and listed on their page."""
 
 import doctest
 import importlib
 import inspect
 import pkgutil
+import re
+import runpy
 import typing
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 import darknet2caffe
 import pytrtplugins
+from tests.pages import ROOT, blocks, read
 
 PACKAGES = {"pytrtplugins": pytrtplugins, "darknet2caffe": darknet2caffe}
 FOUND = [m.name for name, package in PACKAGES.items() for m in pkgutil.iter_modules(package.__path__, f"{name}.")]
@@ -46,6 +49,32 @@ def undocumented(name):
 def test_all_lists_names_that_exist_and_are_documented(room):
     wrong = [line for name in modules(room) for line in undocumented(name)]
     assert not wrong, "\n".join(wrong)
+
+
+PUBLIC = runpy.run_path(str(ROOT / ".ci/docs/public_names.py"))
+LISTED = {"pytrtplugins", *(f"pytrtplugins.{name}" for name in PUBLIC["MODULES"])}
+
+
+def test_the_page_of_public_names_is_up_to_date():
+    page = PUBLIC["page"]()
+    assert not re.findall(r"^\| .* \|  \|", page, re.MULTILINE), "a public name has no docstring"
+    assert read(PUBLIC["PAGE"].relative_to(ROOT)) == page, "Do: python .ci/docs/public_names.py"
+
+
+def imported_modules(page):
+    """The modules of the package from which programs on a page import names."""
+    programs = "\n".join(block.text for block in blocks(page) if block.kind in ("py", "python"))
+    return {
+        name or other
+        for name, other in re.findall(r"from (pytrtplugins[\w.]*) import|import (pytrtplugins[\w.]*)", programs)
+    }
+
+
+def test_programs_on_pages_import_public_modules_alone():
+    pages = [path.relative_to(ROOT) for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]]
+    used = {page.as_posix(): imported_modules(page) - LISTED for page in pages}
+    assert {page: names for page, names in used.items() if names} == {}
+    assert set().union(*map(imported_modules, pages)) & LISTED
 
 
 def test_the_version_is_the_installed_one():

@@ -12,32 +12,13 @@ import click
 import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from public_names import MODULES
 
 from darknet2caffe.cli import app as darknet2caffe
 from pytrtplugins import cli
 from pytrtplugins.cli.shared.keys import keys, result_types
 
 ROOT = Path(__file__).parents[2]
-MODULES = (
-    *(
-        "calibration",
-        "engines",
-        "passes",
-        "precision",
-        "models",
-        "vision",
-        "layers",
-        "cuda",
-        "model",
-        "mxnet",
-        "serving",
-        "bench",
-        "check",
-        "native",
-    ),
-    *("testing", "torch", "tensorrt", "errors"),
-)
-"""Public modules in the order of the page; the names of each are its ``__all__``."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -61,16 +42,15 @@ def _api() -> str:
     lines = [
         "# API",
         "",
-        "What `import pytrtplugins` gives, then the public modules. Everything else may change without notice.",
+        "What `import pytrtplugins` gives, then the public modules. [Public names](../public_names.md) says how stable each name is.",
         "",
     ]
     told: set[Any] = set()
     for module in ("", *MODULES):
         full = f"pytrtplugins.{module}".rstrip(".")
         found = importlib.import_module(full)
-        names = [name for name in getattr(found, "__all__", ()) if name not in MODULES]
         lines += [f"## {full}", ""]
-        for name in names:
+        for name in found.__all__:
             value = getattr(found, name)
             if callable(value) and value not in told:
                 told.add(value)

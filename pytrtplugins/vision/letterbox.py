@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.float32]
 
 Mode = Literal["letterbox", "darknet", "stretch"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+"""Ways to fit an image into a network's input."""
 _UNIT: Floats = (np.arange(256) / 255).astype(np.float32)
 _GREY = 0.5
 _SMOOTHED_FROM = 32767

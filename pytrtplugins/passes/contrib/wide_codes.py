@@ -52,3 +52,4 @@ WIDE_CODES: Mapping[tuple[str, str], Callable[[ContribNode], str]] = {
     ("", "DequantizeLinear"): _dequantize,
     ("", "QuantizeLinear"): _quantize,
 }
+"""Domain and operator → function that writes its body for codes of 16 bits."""
