@@ -33,7 +33,7 @@ OF_USERS = {
     "README.md": {"test_shuffle"},
     "docs/cpp.md": {"twice.cpp"},
     "docs/custom_layer.md": {"mylayers.py", "shuffle.cu", "place.py"},
-    "docs/design.md": {"symbol.json"},
+    "docs/rooms.md": {"symbol.json"},
     "docs/fields.md": {"prelu.py", "prelu.cu", "prelu_gpu.py", "place.py"},
     "docs/format.md": {"x.cache.json", "metadata.json"},
     "docs/index.md": {"pytrt.toml"},
