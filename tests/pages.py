@@ -41,23 +41,24 @@ class Block(NamedTuple):
     text: str
 
 
-def read(page: str) -> str:
-    """The text of a page, by its path in the project."""
-    return (ROOT / page).read_text("utf-8")
+def read(*pages: str) -> str:
+    """The text of pages, one behind the other, by their paths in the project."""
+    return "\n".join((ROOT / page).read_text("utf-8") for page in pages)
 
 
-def blocks(page: str) -> list[Block]:
-    """The blocks of a page, in its order."""
+def blocks(*pages: str) -> list[Block]:
+    """The blocks of pages, in their order."""
     found = []
-    for head, text in FENCE.findall(read(page)):
+    for head, text in FENCE.findall(read(*pages)):
         title = re.search(r'title="([^"]+)"', head)
         found.append(Block(head.partition(" ")[0], title[1] if title else "", text))
     return found
 
 
-def texts(page: str, *kinds: str) -> list[str]:
-    """The blocks of these kinds."""
-    return [block.text for block in blocks(page) if block.kind in kinds]
+def texts(page: str | tuple[str, ...], *kinds: str) -> list[str]:
+    """The blocks of these kinds on a page, or on several."""
+    pages = (page,) if isinstance(page, str) else page
+    return [block.text for block in blocks(*pages) if block.kind in kinds]
 
 
 def commands(text: str) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""docs/comparison.md: its programs, those that can run here, and its numbers of lines.
+"""docs/comparison.md, and docs/comparison_programs.md: their programs, those that can run here, and their numbers of lines.
 
 TensorRT's two are in tests/engines/tensorrt/test_comparison.py.
 """
@@ -23,7 +23,7 @@ pytest.importorskip("openvino")
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper  # noqa: E402
 
 PAGE = "docs/comparison.md"
-FILES = {block.title: block.text for block in blocks(PAGE) if block.title}
+FILES = {block.title: block.text for block in blocks("docs/comparison_programs.md") if block.title}
 ROWS = {
     "this package": ("prelu.cu", "prelu.py"),
     "TensorRT, QDP": ("prelu_qdp.py",),

@@ -1,4 +1,4 @@
-"""docs/faces.md can be followed as it stands, on a small network with PReLU whose slopes lie along the wrong axis."""
+"""Pages about faces can be followed as they stand, on a small network with PReLU whose slopes lie along the wrong axis."""
 
 import numpy as np
 import onnx
@@ -36,11 +36,10 @@ def folder(tmp_path):
 def test_the_page_can_be_followed(folder):
     pytest.importorskip("matplotlib")
     later = "pytrt table face.onnx --task verification --data faces.npz --pixels 0..255 --engine cpu --precision"
-    Reader(folder).follow(
-        "docs/faces.md",
-        without=("pytrt precision search", "python samples/face_story.py", "python -m benchmarks.gpu.onnx_file", later),
-        codes={"pytrt repair broken.onnx": 1},
-    )
+    without = ("pytrt precision search", "python samples/face_story.py", "python -m benchmarks.gpu.onnx_file", later)
+    reader = Reader(folder)
+    for page in ("docs/faces.md", "docs/faces_precision.md", "docs/faces_gpu.md"):
+        reader.follow(page, without=without, codes={"pytrt repair broken.onnx": 1})
     rows = [line for line in (folder / "table.md").read_text().splitlines() if line.startswith("| cpu int8")]
     assert len(rows) == 6
     assert (folder / "fused.svg").exists()

@@ -1,4 +1,4 @@
-"""docs/mxnet.md can be followed as it stands, on a small network of the form of MobileFaceNet."""
+"""docs/mxnet.md and docs/repair.md can be followed as they stand, on a small network of the form of MobileFaceNet."""
 
 import onnx
 
@@ -11,14 +11,16 @@ from tests.passes.repairs.exports import old_export
 def test_the_page_can_be_followed(tmp_path):
     face(size=112).write(tmp_path)
     onnx.save(old_export(face()), tmp_path / "broken.onnx")
-    Reader(tmp_path).follow("docs/mxnet.md", codes={"pytrt repair broken.onnx": 1})
+    reader = Reader(tmp_path)
+    for page in ("docs/mxnet.md", "docs/repair.md"):
+        reader.follow(page, codes={"pytrt repair broken.onnx": 1})
     assert (tmp_path / "face.engine").exists()
 
 
 def test_the_table_has_all_repairs_in_their_order():
     rows = [
         line.split("|")
-        for line in read("docs/mxnet.md").splitlines()
+        for line in read("docs/repair.md").splitlines()
         if line.startswith("| `") and line.count("|") == 5
     ]
     kinds = {

@@ -1,4 +1,4 @@
-"""docs/shards.md can be followed as it stands, on a small set of VOC's layout."""
+"""docs/shards.md and docs/shards_format.md can be followed as they stand, on a small set of VOC's layout."""
 
 import gc
 import json
@@ -47,7 +47,7 @@ def test_the_page_has_every_format():
 
 
 def test_the_json_of_the_page_has_the_keys_of_a_shard():
-    (shown,) = texts("docs/shards.md", "json")
+    (shown,) = texts("docs/shards_format.md", "json")
     facts = json.loads(shown)
     made = label_text((facts["width"], facts["height"]), np.array(facts["boxes"], np.float32), ["cat", *facts["names"]])
     assert json.loads(made) == facts
@@ -62,7 +62,7 @@ def test_the_data_yaml_of_the_page_is_read():
 
 
 def test_the_page_has_the_limits_of_what_is_read():
-    page = read("docs/shards.md")
+    page = read("docs/shards.md", "docs/shards_format.md")
     for limit, text in (
         (MAX_FILE_BYTES, "512 MiB"), (coco._MAX_BYTES, "1 GiB"), (cvat._MAX_BYTES, "1 GiB"), (voc._MAX_BYTES, "4 MiB"),
         (MAX_TEXT_BYTES, "16 MiB"), (_MAX_LIST_BYTES, "256 MiB"), (parts._MAX_LIST_BYTES, "256 MiB"), (MAX_YAML_BYTES, "4 MiB"),

@@ -1,4 +1,6 @@
-"""docs/tensorrt11.md can be followed as it stands, on a small network with a custom layer."""
+"""docs/tensorrt11.md and docs/tensorrt11_more.md can be followed as they stand, on a small network with a custom layer."""
+
+import re
 
 import numpy as np
 import onnx
@@ -11,6 +13,7 @@ from tests.pages import Reader, read
 pytest.importorskip("typer")
 pytest.importorskip("onnxruntime")
 Image = pytest.importorskip("PIL.Image")
+PAGES = ("docs/tensorrt11.md", "docs/tensorrt11_more.md")
 
 
 def test_the_page_can_be_followed(tmp_path):
@@ -21,7 +24,9 @@ def test_the_page_can_be_followed(tmp_path):
         pixels = np.random.default_rng(index).integers(0, 256, (16, 16, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / "images" / f"{index}.png")
     without = () if availability_of("tensorrt_rtx").builds else ("pytrt build",)
-    Reader(tmp_path).follow("docs/tensorrt11.md", without=without)
+    reader = Reader(tmp_path)
+    for page in PAGES:
+        reader.follow(page, without=without)
     for name in ("int8", "fp8", "onnxruntime", "openvino", "fp16", "bf16", "mixed", "everywhere"):
         onnx.checker.check_model(tmp_path / f"model-{name}.onnx", full_check=True)
     onnx.checker.check_model(tmp_path / "detector-int8.onnx", full_check=True)
@@ -29,5 +34,5 @@ def test_the_page_can_be_followed(tmp_path):
 
 def test_the_table_leads_to_all_sections():
     text = read("docs/tensorrt11.md")
-    rows = [line for line in text.splitlines() if line.startswith("| ") and "](#" in line]
+    rows = [line for line in text.splitlines() if re.match(r"\| .*\]\((tensorrt11_more\.md)?#", line)]
     assert len(rows) == 8

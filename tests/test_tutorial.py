@@ -1,4 +1,4 @@
-"""docs/tutorial.md: every program and every command of it, in its order, as a reader would type them."""
+"""The tutorial: every program and every command of its pages, in their order, as a reader would type them."""
 
 import shutil
 
@@ -23,7 +23,8 @@ def test_a_reader_who_follows_the_tutorial_sees_what_it_shows(tmp_path):
     if not (shutil.which("g++") or shutil.which("clang++")):
         pytest.skip("no C++ compiler: kernels do not run on NumPy arrays (apt-get install g++)")
     reader = Reader(tmp_path)
-    reader.follow("docs/tutorial.md", without=ELSEWHERE)
+    for page in ("tutorial", "tutorial_weights", "tutorial_network", "tutorial_engines"):
+        reader.follow(f"docs/{page}.md", without=ELSEWHERE)
     (node,) = [node for node in onnx.load(tmp_path / "snake.onnx").graph.node if node.domain == "acme"]
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(node.attribute[0].t), np.load(tmp_path / "alpha.npy"))
     loaded = "import pytrtplugins, snake; print(pytrtplugins.load_engine('snake.engine').precision)"

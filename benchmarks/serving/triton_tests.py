@@ -1,4 +1,4 @@
-"""Run Triton's own tests of clients against this project's server, and write the tables of docs/serving.md.
+"""Run Triton's own tests of clients against this project's server, and write the table of docs/serving_protocol.md.
 
 The tests are in the folders ``qa/L0_...`` of a checkout of https://github.com/triton-inference-server/server, which is not changed: they
 are copied, and the ports in them replaced. They need requests, psutil and tritonclient[all]. Tests that fail have a reason below; the exit
@@ -187,7 +187,7 @@ def main() -> int:
     add = parser.add_argument
     add("checkout", type=Path, metavar="FOLDER", help="of Triton's repository, which has the folder qa")
     add("-k", metavar="WORDS", default="", help="only groups whose title has this")
-    add("--docs", type=Path, metavar="FOLDER", help="write the table into serving.md there")
+    add("--docs", type=Path, metavar="FOLDER", help="write the table into serving_protocol.md there")
     add("--verbose", action="store_true", help="show what pytest prints")
     arguments = parser.parse_args()
     end_servers_on_sigterm()

@@ -1,4 +1,4 @@
-"""docs/custom_layer.md, walked through as a new user would: each program and each command that needs no GPU."""
+"""Pages of a layer of your own, walked through as a new user would: each program and each command that needs no GPU."""
 
 import os
 import sys
@@ -13,10 +13,11 @@ from tests.export.conftest import builds_kept
 from tests.model.networks import network, node
 from tests.pages import Reader, texts
 
-CLASS, ENQUEUE, PLACE, ENGINES, LIBRARY, WRONG = texts("docs/custom_layer.md", "python")
-CHECK, CHECK_AGAIN, REPLACE, SOURCES, HOST = (text.strip() for text in texts("docs/custom_layer.md", "sh"))
-(KERNEL,) = texts("docs/custom_layer.md", "cuda")
-EXPORT, BUILD, REFUSAL = (text.strip() for text in texts("docs/custom_layer.md", "text"))
+PAGES = ("docs/custom_layer.md", "docs/custom_layer_export.md")
+CLASS, ENQUEUE, PLACE, ENGINES, LIBRARY, WRONG = texts(PAGES, "python")
+CHECK, CHECK_AGAIN, REPLACE, SOURCES, HOST = (text.strip() for text in texts(PAGES, "sh"))
+(KERNEL,) = texts(PAGES, "cuda")
+EXPORT, BUILD, REFUSAL = (text.strip() for text in texts(PAGES, "text"))
 
 
 @pytest.fixture(scope="module")

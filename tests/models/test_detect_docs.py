@@ -1,4 +1,4 @@
-"""docs/detect.md, followed as it stands."""
+"""docs/detect.md and docs/detect_sources.md, followed as they stand."""
 
 import functools
 import json
@@ -26,7 +26,9 @@ def test_the_page_is_true(tmp_path, monkeypatch):
     pytest.importorskip("skimage")
     monkeypatch.setattr(loading, "load_engine", functools.cache(loading.load_engine))
     (tmp_path / "samples").symlink_to(ROOT / "samples")
-    Reader(tmp_path).follow("docs/detect.md", without=OTHERS)
+    reader = Reader(tmp_path)
+    for page in ("docs/detect.md", "docs/detect_sources.md"):
+        reader.follow(page, without=OTHERS)
     assert {path.name for path in (tmp_path / "found").iterdir()} == {"cat.jpg", "person.jpg", "film.mp4"}
     assert len(json.loads((tmp_path / "coco.json").read_text())) == 4
     assert Sources([tmp_path / "drawn" / "film.mp4"]).count() == 2

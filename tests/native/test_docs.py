@@ -1,4 +1,4 @@
-"""The programs and commands of docs/cpp.md run as they stand."""
+"""The programs and commands of docs/cpp.md and docs/cpp_methods.md run as they stand."""
 
 import os
 import re
@@ -12,8 +12,9 @@ from pytrtplugins import native
 from tests.kept_builds import build_once
 from tests.pages import ROOT, read, texts
 
-GUIDE = read("docs/cpp.md")
-CPP, PYTHON, COMPILE = texts("docs/cpp.md", "cpp"), texts("docs/cpp.md", "python"), texts("docs/cpp.md", "sh")[1]
+PAGES = ("docs/cpp.md", "docs/cpp_methods.md")
+GUIDE = read(*PAGES)
+CPP, PYTHON, COMPILE = texts(PAGES, "cpp"), texts(PAGES, "python"), texts(PAGES, "sh")[1]
 
 
 @pytest.mark.parametrize(("index", "source", "library"), [(0, "shuffle", "acme"), (1, "twice", "twice")])

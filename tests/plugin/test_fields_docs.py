@@ -1,4 +1,4 @@
-"""docs/fields.md: its programs and commands run as they stand."""
+"""docs/fields.md, docs/fields_data.md and docs/fields_export.md: their programs and commands run as they stand."""
 
 import re
 import shutil
@@ -13,8 +13,9 @@ from tests.export.conftest import builds_kept  # noqa: E402
 from tests.model.networks import network, node  # noqa: E402
 from tests.pages import SHELL, Reader, texts  # noqa: E402
 
-PYTHON = texts("docs/fields.md", "python")
-COMMANDS = texts("docs/fields.md", *SHELL)
+PAGES = ("docs/fields.md", "docs/fields_data.md", "docs/fields_export.md")
+PYTHON = texts(PAGES, "python")
+COMMANDS = texts(PAGES, *SHELL)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def test_the_values_of_a_node_become_fields_as_the_page_says(reader):
 
 
 def test_a_check_on_own_data_runs_as_the_page_says(reader):
-    (reader.folder / "rows.py").write_text(PYTHON[3], "utf-8")
+    (reader.folder / "rows.py").write_text(PYTHON[4], "utf-8")
     np.save(reader.folder / "table.npy", np.arange(12.0).reshape(4, 3))
     program, command = COMMANDS[1].splitlines()
     assert reader.shell(program) == ""
@@ -54,14 +55,14 @@ def test_a_check_on_own_data_runs_as_the_page_says(reader):
 
 
 def test_the_decomposition_of_the_page_passes_its_check(reader):
-    (reader.folder / "fast.py").write_text(PYTHON[4], "utf-8")
+    (reader.folder / "fast.py").write_text(PYTHON[3], "utf-8")
     assert reader.shell("python fast.py") == ""
 
 
 def test_one_exported_library_takes_the_sizes_of_the_page(reader, monkeypatch):
     if shutil.which("g++") is None or not native.available():
         pytest.skip("no C++ compiler, or the native part is not built. Do: apt-get install g++ && make native")
-    (kernel,) = texts("docs/fields.md", "cuda")
+    (kernel,) = texts(PAGES, "cuda")
     (reader.folder / "prelu.cu").write_text(kernel, "utf-8")
     (reader.folder / "prelu_gpu.py").write_text(PYTHON[5], "utf-8")
     check, export = COMMANDS[2].splitlines()

@@ -1,4 +1,4 @@
-"""docs/precision.md does what it says."""
+"""docs/precision.md and docs/precision_compare.md do what they say."""
 
 import re
 
@@ -11,10 +11,11 @@ from pytrtplugins.passes import LayerPrecision, Precisions
 from tests.pages import Reader, texts
 from tests.precision.planted import cancelling, samples
 
-SEARCH, REPORT, COMPARE, BESIDE = (text.strip() for text in texts("docs/precision.md", "sh"))
-FOUND, PRINTED, FIRST, OUTPUTS = texts("docs/precision.md", "text")
-(PROGRAM,) = texts("docs/precision.md", "python")
-(FILE,) = texts("docs/precision.md", "yaml")
+PAGES = ("docs/precision.md", "docs/precision_compare.md")
+SEARCH, REPORT, COMPARE, BESIDE = (text.strip() for text in texts(PAGES, "sh"))
+FOUND, PRINTED, FIRST, OUTPUTS = texts(PAGES, "text")
+(PROGRAM,) = texts(PAGES, "python")
+(FILE,) = texts(PAGES, "yaml")
 
 
 @pytest.fixture(scope="module")

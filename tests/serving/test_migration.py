@@ -1,4 +1,4 @@
-"""The services of docs/serving_migration.md answer alike before and after, and its diffs are those of the files."""
+"""Services that move answer alike before and after, and the diffs on the pages are those of the files."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ from tests.serving.conftest import Client
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples" / "serving"
-PAGE = ROOT / "docs" / "serving_migration.md"
+PAGES = {"flask": "docs/serving_migration.md", "kserve": "docs/serving_from_kserve.md"}
 
 
 def write_classifier(path):
@@ -105,5 +105,5 @@ def test_the_diff_on_the_page_is_that_of_the_files(name):
     names = [f"samples/serving/{name}_{when}.py" for when in ("before", "after")]
     texts = [(ROOT / each).read_text("utf-8").splitlines() for each in names]
     expected = "\n".join(difflib.unified_diff(*texts, *names, lineterm="", n=2))
-    shown = re.findall(r"```diff\n(.*?)\n```", PAGE.read_text("utf-8"), re.DOTALL)
+    shown = re.findall(r"```diff\n(.*?)\n```", (ROOT / PAGES[name]).read_text("utf-8"), re.DOTALL)
     assert expected in shown, f"the page should have:\n```diff\n{expected}\n```"

@@ -72,7 +72,7 @@ CASES: dict[str, PluginCase] = {
     "tensorrt.md": PluginCase(page_class("docs/tensorrt.md", "ChannelShuffle")(), _FOUR),
     "tutorial.md": PluginCase(page_class("docs/tutorial.md", "Snake")(), _FOUR),
     "fields.md, weights": PluginCase(page_class("docs/fields.md", "PRelu")(slope=[0.1, 0.2, 0.3, 0.4]), _FOUR),
-    "fields.md, numbers of rows": PluginCase(page_class("docs/fields.md", "Rows")(), ((4, 3), (2,)), (1,)),
+    "fields_data.md, numbers of rows": PluginCase(page_class("docs/fields_data.md", "Rows")(), ((4, 3), (2,)), (1,)),
     "HardSwish": PluginCase(HardSwish(), _FOUR),
     "BilinearSampler": PluginCase(BilinearSampler(), ((2, 3, 5, 7), (2, 4, 6, 2))),
     "DeformableConv": PluginCase(DeformableConv(), _CONV),

@@ -1,4 +1,4 @@
-"""docs/tensorrt.md: its programs run as they stand, its commands are understood, and it names all settings."""
+"""The pages of TensorRT: their programs run as they stand, their commands are understood, and they name all settings."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from tests.pages import read, texts
 from .builds import table_of
 from .checked import Proxy
 
-TEXT = read("docs/tensorrt.md")
-PROGRAMS = texts("docs/tensorrt.md", "python")
+PAGES = ("docs/tensorrt.md", "docs/tensorrt_rtx.md", "docs/tensorrt_errors.md", "docs/tensorrt_programs.md")
+TEXT = read(*PAGES)
+PROGRAMS = texts(PAGES, "python")
 ALL_COMMANDS = re.findall(r"^    pytrt build (.*)$", TEXT, re.MULTILINE)
 COMMANDS = [command for command in ALL_COMMANDS if "tensorrt_rtx" not in command]
 
