@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.pages import MADE, NOTEBOOKS, ROOT, SHELL, Reader, texts
+from tests.pages import MADE, NOTEBOOKS, ROOT, SHELL, Reader, read, texts
 
 PROGRAMS = texts("docs/start.md", "python")
 COMMANDS = [line for block in texts("docs/start.md", *SHELL) for line in block.splitlines()]
@@ -33,17 +33,24 @@ def test_the_commands_run(line, tmp_path):
     assert ("cat" if " run " in line else "region") in printed.lower()
 
 
+NAV = yaml.safe_load((ROOT / ".ci" / "docs" / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+SECTIONS: dict[str, list[str]] = {name: pages for part in NAV if isinstance(part, dict) for name, pages in part.items()}
+SHORT = [page for name in ("Start", "How to", "Explanation") for page in SECTIONS[name]]
+
+
 def test_every_page_has_its_place_in_the_site():
-    named = set[str]()
+    named = {page for pages in SECTIONS.values() for page in pages} | {page for page in NAV if isinstance(page, str)}
+    assert named == {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")} | MADE
 
-    def walk(part):
-        for each in part if isinstance(part, list) else part.values() if isinstance(part, dict) else ():
-            walk(each)
-        if isinstance(part, str):
-            named.add(part)
 
-    walk(yaml.safe_load((ROOT / ".ci" / "docs" / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
-    assert named == {path.name for path in (ROOT / "docs").glob("*.md")} | MADE
+@pytest.mark.parametrize("page", SHORT)
+def test_a_page_that_is_read_fits_on_two_screens_and_begins_with_a_sentence(page):
+    """Reference and lab notes are looked up, and may be longer."""
+    title, empty, first, *rest = read(f"docs/{page}").splitlines()
+    assert title.startswith("# ")
+    assert not empty
+    assert first[0].isupper() or first[0] in "`["
+    assert len(rest) <= 122
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -10,6 +10,7 @@ from tests.pages import Reader
 pytest.importorskip("openvino")
 onnx = pytest.importorskip("onnx")
 
+PAGES = ("docs/tutorial.md", "docs/tutorial_weights.md", "docs/tutorial_network.md", "docs/tutorial_engines.md")
 ELSEWHERE = (
     "pip ",
     "trtexec ",
@@ -23,8 +24,8 @@ def test_a_reader_who_follows_the_tutorial_sees_what_it_shows(tmp_path):
     if not (shutil.which("g++") or shutil.which("clang++")):
         pytest.skip("no C++ compiler: kernels do not run on NumPy arrays (apt-get install g++)")
     reader = Reader(tmp_path)
-    for page in ("tutorial", "tutorial_weights", "tutorial_network", "tutorial_engines"):
-        reader.follow(f"docs/{page}.md", without=ELSEWHERE)
+    for page in PAGES:
+        reader.follow(page, without=ELSEWHERE)
     (node,) = [node for node in onnx.load(tmp_path / "snake.onnx").graph.node if node.domain == "acme"]
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(node.attribute[0].t), np.load(tmp_path / "alpha.npy"))
     loaded = "import pytrtplugins, snake; print(pytrtplugins.load_engine('snake.engine').precision)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -46,7 +47,7 @@ class PluginCase(NamedTuple):
 
 def page_class(page: str, name: str) -> type[Plugin]:
     """The first class of a name in a page's programs, under a namespace of its own: several pages have a plugin of one name."""
-    namespace = f'@ptp.plugin(namespace="test.pages.{page.removeprefix("docs/").removesuffix(".md")}")'
+    namespace = f'@ptp.plugin(namespace="test.pages.{Path(page).stem}")'
     for text in texts(page, "python"):
         if re.search(rf"^class {name}\b", text, re.MULTILINE):
             head = "import numpy as np\nimport numpy.typing as npt\nimport pytrtplugins as ptp\n"
