@@ -21,7 +21,7 @@ class Chart:
     """A chart.
 
     Attributes:
-        name: Of its files in docs/images, without a suffix.
+        name: Of its files in the folder images beside the page, without a suffix.
         text: What a page says in its place where images are not shown.
         height: In inches.
         draw: Draws it into an empty figure of matplotlib's.
@@ -39,17 +39,17 @@ class Chart:
         """The chart in a page; it opens as PNG."""
         return f"[![{self.text}](images/{self.name}.svg)](images/{self.name}.png)"
 
-    def save(self, docs: Path) -> None:
-        """Draw the chart into docs/images."""
-        folder = docs / "images"
+    def save(self, folder: Path) -> None:
+        """Draw the chart into the images of a folder of pages."""
+        folder = folder / "images"
         folder.mkdir(parents=True, exist_ok=True)
         with drawing(9, self.height) as canvas:
             self.draw(canvas)
             save(canvas, folder / f"{self.name}.svg", folder / f"{self.name}.png")
 
-    def missing_labels(self, docs: Path) -> list[str]:
-        """Return the labels that the SVG file in docs/images lacks: matplotlib writes each text beside its outlines."""
-        path = docs / "images" / f"{self.name}.svg"
+    def missing_labels(self, folder: Path) -> list[str]:
+        """Return the labels that the SVG file in the images of a folder lacks: matplotlib writes each text beside its outlines."""
+        path = folder / "images" / f"{self.name}.svg"
         if not path.exists() or not path.with_suffix(".png").exists():
             return list(self.labels)
         texts = {html.unescape(text).strip() for text in _COMMENTS.findall(path.read_text("utf-8"))}

@@ -24,6 +24,11 @@ def results_folder(docs: Path) -> Path:
     return docs.parent / "benchmarks" / "results"
 
 
+def find_page(page: str, docs: Path = DOCS) -> Path:
+    """Return the file of a page, which is in any folder of the pages."""
+    return next(iter(sorted(docs.rglob(f"{page}.md"))), docs / f"{page}.md")
+
+
 def read_result(page: str, name: str, docs: Path = DOCS) -> Any:
     """Return the record of a section; None where there is none."""
     path = results_folder(docs) / page / f"{name}.json"
@@ -62,7 +67,8 @@ def differences(docs: Path = DOCS) -> Iterator[str]:
     for path in sorted(results_folder(docs).glob("*/*.json")):
         page, name = path.parent.name, path.stem
         known.add((page, name))
-        text = (docs / f"{page}.md").read_text("utf-8")
+        source = find_page(page, docs)
+        text = source.read_text("utf-8")
         regions = _regions(text, name)
         if not regions:
             yield f"{page}.md has no region for {name}"
@@ -71,20 +77,20 @@ def differences(docs: Path = DOCS) -> Iterator[str]:
             if region_body(text, region) != body:
                 yield f"{page}.md: the region {region} differs from its results"
             for chart in charts:
-                for label in chart.missing_labels(docs):
+                for label in chart.missing_labels(source.parent):
                     yield f"images/{chart.name}.svg lacks {label!r}"
-    for path in sorted(docs.glob("*.md")):
+    for path in sorted(docs.rglob("*.md")):
         for region in region_names(path.read_text("utf-8")):
             if (path.stem, region.partition(" ")[0]) not in known:
                 yield f"{path.name}: the region {region} has no results"
 
 
 def _render(page: str, name: str, docs: Path) -> Path:
-    path = docs / f"{page}.md"
+    path = find_page(page, docs)
     for region in _regions(path.read_text("utf-8") if path.exists() else "", name) or [name]:
         body, charts = _section(page, name, region, docs)
         for chart in charts:
-            chart.save(docs)
+            chart.save(path.parent)
         fill_region(path, region, body)
     return path
 

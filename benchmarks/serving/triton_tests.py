@@ -202,7 +202,7 @@ def main() -> int:
     record = {"subject": "triton tests", **about(["pytrtplugins", "tritonclient"]), **report(results)}
     print("\n\n".join(triton_tests("triton-tests", record)))
     if arguments.docs:
-        publish(record, "serving", "triton-tests", arguments.docs)
+        publish(record, "serving_protocol", "triton-tests", arguments.docs)
     failed = {name for outcomes in results.values() for name, outcome in outcomes.items() if outcome == FAILED}
     passed = {name for outcomes in results.values() for name, outcome in outcomes.items() if outcome == PASSED} - failed
     wrong = sorted((failed - set(REASONS)) | (passed & set(REASONS)))
