@@ -1,5 +1,5 @@
 # make demo    set up everything, then find the animals on an image with YOLOv2 in INT8
-# make test    set up everything, then run the tests, on all cores; docs/testing.md
+# make test    set up everything, then run the tests, on all cores; docs/explanation/testing.md
 # make test-slow        what takes long, and the tests of random examples with new ones; the seed is printed
 # make test-isa         the tests of numbers under each instruction set that this processor can pretend to be limited to
 # make test-surroundings    on one core, in other languages and time zones, without a home folder, in a path like "ä b"

@@ -1,4 +1,4 @@
-"""Run the benchmarks, keep their results, and write docs/benchmarks.md with its charts."""
+"""Run the benchmarks, keep their results, and write docs/lab/benchmarks.md with its charts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def parse() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--gpu", action="store_true", help="time engine cuda and its peers on this machine's GPU")
-    add("--name", help="heading of the tables in docs/benchmarks.md (default: this-machine, gpu)")
+    add("--name", help="heading of the tables in docs/lab/benchmarks.md (default: this-machine, gpu)")
     add("--docs", type=Path, default=DOCS, help="folder of benchmarks.md (default: %(default)s)")
     add("-k", default="", metavar="WORDS", help="only rows that match, as in pytest -k")
     add(

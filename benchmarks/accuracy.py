@@ -1,4 +1,4 @@
-"""Measure what FP16 and INT8 cost in mAP50, by calibrator, images, weights and equalization; write docs/accuracy.md."""
+"""Measure what FP16 and INT8 cost in mAP50, by calibrator, images, weights and equalization; write docs/lab/accuracy.md."""
 
 from __future__ import annotations
 

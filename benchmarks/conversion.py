@@ -1,7 +1,7 @@
 """Time and memory of a conversion, as a user starts it: the whole process, from darknet's files to the file written.
 
 python -m benchmarks.conversion                  print the table
-python -m benchmarks.conversion --docs docs      print it, keep the results, and write docs/benchmarks.md
+python -m benchmarks.conversion --docs docs      print it, keep the results, and write docs/lab/benchmarks.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run the tests that ONNX ships for its operators on engines, and write the tables of docs/operators.md."""
+"""Run the tests that ONNX ships for its operators on engines, and write the tables of docs/reference/operators.md."""
 
 from __future__ import annotations
 
@@ -138,7 +138,12 @@ def _arguments() -> argparse.Namespace:
     add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="tests at a time (default: %(default)s)")
     add("--show", nargs="*", default=[], choices=list(_LETTERS), help="print tests that ended so, with the reason")
     add("--write", action="store_true", help="write the tables of the page")
-    add("--docs", type=Path, default=ROOT / "docs" / "operators.md", help="the page (default: %(default)s)")
+    add(
+        "--docs",
+        type=Path,
+        default=ROOT / "docs" / "reference" / "operators.md",
+        help="the page (default: %(default)s)",
+    )
     return parser.parse_args()
 
 

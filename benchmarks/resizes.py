@@ -1,4 +1,4 @@
-"""Measure how near boxes are to darknet's with different resizes, and what each costs: the table of docs/darknet.md."""
+"""Measure how near boxes are to darknet's with different resizes, and what each costs: the table of docs/reference/darknet.md."""
 
 from __future__ import annotations
 

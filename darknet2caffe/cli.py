@@ -71,7 +71,7 @@ InputSizeOption = Annotated[
 DialectOption = Annotated[
     DialectChoice,
     typer.Option(
-        help="Dialect of the cfg: pjreddie's darknet or AlexeyAB's fork, which differ in places (docs/darknet.md)."
+        help="Dialect of the cfg: pjreddie's darknet or AlexeyAB's fork, which differ in places (docs/reference/darknet.md)."
         " auto chooses the fork's dialect if the cfg has something that only the fork knows, and says what."
     ),
 ]

@@ -8,7 +8,8 @@
     python samples/face.py --model face.onnx --measure people/         the threshold for 0.001 false positives, on photos of yours
 
 The model takes aligned faces, usually 112x112 pixels, and gives an embedding. Photos on which the face is not aligned need a detector:
---detector face_detection_yunet_2023mar.onnx, from OpenCV's model zoo, finds the face and its five points. docs/faces.md says where to get
+--detector face_detection_yunet_2023mar.onnx, from OpenCV's model zoo, finds the face and its five points.
+docs/how-to/faces.md says where to get
 a face network, how to repair its export, and how to decide between FP32, FP16 and INT8.
 """
 

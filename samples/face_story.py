@@ -2,7 +2,8 @@
 
     python samples/face_story.py model-symbol.json model-0000.params --faces faces.npz -o story
 
-Every command is printed before it runs, so that it can be repeated by hand; docs/faces.md explains each of them. The folder of -o gets
+Every command is printed before it runs, so that it can be repeated by hand; docs/how-to/faces.md explains each of
+them. The folder of -o gets
 face.onnx, fused.svg (what the engine makes of the network), and table.md, table.html and table.json.
 
 --export broken.onnx, a file that MXNet's own exporter wrote, is looked through and repaired too; its numbers are compared with those of

@@ -1,7 +1,7 @@
 """How all tests run, and fixtures that several suites share.
 
 Hypothesis draws the same examples in every run; with ``HYPOTHESIS_PROFILE=randomized`` it draws others, from a seed that the
-report's head prints. docs/testing.md says more.
+report's head prints. docs/explanation/testing.md says more.
 """
 
 from __future__ import annotations

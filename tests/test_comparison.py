@@ -1,4 +1,5 @@
-"""docs/comparison.md, and docs/comparison_programs.md: their programs, those that can run here, and their numbers of lines.
+"""docs/explanation/comparison.md, and docs/reference/comparison_programs.md: their programs, those that can run
+here, and their numbers of lines.
 
 TensorRT's two are in tests/engines/tensorrt/test_comparison.py.
 """
@@ -22,8 +23,8 @@ pytest.importorskip("openvino")
 
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper  # noqa: E402
 
-PAGE = "docs/comparison.md"
-FILES = {block.title: block.text for block in blocks("docs/comparison_programs.md") if block.title}
+PAGE = "docs/explanation/comparison.md"
+FILES = {block.title: block.text for block in blocks("docs/reference/comparison_programs.md") if block.title}
 ROWS = {
     "this package": ("prelu.cu", "prelu.py"),
     "TensorRT, QDP": ("prelu_qdp.py",),

@@ -1,4 +1,4 @@
-"""The program in docs/caffe.md runs as it stands, and its table's claims hold."""
+"""The program in docs/how-to/caffe.md runs as it stands, and its table's claims hold."""
 
 import pytest
 
@@ -14,7 +14,7 @@ layer { name: "shuffle" type: "ShuffleChannel" bottom: "data" top: "shuffle" shu
 
 
 def test_the_program_reads_a_network_with_a_layer_of_its_own(tmp_path):
-    (program,) = texts("docs/caffe.md", "python")
+    (program,) = texts("docs/how-to/caffe.md", "python")
     prototxt, caffemodel = write_caffe(tmp_path, SHUFFLENET)
     prototxt.rename(tmp_path / "shufflenet.prototxt")
     caffemodel.rename(tmp_path / "shufflenet.caffemodel")

@@ -1,4 +1,4 @@
-"""docs/darknet.md says what the reader does: its cfgs are read and refused as it says, and it names all that there is."""
+"""docs/reference/darknet.md says what the reader does: its cfgs are read and refused as it says, and it names all that there is."""
 
 import re
 
@@ -11,10 +11,10 @@ from darknet2caffe.network import read_network
 from pytrtplugins.errors import CfgError
 from tests.pages import read, texts
 
-TEXT = read("docs/darknet.md")
+TEXT = read("docs/reference/darknet.md")
 NET = "[net]\nwidth=8\nheight=8\nchannels=4\n"
 VERDICT = re.compile(r"# (read|refused)(?: by (auto|pjreddie|alexeyab))?: (.+)\n")
-BLOCKS = texts("docs/darknet.md", "cfg")
+BLOCKS = texts("docs/reference/darknet.md", "cfg")
 CLAIMS = [(block, *found) for block in BLOCKS for found in VERDICT.findall(block)]
 LAYERS = {**LAYER_TYPES, **ALEXEYAB_TYPES}
 

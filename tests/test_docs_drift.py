@@ -1,4 +1,4 @@
-"""docs/drift.md can be followed as it stands, and what it says of chance is so."""
+"""docs/how-to/drift.md can be followed as it stands, and what it says of chance is so."""
 
 import pytest
 
@@ -18,11 +18,11 @@ def test_the_page_can_be_followed(tmp_path):
     make_shards(make_set(tmp_path / "data", 20), tmp_path / "shards")
     make_set(tmp_path / "today", 15)
     onnx.save(onnx.parser.parse_model(NETWORK), tmp_path / "animals.onnx")
-    Reader(tmp_path).follow("docs/drift.md")
+    Reader(tmp_path).follow("docs/how-to/drift.md")
 
 
 def test_the_page_has_every_row():
-    page = read("docs/drift.md")
+    page = read("docs/how-to/drift.md")
     assert all(f"`{feature.name}`" in page for feature in FEATURES)
 
 

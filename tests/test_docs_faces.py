@@ -38,7 +38,7 @@ def test_the_page_can_be_followed(folder):
     later = "pytrt table face.onnx --task verification --data faces.npz --pixels 0..255 --engine cpu --precision"
     without = ("pytrt precision search", "python samples/face_story.py", "python -m benchmarks.gpu.onnx_file", later)
     reader = Reader(folder)
-    for page in ("docs/faces.md", "docs/faces_precision.md", "docs/faces_gpu.md"):
+    for page in ("docs/how-to/faces.md", "docs/how-to/faces_precision.md", "docs/lab/faces_gpu.md"):
         reader.follow(page, without=without, codes={"pytrt repair broken.onnx": 1})
     rows = [line for line in (folder / "table.md").read_text().splitlines() if line.startswith("| cpu int8")]
     assert len(rows) == 6

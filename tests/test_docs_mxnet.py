@@ -1,4 +1,4 @@
-"""docs/mxnet.md and docs/repair.md can be followed as they stand, on a small network of the form of MobileFaceNet."""
+"""docs/how-to/mxnet.md and docs/how-to/repair.md can be followed as they stand, on a small network of the form of MobileFaceNet."""
 
 import onnx
 
@@ -12,7 +12,7 @@ def test_the_page_can_be_followed(tmp_path):
     face(size=112).write(tmp_path)
     onnx.save(old_export(face()), tmp_path / "broken.onnx")
     reader = Reader(tmp_path)
-    for page in ("docs/mxnet.md", "docs/repair.md"):
+    for page in ("docs/how-to/mxnet.md", "docs/how-to/repair.md"):
         reader.follow(page, codes={"pytrt repair broken.onnx": 1})
     assert (tmp_path / "face.engine").exists()
 
@@ -20,7 +20,7 @@ def test_the_page_can_be_followed(tmp_path):
 def test_the_table_has_all_repairs_in_their_order():
     rows = [
         line.split("|")
-        for line in read("docs/repair.md").splitlines()
+        for line in read("docs/how-to/repair.md").splitlines()
         if line.startswith("| `") and line.count("|") == 5
     ]
     kinds = {

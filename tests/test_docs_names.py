@@ -31,19 +31,19 @@ PAGES = [
 OF_USERS = {
     "CHANGELOG.md": {"pytrt.toml", "symbol.json"},
     "README.md": {"test_shuffle"},
-    "docs/cpp_methods.md": {"twice.cpp"},
-    "docs/custom_layer.md": {"mylayers.py", "shuffle.cu", "place.py"},
-    "docs/rooms.md": {"symbol.json"},
-    "docs/fields.md": {"prelu.py", "place.py"},
-    "docs/fields_export.md": {"prelu.cu", "prelu_gpu.py"},
-    "docs/format.md": {"x.cache.json", "metadata.json"},
+    "docs/reference/cpp_methods.md": {"twice.cpp"},
+    "docs/how-to/custom_layer.md": {"mylayers.py", "shuffle.cu", "place.py"},
+    "docs/explanation/rooms.md": {"symbol.json"},
+    "docs/how-to/fields.md": {"prelu.py", "place.py"},
+    "docs/how-to/fields_export.md": {"prelu.cu", "prelu_gpu.py"},
+    "docs/reference/format.md": {"x.cache.json", "metadata.json"},
     "docs/index.md": {"pytrt.toml"},
-    "docs/models.md": {"models/NAME/3.json", "models/NAME/history.json", "pytrt.toml"},
-    "docs/mxnet.md": {"model-symbol.json"},
-    "docs/pipeline_runs.md": {"served.json"},
-    "docs/public_names.md": {"classes.txt", "symbol.json", "val.txt"},
-    "docs/pipeline_argo.md": {".pytrt/pipelines/NAME/runs/ID.json"},
-    "docs/security.md": {
+    "docs/how-to/models.md": {"models/NAME/3.json", "models/NAME/history.json", "pytrt.toml"},
+    "docs/how-to/mxnet.md": {"model-symbol.json"},
+    "docs/how-to/pipeline_runs.md": {"served.json"},
+    "docs/reference/public_names.md": {"classes.txt", "symbol.json", "val.txt"},
+    "docs/how-to/pipeline_argo.md": {".pytrt/pipelines/NAME/runs/ID.json"},
+    "docs/explanation/security.md": {
         *(
             "pytrt.toml",
             "shards.json",
@@ -53,25 +53,25 @@ OF_USERS = {
         ),
         *("plan.json", "params.json", "published.json", "facts.json"),
     },
-    "docs/serving_config.md": {"pytrt.toml"},
-    "docs/shell.md": {"pytrt.toml"},
-    "docs/shards.md": {
+    "docs/how-to/serving_config.md": {"pytrt.toml"},
+    "docs/how-to/shell.md": {"pytrt.toml"},
+    "docs/how-to/shards.md": {
         *("classes.txt", "labels/NAME.txt", "val.txt"),
         *("0001.png", "instances_val2017.json", "labels/0001.txt", "labels/val/0001.txt"),
     },
-    "docs/shards_format.md": {
+    "docs/reference/shards_format.md": {
         *("KEY.json", "classes.txt", "shards.json"),
         *("val.txt", "valid.txt", "validation.txt", "test.txt"),
     },
-    "docs/table.md": {"pairs.txt"},
-    "docs/testing.md": {"pytrt.toml"},
-    "docs/tensorrt11.md": {"mylayers.py"},
-    "docs/training.md": {
+    "docs/how-to/table.md": {"pairs.txt"},
+    "docs/explanation/testing.md": {"pytrt.toml"},
+    "docs/how-to/tensorrt11.md": {"mylayers.py"},
+    "docs/how-to/training.md": {
         *("train.txt", "val.txt", "yolov2-voc.cfg", "curve.png", "model.cfg", "model.names", "model.weights"),
         *("photos/labels/0001.txt", "photos/train.txt", "photos/val.txt"),
     },
-    "docs/training_classifier.md": {"classes.md"},
-    "docs/training_engine.md": {"stages.png", "trace.json"},
+    "docs/how-to/training_classifier.md": {"classes.md"},
+    "docs/explanation/training_engine.md": {"stages.png", "trace.json"},
     "samples/models/README.md": {"voc12_trainval.txt"},
     "samples/pipeline/README.md": {"classes.txt", "train.txt", "val.txt"},
 }

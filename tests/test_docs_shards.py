@@ -1,4 +1,4 @@
-"""docs/shards.md and docs/shards_format.md can be followed as they stand, on a small set of VOC's layout."""
+"""docs/how-to/shards.md and docs/reference/shards_format.md can be followed as they stand, on a small set of VOC's layout."""
 
 import gc
 import json
@@ -36,18 +36,18 @@ def folder(tmp_path):
 
 
 def test_the_page_can_be_followed(folder):
-    Reader(folder).follow("docs/shards.md", without=("rm ", "pytrt shards check shards/ --repair"))
+    Reader(folder).follow("docs/how-to/shards.md", without=("rm ", "pytrt shards check shards/ --repair"))
     (folder / "shards/shard-00000.index.npz").unlink()
     Reader(folder).shell("pytrt shards check shards/ --repair")
     assert len(Shards.open(folder / "shards")) == 4
 
 
 def test_the_page_has_every_format():
-    assert all(f"| `{name}` |" in read("docs/shards.md") for name in FORMATS)
+    assert all(f"| `{name}` |" in read("docs/how-to/shards.md") for name in FORMATS)
 
 
 def test_the_json_of_the_page_has_the_keys_of_a_shard():
-    (shown,) = texts("docs/shards_format.md", "json")
+    (shown,) = texts("docs/reference/shards_format.md", "json")
     facts = json.loads(shown)
     made = label_text((facts["width"], facts["height"]), np.array(facts["boxes"], np.float32), ["cat", *facts["names"]])
     assert json.loads(made) == facts
@@ -55,14 +55,14 @@ def test_the_json_of_the_page_has_the_keys_of_a_shard():
 
 def test_the_data_yaml_of_the_page_is_read():
     pytest.importorskip("yaml")
-    (shown,) = texts("docs/shards.md", "yaml")
+    (shown,) = texts("docs/how-to/shards.md", "yaml")
     found = DataYaml.parse(shown.encode(), "data.yaml")
     assert (found.root, found.classes) == ("coco8", ("person", "dog"))
     assert found.parts == {"train": ("images/train",), "val": ("val.txt",), "test": ("images/test", "more/test.txt")}
 
 
 def test_the_page_has_the_limits_of_what_is_read():
-    page = read("docs/shards.md", "docs/shards_format.md")
+    page = read("docs/how-to/shards.md", "docs/reference/shards_format.md")
     for limit, text in (
         (MAX_FILE_BYTES, "512 MiB"), (coco._MAX_BYTES, "1 GiB"), (cvat._MAX_BYTES, "1 GiB"), (voc._MAX_BYTES, "4 MiB"),
         (MAX_TEXT_BYTES, "16 MiB"), (_MAX_LIST_BYTES, "256 MiB"), (parts._MAX_LIST_BYTES, "256 MiB"), (MAX_YAML_BYTES, "4 MiB"),
@@ -82,7 +82,7 @@ def test_the_program_for_webdataset_reads_the_shards(folder, monkeypatch, capsys
     pytest.importorskip("webdataset", reason="webdataset is not installed. Do: pip install webdataset")
     Reader(folder).shell("pytrt shards make voc/ -o shards/")
     monkeypatch.chdir(folder)
-    (program,) = texts("docs/shards.md", "py")
+    (program,) = texts("docs/how-to/shards.md", "py")
     exec(program, {})
     gc.collect()
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["a", "b", "c", "d"]

@@ -1,4 +1,4 @@
-"""docs/tensorrt11.md and docs/tensorrt11_more.md can be followed as they stand, on a small network with a custom layer."""
+"""docs/how-to/tensorrt11.md and docs/how-to/tensorrt11_more.md can be followed as they stand, on a small network with a custom layer."""
 
 import re
 
@@ -13,7 +13,7 @@ from tests.pages import Reader, read
 pytest.importorskip("typer")
 pytest.importorskip("onnxruntime")
 Image = pytest.importorskip("PIL.Image")
-PAGES = ("docs/tensorrt11.md", "docs/tensorrt11_more.md")
+PAGES = ("docs/how-to/tensorrt11.md", "docs/how-to/tensorrt11_more.md")
 
 
 def test_the_page_can_be_followed(tmp_path):
@@ -33,6 +33,6 @@ def test_the_page_can_be_followed(tmp_path):
 
 
 def test_the_table_leads_to_all_sections():
-    text = read("docs/tensorrt11.md")
+    text = read("docs/how-to/tensorrt11.md")
     rows = [line for line in text.splitlines() if re.match(r"\| .*\]\((tensorrt11_more\.md)?#", line)]
     assert len(rows) == 8

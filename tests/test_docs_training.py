@@ -1,4 +1,4 @@
-"""docs/training.md and docs/training_classifier.md can be followed as they stand, on drawn photos and with small networks."""
+"""docs/how-to/training.md and docs/how-to/training_classifier.md can be followed as they stand, on drawn photos and with small networks."""
 
 import pytest
 from PIL import Image
@@ -32,7 +32,7 @@ def folder(tmp_path):
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
 def test_the_page_can_be_followed(folder):
     reader, printed = Reader(folder), {}
-    for line in "".join(texts("docs/training.md", "sh")).splitlines():
+    for line in "".join(texts("docs/how-to/training.md", "sh")).splitlines():
         if not line.startswith(("pip ", "pytrt serve", "curl")):
             printed[line] = reader.shell(line.replace(STEPS, f"--steps 2 {' '.join(TINY)} --device cpu"))
     assert sum(STEPS in line for line in printed) == 1
@@ -49,7 +49,7 @@ def test_the_page_can_be_followed(folder):
 
 
 def test_the_page_fits_on_two_screens():
-    assert read("docs/training.md").count("\n") < 100
+    assert read("docs/how-to/training.md").count("\n") < 100
 
 
 NETWORK = """
@@ -71,7 +71,7 @@ def test_the_page_on_classifiers_can_be_followed(tmp_path):
     (tmp_path / "samples").symlink_to(ROOT / "samples")
     reader, printed = Reader(tmp_path), {}
     tiny = "--steps 2 --batch 4 --device cpu"
-    for line in "".join(texts("docs/training_classifier.md", "sh")).splitlines():
+    for line in "".join(texts("docs/how-to/training_classifier.md", "sh")).splitlines():
         if line.startswith(("pip ", "pytrt serve")):
             continue
         line = line.replace("--hold-back 0.1 --steps 20000", f"--hold-back 0.2 {tiny}").replace(
@@ -86,7 +86,7 @@ def test_the_page_on_classifiers_can_be_followed(tmp_path):
     assert "cpu int8, minmax on 10" in table
     assert read_description(load_engine(tmp_path / "classes.engine").model_without_weights).names == ("cat", "dog")
     for option in ("--data photos/val --evaluate all --start runs/classes/model.pt",):
-        assert f"`{option}`" in read("docs/training_classifier.md")
+        assert f"`{option}`" in read("docs/how-to/training_classifier.md")
         assert "2 photos of 2 classes: top-1" in reader.shell(
             f"python samples/train_classifier.py {option} --device cpu"
         )

@@ -166,7 +166,7 @@ def importing(paths, names):
 
 
 def shown(rooms):
-    """Rooms as docs/rooms.md shows them."""
+    """Rooms as docs/explanation/rooms.md shows them."""
     return "  <  ".join(", ".join(names) for names in rooms)
 
 
@@ -255,7 +255,7 @@ def test_nothing_is_imported_by_a_name_that_cannot_be_read_here(package):
     "rooms", [ROOMS, CUDA_ROOMS, SERVING_ROOMS, MLOPS_ROOMS], ids=["package", "cuda", "serving", "mlops"]
 )
 def test_the_page_shows_this_rule(rooms):
-    assert f"    {shown(rooms)}\n" in (ROOT / "docs/rooms.md").read_text("utf-8")
+    assert f"    {shown(rooms)}\n" in (ROOT / "docs/explanation/rooms.md").read_text("utf-8")
 
 
 def test_the_converter_uses_only_low_layers():

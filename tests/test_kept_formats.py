@@ -1,4 +1,4 @@
-"""Files and digests of earlier releases stay valid: docs/format.md, written here by hand, byte for byte.
+"""Files and digests of earlier releases stay valid: docs/reference/format.md, written here by hand, byte for byte.
 
 A digest decides whether a calibration or a table is used again. Where a test fails, either the change is a mistake, or the format's
 version has to rise and CHANGELOG.md has to say so.

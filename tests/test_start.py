@@ -11,8 +11,8 @@ import yaml
 
 from tests.pages import MADE, NOTEBOOKS, ROOT, SHELL, Reader, read, texts
 
-PROGRAMS = texts("docs/start.md", "python")
-COMMANDS = [line for block in texts("docs/start.md", *SHELL) for line in block.splitlines()]
+PROGRAMS = texts("docs/start/start.md", "python")
+COMMANDS = [line for block in texts("docs/start/start.md", *SHELL) for line in block.splitlines()]
 
 
 def test_the_programs_run_one_behind_the_other():

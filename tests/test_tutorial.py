@@ -10,7 +10,12 @@ from tests.pages import Reader
 pytest.importorskip("openvino")
 onnx = pytest.importorskip("onnx")
 
-PAGES = ("docs/tutorial.md", "docs/tutorial_weights.md", "docs/tutorial_network.md", "docs/tutorial_engines.md")
+PAGES = (
+    "docs/start/tutorial.md",
+    "docs/start/tutorial_weights.md",
+    "docs/start/tutorial_network.md",
+    "docs/start/tutorial_engines.md",
+)
 ELSEWHERE = (
     "pip ",
     "trtexec ",

@@ -1,4 +1,4 @@
-"""The ways of data in docs/ways.md are those that calls take: each file is entered, in the order of the page."""
+"""The ways of data in docs/explanation/ways.md are those that calls take: each file is entered, in the order of the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytrtplugins.models import Yolov2
 from tests.engines.cuda.host import run_on_host
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs/ways.md").read_text("utf-8")
+PAGE = (ROOT / "docs/explanation/ways.md").read_text("utf-8")
 FOLDERS = ("darknet2caffe", "pytrtplugins")
 
 

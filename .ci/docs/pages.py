@@ -42,7 +42,7 @@ def _api() -> str:
     lines = [
         "# API",
         "",
-        "What `import pytrtplugins` gives, then the public modules. [Public names](../public_names.md) says how stable each name is.",
+        "What `import pytrtplugins` gives, then the public modules. [Public names](public_names.md) says how stable each name is.",
         "",
     ]
     told: set[Any] = set()
@@ -74,7 +74,7 @@ def _cli() -> str:
 
 def _json() -> str:
     """The keys of each command's result."""
-    head = "What `--json` prints: `result` has these keys. [In scripts](../shell.md) has those around it."
+    head = "What `--json` prints: `result` has these keys. [In scripts](../how-to/shell.md) has those around it."
     lines = ["# JSON of the commands", "", head, ""]
     for name, command in _leaves(cli.command(), "pytrt").items():
         lines += [f"## {name}", ""]

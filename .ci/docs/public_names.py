@@ -1,4 +1,4 @@
-"""Write docs/public_names.md: the public names, what each is, and how stable it is.
+"""Write docs/reference/public_names.md: the public names, what each is, and how stable it is.
 
 ``python .ci/docs/public_names.py`` writes the page; tests/test_public_api.py fails while it is out of date.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "public_names.md"
-RELEASES = ROOT / "docs" / "releases.md"
+PAGE = ROOT / "docs" / "reference" / "public_names.md"
+RELEASES = ROOT / "docs" / "reference" / "releases.md"
 MODULES = (
     *("plugin", "layers", "check", "testing", "errors", "engines", "model", "passes", "calibration", "precision"),
     *("vision", "vision.faces", "vision.labels", "vision.video", "models", "models.faces", "mxnet", "bench"),
@@ -26,7 +26,7 @@ MODULES = (
 """Public modules in the order of the pages; the names of each are its ``__all__``."""
 HEAD = """# Public names
 
-This page says which names of the package your code may import, and how stable each is. [API](reference/api.md) has their arguments, and
+This page says which names of the package your code may import, and how stable each is. [API](api.md) has their arguments, and
 [Releases](releases.md#stability) says what *stable* and *provisional* promise.
 
 Every other name is internal and may change in any version: names that begin with `_`, and modules that are not listed here. No name is

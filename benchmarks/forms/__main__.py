@@ -85,7 +85,12 @@ def _arguments() -> argparse.Namespace:
     kinds = [WRONG, DOCUMENTED, FAILED, CRASHED, HUNG, REFUSED, PASSED, "unnamed", "disputed"]
     add("--show", nargs="*", default=[], choices=kinds, help="print forms that ended so, with the reason")
     add("--write", action="store_true", help="write the tables of the page")
-    add("--docs", type=Path, default=ROOT / "docs" / "operators.md", help="the page (default: %(default)s)")
+    add(
+        "--docs",
+        type=Path,
+        default=ROOT / "docs" / "reference" / "operators.md",
+        help="the page (default: %(default)s)",
+    )
     return parser.parse_args()
 
 

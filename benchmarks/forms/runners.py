@@ -25,7 +25,7 @@ _REASON = 400  # characters
 _HALF = ("float16", "bfloat16")
 _LOSING_NAN = {"Clip", "HardSigmoid", "Max", "MaxPool", "Min", "Relu"}
 DOCUMENTED = "documented"
-"""What differs is said in docs/operators.md."""
+"""What differs is said in docs/reference/operators.md."""
 
 
 def _engine(name: str) -> Callable[[onnx.ModelProto, Mapping[str, Any]], tuple[list[Any], str]]:
@@ -175,7 +175,7 @@ def _literal(form: Form) -> list[Any]:
 
 
 def _loses_nan(form: Form, results: Sequence[Any], half: bool) -> bool:
-    """Whether NaN that arises inside of a form is all that differs, where OpenVINO loses it as docs/operators.md says."""
+    """Whether NaN that arises inside of a form is all that differs, where OpenVINO loses it as docs/reference/operators.md says."""
     operators = {node.op_type for node in form.model.graph.node}
     arrays = [*form.inputs.values(), *(onnx.numpy_helper.to_array(tensor) for tensor in form.model.graph.initializer)]
     if not operators & _LOSING_NAN or any(_nan(array).any() for array in arrays):

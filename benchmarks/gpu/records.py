@@ -46,7 +46,7 @@ def _best(found: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def keep(records: Sequence[Path], name: str, docs: Path, with_old: bool = False) -> list[Path]:
-    """Make the results of records, and their sections of docs/benchmarks.md and docs/benchmarks-zoo.md.
+    """Make the results of records, and their sections of docs/lab/benchmarks.md and docs/lab/benchmarks-zoo.md.
 
     Args:
         records: Of one machine; a later one's rows take the place of the same rows before.

@@ -36,7 +36,7 @@ def fill_region(page: Path, name: str, body: str) -> None:
 
 
 def fill_table(page: Path, name: str, text: str) -> None:
-    """Write a table between the marks that it has in a page: of docs/operators.md, which has outcomes of tests, not results."""
+    """Write a table between the marks that it has in a page: of docs/reference/operators.md, which has outcomes of tests, not results."""
     content = page.read_text("utf-8")
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     if begin not in content or end not in content:

@@ -1,4 +1,4 @@
-"""Measure this project's server, and others, with the same trivial model and with photos; write docs/serving_benchmarks.md.
+"""Measure this project's server, and others, with the same trivial model and with photos; write docs/lab/serving_benchmarks.md.
 
 Answers are compared with NumPy's, or the library's, before anything is timed. The largest rate is that of 16 connections which always
 ask; latencies are those of requests at random times at 50, 80 and 95 % of it, counted from the time that was planned.

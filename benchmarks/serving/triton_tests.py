@@ -1,4 +1,4 @@
-"""Run Triton's own tests of clients against this project's server, and write the table of docs/serving_protocol.md.
+"""Run Triton's own tests of clients against this project's server, and write the table of docs/how-to/serving_protocol.md.
 
 The tests are in the folders ``qa/L0_...`` of a checkout of https://github.com/triton-inference-server/server, which is not changed: they
 are copied, and the ports in them replaced. They need requests, psutil and tritonclient[all]. Tests that fail have a reason below; the exit

@@ -1,4 +1,4 @@
-"""Build models with TensorRT for RTX, each in a process of its own, keep the results, and write docs/tensorrt_builds.md."""
+"""Build models with TensorRT for RTX, each in a process of its own, keep the results, and write docs/reference/tensorrt_builds.md."""
 
 from __future__ import annotations
 

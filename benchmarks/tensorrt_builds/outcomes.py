@@ -1,4 +1,4 @@
-"""What docs/tensorrt_builds.md shows of builds, as a record, and what must not be among them."""
+"""What docs/reference/tensorrt_builds.md shows of builds, as a record, and what must not be among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TensorRT for RTX makes of Q/DQ nodes in other places, and what they cost in its file; write docs/tensorrt_qdq.md.
+"""What TensorRT for RTX makes of Q/DQ nodes in other places, and what they cost in its file; write docs/how-to/tensorrt_qdq.md.
 
 python -m benchmarks.tensorrt_builds.placement --write
 """

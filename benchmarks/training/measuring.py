@@ -1,4 +1,4 @@
-"""What the programs of this folder share: their common options, and their record, a result of docs/training_benchmarks.md."""
+"""What the programs of this folder share: their common options, and their record, a result of docs/lab/training_benchmarks.md."""
 
 from __future__ import annotations
 

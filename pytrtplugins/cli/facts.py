@@ -1,4 +1,4 @@
-"""Results of the commands of ``pytrt`` that no class of the library has; the fields are keys of the JSON (docs/shell.md)."""
+"""Results of the commands of ``pytrt`` that no class of the library has; the fields are keys of the JSON (docs/how-to/shell.md)."""
 
 from __future__ import annotations
 

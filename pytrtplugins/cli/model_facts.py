@@ -1,4 +1,4 @@
-"""Facts that ``pytrt inspect`` finds in models, engine files and darknet's files; fields are keys of the JSON (docs/shell.md)."""
+"""Facts that ``pytrt inspect`` finds in models, engine files and darknet's files; fields are keys of the JSON (docs/how-to/shell.md)."""
 
 from __future__ import annotations
 

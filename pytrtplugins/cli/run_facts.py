@@ -1,4 +1,4 @@
-"""The results of ``pytrt run``, on images and with arrays; the fields are keys of the JSON (docs/shell.md)."""
+"""The results of ``pytrt run``, on images and with arrays; the fields are keys of the JSON (docs/how-to/shell.md)."""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ def build(
     Args:
         model: An ONNX file, a model, or a graph. With Q/DQ nodes inside, it is taken as it is.
         engine: Name of an engine, or ``"auto"``: the first that this machine has and that has the precision. Or the class of an engine
-            that is not of this package; docs/engines.md says how one is registered, so that its name and `load_engine` work too.
+            that is not of this package; docs/explanation/engines.md says how one is registered, so that its name and
+            `load_engine` work too.
         precision: ``"fp32"``, ``"int8"``, or what else the engine has; or the path of a precision file (``.yaml``) that says it
             layer by layer, or what such a file holds. For INT8 and FP8 it brings its scales with it. With ``"int8"`` the engines for
             CPUs time both forms, and keep float32 where INT8 is slower: ``engine.choices["int8"]`` says so. ``"fp8"`` is E4M3,
@@ -68,7 +69,7 @@ def build(
         settings: The engine's own settings, such as ``{"batch": (1, 8, 16)}`` for TensorRT, or ``{"int8": "always"}`` for a
             CPU, which keeps INT8 without timing it.
         plugins: The form in which a plugin runs, ``"enqueue"``, ``"decomposition"`` or ``"compute"``, by its name:
-            ``{"acme::Scale": "compute"}``. By default the engine chooses (docs/lifecycle.md).
+            ``{"acme::Scale": "compute"}``. By default the engine chooses (docs/explanation/lifecycle.md).
         progress: Show a progress bar while calibrating, and while kernels are chosen, if the output is a terminal.
 
     Returns:

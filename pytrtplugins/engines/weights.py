@@ -38,7 +38,7 @@ def equalize(
     """Give a network that computes the same in float, and loses less in INT8.
 
     Channels between two convolutions get similar ranges; see `pytrtplugins.passes.CrossLayerEqualization`. Networks with
-    depthwise convolutions gain most, with percentile calibration; docs/accuracy.md has figures. The result is an ordinary
+    depthwise convolutions gain most, with percentile calibration; docs/lab/accuracy.md has figures. The result is an ordinary
     model for every engine: it is calibrated and built as any other, and has calibration caches of its own.
 
     Args:

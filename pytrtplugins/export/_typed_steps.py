@@ -161,7 +161,7 @@ def write_out_plugins(model: onnx.ModelProto, reader: str, precision: str) -> on
                 f"node {node_name(node)!r}: plugin {node.domain}::{node.op_type} cannot be written as standard operators, and "
                 f"{reader} has no other form of it.\n"
                 "Causes: (1) the class has no method decompose; (2) its decomposition needs dims that are free in this model.\n"
-                "Do: add decompose to the class (docs/custom_layer.md), or write the file for TensorRT: --for tensorrt",
+                "Do: add decompose to the class (docs/how-to/custom_layer.md), or write the file for TensorRT: --for tensorrt",
                 node=node.name,
                 engine=reader,
             )

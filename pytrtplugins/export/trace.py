@@ -50,7 +50,7 @@ class _Tracer:
         if not has_enqueue(plugin):
             raise ExportError(
                 f"{plugin.__name__} has no enqueue of its own, so there is nothing to run where there is no Python.\n"
-                "Do: write a kernel for it, and enqueue, which launches it (docs/custom_layer.md)"
+                "Do: write a kernel for it, and enqueue, which launches it (docs/how-to/custom_layer.md)"
             )
         inputs = plugin.__new__(plugin).num_inputs
         if inputs is None:

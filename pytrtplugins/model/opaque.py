@@ -158,7 +158,7 @@ def computable_part(model: onnx.ModelProto) -> onnx.ModelProto:
         node = opaque_nodes(model)[0]
         raise ModelError(
             f"node {node_name(node)!r} ({node.domain}::{node.op_type}) has no class here, and nothing of the model can be computed "
-            "without it.\nDo: give it a class (docs/custom_layer.md), and its module with --plugins",
+            "without it.\nDo: give it a class (docs/how-to/custom_layer.md), and its module with --plugins",
             node=node.name,
         )
     return extract(model, None, ends)

@@ -22,7 +22,8 @@ __all__ = ["YoloData"]
 class YoloData:
     """A data set: images, labels (a text file an image), ``classes.txt`` and lists such as ``val.txt``.
 
-    An image's labels are in the folder ``labels`` that stands for its folder ``images`` or ``JPEGImages``, or beside it; docs/shards.md has
+    An image's labels are in the folder ``labels`` that stands for its folder ``images`` or ``JPEGImages``, or beside
+    it; docs/how-to/shards.md has
     the whole rule. A label's line is ``class centre-x centre-y width height``, in 0..1 of the image; an image without objects has an empty
     file or none. Tars are read in place, never extracted; a folder that holds tars instead of ``images/`` works too. A data.yaml of
     Roboflow or Ultralytics may name the classes and the images of ``train``, ``val`` and ``test``.

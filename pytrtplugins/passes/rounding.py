@@ -28,7 +28,7 @@ class AdaptiveRounding(Pass):
     """Round the weights of convolutions to int8 codes together, and write what the codes stand for.
 
     `quantize` with the same number of levels finds the same codes and scales again. Worth it where weights have 7 bits, on
-    CPUs without VNNI: docs/accuracy.md. The network in float computes what it will with int8 weights.
+    CPUs without VNNI: docs/lab/accuracy.md. The network in float computes what it will with int8 weights.
 
     Args:
         grams: Name of a convolution's result → (G, K, K) sums of x·xᵀ over its inputs, K of them for one result; G is 1, or the

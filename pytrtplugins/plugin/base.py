@@ -51,7 +51,7 @@ class Plugin:
     """Base of all plugins, with IPluginV2's life cycle in its order and words.
 
     A subclass with typed attributes, `output_dims` and `compute` is complete; the other methods have defaults that
-    fit such a class. docs/lifecycle.md maps each to TensorRT's interfaces. Attributes declared as fields cannot change
+    fit such a class. docs/explanation/lifecycle.md maps each to TensorRT's interfaces. Attributes declared as fields cannot change
     after construction; a subclass may keep other state, made in `configure` or `initialize`, in attributes that are not
     annotated.
 
@@ -236,7 +236,7 @@ class Plugin:
         return checked_arrays(self, inputs, result, dims, dtypes)
 
     def serialize(self) -> bytes:
-        """The plugin as bytes: magic, format version, length, key and fields, checksum (docs/format.md)."""
+        """The plugin as bytes: magic, format version, length, key and fields, checksum (docs/reference/format.md)."""
         return wrap(b"".join(map(pack_text, self._key)) + pack_fields(self._specs, self.fields()))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The frame around serialized bytes: magic, format version, length, checksum (docs/format.md)."""
+"""The frame around serialized bytes: magic, format version, length, checksum (docs/reference/format.md)."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class FieldKind:
         annotation: The type: ``tuple[int, ...]``.
         type_name: The same in messages.
         source: The same in the source of a class.
-        code: Type code in the serialized form (docs/format.md).
+        code: Type code in the serialized form (docs/reference/format.md).
         onnx: Type of the ONNX attribute, by the names of ``AttributeProto``: ``INTS``.
         plugin_field: Types of TensorRT's ``PluginField`` and, in NumPy, of its elements; None: no ``PluginField`` holds such values.
         cpp: Type of the member in C++.

@@ -1,6 +1,6 @@
 """Typed attributes of a plugin: one declaration gives constructor, checks, bytes and ONNX attributes.
 
-The binary layout is written down in docs/format.md, since native code reads it too.
+The binary layout is written down in docs/reference/format.md, since native code reads it too.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _frozen(value: Any) -> Any:
 
 
 def pack_fields(specs: tuple[FieldSpec, ...], values: Mapping[str, Any]) -> bytes:
-    """Write field values, little-endian, in declared order (layout: docs/format.md)."""
+    """Write field values, little-endian, in declared order (layout: docs/reference/format.md)."""
     parts = [struct.pack("<I", len(specs))]
     for spec in specs:
         parts += [pack_text(spec.name), struct.pack("<B", spec.code), spec.field_kind.pack(values[spec.name])]

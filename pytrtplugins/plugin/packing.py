@@ -1,4 +1,4 @@
-"""Numbers and texts in serialized bytes (docs/format.md)."""
+"""Numbers and texts in serialized bytes (docs/reference/format.md)."""
 
 from __future__ import annotations
 

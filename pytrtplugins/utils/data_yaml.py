@@ -57,7 +57,7 @@ class DataYaml:
         if not isinstance(facts, dict) or "names" not in facts:
             raise FormatError(
                 f"{file}: expected names, and the folders train, val or test, as Ultralytics has them.\n"
-                "Do: look at docs/shards.md, which shows such a file",
+                "Do: look at docs/how-to/shards.md, which shows such a file",
                 path=file,
             )
         placed = PlacedFile(Path(file), facts, lines)

@@ -49,7 +49,7 @@ def refreeze() -> None:
 def no_collection() -> Iterator[None]:
     """Turn the garbage collector off within it, and on again if it was on; for work of seconds that makes many objects and drops few.
 
-    The collector looks at all objects of the process, again and again while their number grows; docs/benchmarks.md says what that
+    The collector looks at all objects of the process, again and again while their number grows; docs/lab/benchmarks.md says what that
     took.
     """
     was_on = gc.isenabled()

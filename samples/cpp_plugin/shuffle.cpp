@@ -1,4 +1,4 @@
-// Interleaves the channels of `groups` groups: the layer of docs/cpp.md.
+// Interleaves the channels of `groups` groups: the layer of docs/how-to/cpp.md.
 #include <pytrtplugins/plugin.h>
 
 using namespace pytrtplugins;

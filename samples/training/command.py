@@ -52,7 +52,9 @@ def add_options(parser: argparse.ArgumentParser, recipe: type[Recipe], *, out: s
     add("--save-every", type=Real(1, LONGEST), default=120.0, help="seconds between checkpoints (%(default)s)")
     add("--resume", action="store_true", help="continue from the last checkpoint in OUT, if there is one")
     _add_engine(
-        parser.add_argument_group("engine", "how it computes, and how ranks share variables: docs/training_runs.md")
+        parser.add_argument_group(
+            "engine", "how it computes, and how ranks share variables: docs/explanation/training_runs.md"
+        )
     )
     group = parser.add_argument_group("recipe", "the numbers that determine the result")
     add_recipe(group, recipe)

@@ -60,7 +60,7 @@ def test_a_row_shows_times_in_milliseconds_and_quality():
 
 
 def test_the_table_is_written_only_where_all_families_are_measured(tmp_path, monkeypatch, capsys):
-    page = tmp_path / "docs" / "accuracy.md"
+    page = tmp_path / "docs" / "lab" / "accuracy.md"
     page.parent.mkdir()
     page.write_text("before\n<!-- results: pytorch -->\nold\n<!-- end -->\nafter\n")
     monkeypatch.setattr(pytorch_rows, "measure", lambda family, exporter, threads: [figures(family)])

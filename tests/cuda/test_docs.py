@@ -1,4 +1,4 @@
-"""The programs of docs/cuda.md run as they stand."""
+"""The programs of docs/how-to/cuda.md run as they stand."""
 
 import re
 
@@ -8,7 +8,7 @@ from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.errors import ConformanceError, KernelError
 from tests.pages import Reader, texts
 
-(CUDA,), (PYTHON,), (ERROR,) = (texts("docs/cuda.md", kind) for kind in ("cuda", "python", ""))
+(CUDA,), (PYTHON,), (ERROR,) = (texts("docs/how-to/cuda.md", kind) for kind in ("cuda", "python", ""))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Engines call a plugin's methods in the order of docs/lifecycle.md."""
+"""Engines call a plugin's methods in the order of docs/explanation/lifecycle.md."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def as_far_as_it_goes(engine_name):
     except (BuildError, ExecutionError) as error:
         if engine_name != "cuda":
             raise
-        pytest.xfail(f"docs/cuda_engine.md: {error}")
+        pytest.xfail(f"docs/explanation/cuda_engine.md: {error}")
 
 
 @networks

@@ -13,7 +13,7 @@ from tests.export.conftest import builds_kept
 from tests.model.networks import network, node
 from tests.pages import Reader, texts
 
-PAGES = ("docs/custom_layer.md", "docs/custom_layer_export.md")
+PAGES = ("docs/how-to/custom_layer.md", "docs/how-to/custom_layer_export.md")
 CLASS, ENQUEUE, PLACE, ENGINES, LIBRARY, WRONG = texts(PAGES, "python")
 CHECK, CHECK_AGAIN, REPLACE, SOURCES, HOST = (text.strip() for text in texts(PAGES, "sh"))
 (KERNEL,) = texts(PAGES, "cuda")

@@ -1,4 +1,4 @@
-"""docs/triton.md does what it says."""
+"""docs/how-to/triton.md does what it says."""
 
 import re
 import shlex
@@ -12,10 +12,10 @@ from tests.export.triton_server import parse, serve
 from tests.model.networks import documented_layers, network, node
 from tests.pages import read, texts
 
-TEXT = read("docs/triton.md")
-(COMMAND,) = (text.strip().removeprefix("pytrt ") for text in texts("docs/triton.md", "sh"))
-PRINTED, REFUSED = texts("docs/triton.md", "text")
-(CONFIG,) = texts("docs/triton.md", "pbtxt")
+TEXT = read("docs/how-to/triton.md")
+(COMMAND,) = (text.strip().removeprefix("pytrt ") for text in texts("docs/how-to/triton.md", "sh"))
+PRINTED, REFUSED = texts("docs/how-to/triton.md", "text")
+(CONFIG,) = texts("docs/how-to/triton.md", "pbtxt")
 LAYERS = documented_layers("mycompany")
 
 

@@ -1,4 +1,4 @@
-"""docs/graph.md does what it says."""
+"""docs/how-to/graph.md does what it says."""
 
 import sys
 from typing import Any
@@ -13,9 +13,9 @@ from pytrtplugins.errors import ModelError
 from tests.model.networks import documented_layers, network, node, run, weights
 from tests.pages import read, texts
 
-TEXT = read("docs/graph.md")
-PROGRAMS = texts("docs/graph.md", "python")
-MESSAGES = texts("docs/graph.md", "text")
+TEXT = read("docs/how-to/graph.md")
+PROGRAMS = texts("docs/how-to/graph.md", "python")
+MESSAGES = texts("docs/how-to/graph.md", "text")
 LAYERS = documented_layers("tests.graph.docs")
 
 

@@ -1,4 +1,4 @@
-"""docs/detect.md and docs/detect_sources.md, followed as they stand."""
+"""docs/how-to/detect.md and docs/how-to/detect_sources.md, followed as they stand."""
 
 import functools
 import json
@@ -27,7 +27,7 @@ def test_the_page_is_true(tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "load_engine", functools.cache(loading.load_engine))
     (tmp_path / "samples").symlink_to(ROOT / "samples")
     reader = Reader(tmp_path)
-    for page in ("docs/detect.md", "docs/detect_sources.md"):
+    for page in ("docs/how-to/detect.md", "docs/how-to/detect_sources.md"):
         reader.follow(page, without=OTHERS)
     assert {path.name for path in (tmp_path / "found").iterdir()} == {"cat.jpg", "person.jpg", "film.mp4"}
     assert len(json.loads((tmp_path / "coco.json").read_text())) == 4

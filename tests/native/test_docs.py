@@ -1,4 +1,4 @@
-"""The programs and commands of docs/cpp.md and docs/cpp_methods.md run as they stand."""
+"""The programs and commands of docs/how-to/cpp.md and docs/reference/cpp_methods.md run as they stand."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from pytrtplugins import native
 from tests.kept_builds import build_once
 from tests.pages import ROOT, read, texts
 
-PAGES = ("docs/cpp.md", "docs/cpp_methods.md")
+PAGES = ("docs/how-to/cpp.md", "docs/reference/cpp_methods.md")
 GUIDE = read(*PAGES)
 CPP, PYTHON, COMPILE = texts(PAGES, "cpp"), texts(PAGES, "python"), texts(PAGES, "sh")[1]
 

@@ -118,5 +118,5 @@ def test_the_sample_project_is_built_and_its_plugin_passes_the_check(built, cmak
 
 
 def test_the_sample_is_the_layer_of_the_guide():
-    guide = texts("docs/cpp.md", "cpp")
+    guide = texts("docs/how-to/cpp.md", "cpp")
     assert (PROJECT / "shuffle.cpp").read_text("utf-8").partition("\n")[2] == guide[0]

@@ -12,7 +12,7 @@ yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[2]
 PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
-RELEASES = (ROOT / "docs/releases.md").read_text("utf-8")
+RELEASES = (ROOT / "docs/reference/releases.md").read_text("utf-8")
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 

@@ -210,7 +210,7 @@ def test_fields_survive_packing(values):
 
 
 ARRAY = b"\5\0\0\0int32\2\0\0\0\1\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\2\1\0\0"
-# The layout of docs/format.md, written by hand: type code, value, bytes.
+# The layout of docs/reference/format.md, written by hand: type code, value, bytes.
 LAYOUT = {
     "bool": (bool, False, True, 1, b"\1"),
     "int": (int, False, -2, 2, b"\xfe" + 7 * b"\xff"),

@@ -1,4 +1,4 @@
-"""docs/fields.md, docs/fields_data.md and docs/fields_export.md: their programs and commands run as they stand."""
+"""docs/how-to/fields.md, docs/how-to/fields_data.md and docs/how-to/fields_export.md: their programs and commands run as they stand."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ from tests.export.conftest import builds_kept  # noqa: E402
 from tests.model.networks import network, node  # noqa: E402
 from tests.pages import SHELL, Reader, texts  # noqa: E402
 
-PAGES = ("docs/fields.md", "docs/fields_data.md", "docs/fields_export.md")
+PAGES = ("docs/how-to/fields.md", "docs/how-to/fields_data.md", "docs/how-to/fields_export.md")
 PYTHON = texts(PAGES, "python")
 COMMANDS = texts(PAGES, *SHELL)
 

@@ -14,7 +14,7 @@ from tests.broken_kernels import kernel
 from tests.engines.networks import conv_net
 from tests.user_plugins import Copy
 
-LIFECYCLE = Path(__file__).parents[2] / "docs/lifecycle.md"
+LIFECYCLE = Path(__file__).parents[2] / "docs/explanation/lifecycle.md"
 
 
 @plugin(namespace="test.policy")

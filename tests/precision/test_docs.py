@@ -1,4 +1,4 @@
-"""docs/precision.md and docs/precision_compare.md do what they say."""
+"""docs/how-to/precision.md and docs/how-to/precision_compare.md do what they say."""
 
 import re
 
@@ -11,7 +11,7 @@ from pytrtplugins.passes import LayerPrecision, Precisions
 from tests.pages import Reader, texts
 from tests.precision.planted import cancelling, samples
 
-PAGES = ("docs/precision.md", "docs/precision_compare.md")
+PAGES = ("docs/how-to/precision.md", "docs/how-to/precision_compare.md")
 SEARCH, REPORT, COMPARE, BESIDE = (text.strip() for text in texts(PAGES, "sh"))
 FOUND, PRINTED, FIRST, OUTPUTS = texts(PAGES, "text")
 (PROGRAM,) = texts(PAGES, "python")

@@ -111,6 +111,6 @@ def test_what_is_wrong_is_said_with_file_line_key_and_what_is_expected(read, tex
 
 @pytest.mark.parametrize("cls", [ModelSpec, Limits])
 def test_the_page_lists_every_key(cls):
-    page = (Path(__file__).parents[2] / "docs/serving_config.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/serving_config.md").read_text("utf-8")
     keys = {field.name for field in fields(cls)} - {"name", "body_bytes", "shared_memory_regions", "urls"}
     assert keys <= set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))

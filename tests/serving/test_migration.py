@@ -17,7 +17,7 @@ from tests.serving.conftest import Client
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples" / "serving"
-PAGES = {"flask": "docs/serving_migration.md", "kserve": "docs/serving_from_kserve.md"}
+PAGES = {"flask": "docs/how-to/serving_migration.md", "kserve": "docs/how-to/serving_from_kserve.md"}
 
 
 def write_classifier(path):

@@ -23,7 +23,7 @@ struct Array {
     }
 };
 
-// A kind of fields, by the C++ type of its values: its code in the serialized form (docs/format.md), what Python calls it and a tuple of
+// A kind of fields, by the C++ type of its values: its code in the serialized form (docs/reference/format.md), what Python calls it and a tuple of
 // it, and the number of TensorRT's PluginFieldType that holds its values (1: kFLOAT32, 5: kINT32, 6: kCHAR).
 template <typename T>
 struct FieldKind;

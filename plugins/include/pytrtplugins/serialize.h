@@ -1,4 +1,4 @@
-// A plugin as bytes: docs/format.md, the same bytes as in Python. A reader accounts for every byte.
+// A plugin as bytes: docs/reference/format.md, the same bytes as in Python. A reader accounts for every byte.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-"""What ``pytrt serve`` reports when it ends, and with ``--check``; the fields are keys of the JSON (docs/shell.md)."""
+"""What ``pytrt serve`` reports when it ends, and with ``--check``; the fields are keys of the JSON (docs/how-to/shell.md)."""
 
 from __future__ import annotations
 

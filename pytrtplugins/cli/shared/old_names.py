@@ -11,7 +11,7 @@ __all__ = ["accept_old_names", "old_names", "warn"]
 
 log = logging.getLogger(__name__)
 
-_LAST = "0.2"  # the version behind it removes them: docs/releases.md
+_LAST = "0.2"  # the version behind it removes them: docs/reference/releases.md
 _RENAMED = (
     ("calibration", "calibration-size", "precision search"),
     ("images", "evaluation-size", "precision search"),

@@ -332,7 +332,7 @@ class Engine(NotCopyable, ABC):
         return HostDetection(self, heads, size, mode, max_detections, batch)
 
     def save(self, path: str | Path) -> None:
-        """Write an engine file (docs/format.md), whole or not at all."""
+        """Write an engine file (docs/reference/format.md), whole or not at all."""
         metadata = {
             "engine": self.name,
             "created_by": f"pytrtplugins {__version__}",

@@ -47,7 +47,7 @@ class BuildOptions:
         device: The engine's own name for a device, such as ``"CPU"``; None: its default.
         settings: The engine's own settings, by name; values of JSON, and paths, which become texts.
         plugins: Plugin, such as ``"acme::Scale"`` → the form that the engine is to run, one of `pytrtplugins.plugin.policy.FORMS`;
-            the others run as the engine prefers (docs/lifecycle.md).
+            the others run as the engine prefers (docs/explanation/lifecycle.md).
 
     Raises:
         UsageError: an option has another type, or there is no such form.

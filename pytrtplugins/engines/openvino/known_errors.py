@@ -1,4 +1,4 @@
-"""The table of OpenVINO's known errors, from ONNX's own tests and from comparisons with onnxruntime (docs/operators.md)."""
+"""The table of OpenVINO's known errors, from ONNX's own tests and from comparisons with onnxruntime (docs/reference/operators.md)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ __all__ = ["TensorrtEngine"]
 
 _SHOWN = 3  # nodes in a choice
 PLACEMENT = Placement(fp8_pools=False, sliced_pools=False)
-"""As TensorRT for RTX's list of layers shows it: docs/tensorrt_qdq.md."""
+"""As TensorRT for RTX's list of layers shows it: docs/how-to/tensorrt_qdq.md."""
 
 
 class TensorrtEngine(Engine):

@@ -3,7 +3,7 @@
 Every field of a plugin that they can hold is one of them: float → FLOAT32, int and bool → INT32, text → CHAR, tuples
 of numbers → vectors, arrays with one axis of float32, float64, int8 and int32 → vectors of their type. What they cannot
 hold (arrays with more axes, whose shape is lost, and of other types; tuples of text; empty values; numbers beyond 32 bits;
-text with a zero byte) travels as the plugin's serialized bytes (docs/format.md) in Base64, in one more field.
+text with a zero byte) travels as the plugin's serialized bytes (docs/reference/format.md) in Base64, in one more field.
 """
 
 from __future__ import annotations

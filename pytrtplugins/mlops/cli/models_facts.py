@@ -1,4 +1,4 @@
-"""Results of the commands ``pytrt models ...``; the fields are keys of the JSON (docs/shell.md)."""
+"""Results of the commands ``pytrt models ...``; the fields are keys of the JSON (docs/how-to/shell.md)."""
 
 from __future__ import annotations
 

@@ -165,7 +165,8 @@ def make_shards(
     _check_changed(changed, strict)
     if not photos:
         raise NoDataError(
-            f"data {files.name!r}: no photo with {found.format} labels.\nDo: look at docs/shards.md", path=files.name
+            f"data {files.name!r}: no photo with {found.format} labels.\nDo: look at docs/how-to/shards.md",
+            path=files.name,
         )
     parts = {output: photos}
     if hold_back:

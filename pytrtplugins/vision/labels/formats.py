@@ -75,7 +75,7 @@ def _recognized(files: FileSet, photos: PhotoFiles) -> str:
     if not reasons:
         raise NoDataError(
             f"data {files.name!r}: no labels were found among {len(files):,} files. Known formats: {', '.join(FORMATS)}.\n"
-            "Do: look at docs/shards.md, which shows how the files of each format lie; "
+            "Do: look at docs/how-to/shards.md, which shows how the files of each format lie; "
             "`pytrt data compare` needs none with --labels none",
             path=files.name,
         )

@@ -113,7 +113,7 @@ def _listed(files: FileSet, photos: PhotoFiles, name: str) -> Iterator[str]:
         if photo is None:
             raise NoDataError(
                 f"data {files.name!r}: {name} line {number} names {line[:200]!r}, which is missing; {len(files):,} files were found.\n"
-                "Do: look at docs/shards.md, which says where photos and labels lie",
+                "Do: look at docs/how-to/shards.md, which says where photos and labels lie",
                 file=line,
             )
         yield photo

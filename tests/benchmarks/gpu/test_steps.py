@@ -17,7 +17,7 @@ def test_all_steps_have_a_row():
 
 
 def test_the_pages_record_names_steps_of_the_engine():
-    page = (Path(__file__).parents[3] / "docs" / "benchmarks.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "lab" / "benchmarks.md").read_text("utf-8")
     table = page.partition("\n| step | network (batch 1) |")[2].partition("\n\n")[0]
     shown = re.findall(r"^\| `(.*?)` \|", table, re.MULTILINE)
     assert shown

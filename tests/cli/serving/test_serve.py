@@ -123,7 +123,7 @@ def test_a_file_says_what_is_served_and_the_command_line_wins(served, file):
     assert options["port"] == 8080
 
 
-PAGE = (Path(__file__).parents[3] / "docs/serving_config.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/how-to/serving_config.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("text", re.findall(r"^```toml.*?\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))

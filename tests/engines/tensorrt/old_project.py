@@ -1,4 +1,4 @@
-"""The files of a project of TensorRT 8 that docs/tensorrt11.md begins with: models with custom layers, and a calibration cache."""
+"""The files of a project of TensorRT 8 that docs/how-to/tensorrt11.md begins with: models with custom layers, and a calibration cache."""
 
 from __future__ import annotations
 

@@ -69,11 +69,13 @@ CASES: dict[str, PluginCase] = {
     "Reorg": PluginCase(Reorg(stride=2), _FOUR),
     "Region": PluginCase(Region(anchors=(1, 2, 3, 4), classes=3, num=2), ((1, 16, 4, 4),)),
     "Yolo": PluginCase(Yolo(anchors=(10, 14, 23, 27), mask=(0, 1), classes=3), ((1, 16, 4, 4),)),
-    "custom_layer.md": PluginCase(page_class("docs/custom_layer.md", "ChannelShuffle")(), _FOUR),
-    "tensorrt.md": PluginCase(page_class("docs/tensorrt.md", "ChannelShuffle")(), _FOUR),
-    "tutorial.md": PluginCase(page_class("docs/tutorial.md", "Snake")(), _FOUR),
-    "fields.md, weights": PluginCase(page_class("docs/fields.md", "PRelu")(slope=[0.1, 0.2, 0.3, 0.4]), _FOUR),
-    "fields_data.md, numbers of rows": PluginCase(page_class("docs/fields_data.md", "Rows")(), ((4, 3), (2,)), (1,)),
+    "custom_layer.md": PluginCase(page_class("docs/how-to/custom_layer.md", "ChannelShuffle")(), _FOUR),
+    "tensorrt.md": PluginCase(page_class("docs/how-to/tensorrt.md", "ChannelShuffle")(), _FOUR),
+    "tutorial.md": PluginCase(page_class("docs/start/tutorial.md", "Snake")(), _FOUR),
+    "fields.md, weights": PluginCase(page_class("docs/how-to/fields.md", "PRelu")(slope=[0.1, 0.2, 0.3, 0.4]), _FOUR),
+    "fields_data.md, numbers of rows": PluginCase(
+        page_class("docs/how-to/fields_data.md", "Rows")(), ((4, 3), (2,)), (1,)
+    ),
     "HardSwish": PluginCase(HardSwish(), _FOUR),
     "BilinearSampler": PluginCase(BilinearSampler(), ((2, 3, 5, 7), (2, 4, 6, 2))),
     "DeformableConv": PluginCase(DeformableConv(), _CONV),

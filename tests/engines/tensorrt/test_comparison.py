@@ -1,4 +1,4 @@
-"""docs/comparison_programs.md: its two programs for TensorRT, as far as they go without a builder and a GPU."""
+"""docs/reference/comparison_programs.md: its two programs for TensorRT, as far as they go without a builder and a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.pages import blocks
 
 from .driver import Expr, ExprBuilder
 
-FILES = {block.title: block.text for block in blocks("docs/comparison_programs.md") if block.title}
+FILES = {block.title: block.text for block in blocks("docs/reference/comparison_programs.md") if block.title}
 
 
 @pytest.fixture

@@ -90,9 +90,11 @@ def test_a_refusal_says_why(tmp_path):
 
 def test_the_commands_of_the_page_build_an_engine(tmp_path):
     write_project(tmp_path)
-    (plugin,) = [block for block in blocks("docs/tensorrt11.md", "docs/tensorrt11_more.md") if block.title]
+    (plugin,) = [
+        block for block in blocks("docs/how-to/tensorrt11.md", "docs/how-to/tensorrt11_more.md") if block.title
+    ]
     (tmp_path / plugin.title).write_text(plugin.text)
-    lines = "".join(texts(("docs/tensorrt11.md", "docs/tensorrt11_more.md"), "sh")).splitlines()
+    lines = "".join(texts(("docs/how-to/tensorrt11.md", "docs/how-to/tensorrt11_more.md"), "sh")).splitlines()
     quantize = next(line for line in lines if "--cache old.cache" in line)
     build = next(line for line in lines if "--engine tensorrt_rtx" in line)
     reader = Reader(tmp_path)

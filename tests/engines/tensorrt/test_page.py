@@ -20,7 +20,12 @@ from tests.pages import read, texts
 from .builds import table_of
 from .checked import Proxy
 
-PAGES = ("docs/tensorrt.md", "docs/tensorrt_rtx.md", "docs/tensorrt_errors.md", "docs/tensorrt_programs.md")
+PAGES = (
+    "docs/how-to/tensorrt.md",
+    "docs/how-to/tensorrt_rtx.md",
+    "docs/reference/tensorrt_errors.md",
+    "docs/how-to/tensorrt_programs.md",
+)
 TEXT = read(*PAGES)
 PROGRAMS = texts(PAGES, "python")
 ALL_COMMANDS = re.findall(r"^    pytrt build (.*)$", TEXT, re.MULTILINE)

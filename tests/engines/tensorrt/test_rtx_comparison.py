@@ -1,4 +1,4 @@
-"""docs/comparison_programs.md: TensorRT for RTX builds engines with the page's plugin."""
+"""docs/reference/comparison_programs.md: TensorRT for RTX builds engines with the page's plugin."""
 
 import sys
 
@@ -13,7 +13,7 @@ from .rtx_builds import build_on_rtx, needs_rtx, types
 from .test_rtx import network
 
 pytestmark = needs_rtx
-FILES = {block.title: block.text for block in blocks("docs/comparison_programs.md") if block.title}
+FILES = {block.title: block.text for block in blocks("docs/reference/comparison_programs.md") if block.title}
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def old_export(net, size=16):
             more = {"kernel_shape": sizes["kernel"], "strides": sizes["stride"], "pads": sizes["pad"] * 2}
             nodes.append(("Conv", read, write, {**more, "dilations": [1, 1], "group": int(given["num_group"])}))
         elif op == "BatchNorm":
-            if given.get("fix_gamma") == "True":  # the exporter forgets it: see docs/repair.md
+            if given.get("fix_gamma") == "True":  # the exporter forgets it: see docs/how-to/repair.md
                 weights[read[1]] = np.ones_like(weights[read[1]])
             more = {"epsilon": float(given.get("eps", 1e-3)), "momentum": 0.9, "spatial": 0}
             nodes.append(("BatchNormalization", read, write, more))

@@ -262,7 +262,7 @@ def test_the_rate_warms_up_and_follows_a_cosine():
 
 
 def test_the_page_shows_the_loop_as_it_is_and_it_fits_on_a_screen():
-    page = (Path(__file__).parents[3] / "docs/training_engine.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/explanation/training_engine.md").read_text(encoding="utf-8")
     parts = [textwrap.dedent(inspect.getsource(part)).strip() for part in (Loop.advance, Loop._gradients)]
     shown = "\n\n".join(parts)
     assert f"```python\n{shown}\n```" in page

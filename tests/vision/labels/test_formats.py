@@ -104,4 +104,4 @@ def test_photos_without_any_labels(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"")
     with pytest.raises(NoDataError, match="no labels were found among 1 files") as raised:
         read_labels(FileSet(tmp_path))
-    assert "Do: look at docs/shards.md" in str(raised.value)
+    assert "Do: look at docs/how-to/shards.md" in str(raised.value)

@@ -34,7 +34,7 @@ _Graph = tuple[Any, dict[str, list[int]]]
 _MAX_PLANS = {"fused": 10, "plain": 4}
 _FEW_PLANS = {"fused": 3, "plain": 1}
 """In INT8, where they are slow to build and seldom the fastest, and in FP32 without TF32 beside handwritten kernels, which took
-0.27 to 0.57 of the best plan's time in the convolutions of YOLOv2 that docs/cuda_engine_convolutions.md lists."""
+0.27 to 0.57 of the best plan's time in the convolutions of YOLOv2 that docs/explanation/cuda_engine_convolutions.md lists."""
 
 
 def check_cudnn() -> str:

@@ -259,7 +259,7 @@ def test_every_step_that_can_be_left_out_is_known_and_others_are_refused():
 
 
 def test_the_page_names_every_step_that_can_be_left_out_in_its_order():
-    page = (Path(__file__).parents[4] / "docs" / "cuda_engine.md").read_text("utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "explanation" / "cuda_engine.md").read_text("utf-8")
     section = page.partition("\n## From model to launch\n")[2].partition("\n## ")[0]
     cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
     assert [name for cell in cells for name in re.findall("`(.*?)`", cell)] == list(OPTIONAL_STEPS)
