@@ -57,7 +57,7 @@ def compile_native(source: Path, prefix: Path) -> None:
 def add_native(wheel: Path, prefix: Path, out: Path) -> Path:
     """Write the wheel of this Python and platform: the pure one and the files below ``prefix``."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    tag = f"{python}-{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+    tag = f"{python}-{python}{sys.abiflags}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
     name, version = wheel.name.split("-")[:2]
     result, info = out / f"{name}-{version}-{tag}.whl", f"{name}-{version}.dist-info"
     with zipfile.ZipFile(wheel) as pure:

@@ -87,7 +87,7 @@ def test_the_native_wheel_is_for_this_python_and_lists_every_file(with_native, p
     files = contents(with_native)
     (info,) = {name.partition("/")[0] for name in files if ".dist-info/" in name}
     tag = with_native.name.removesuffix(".whl").split("-", 2)[2]
-    assert re.fullmatch(rf"cp{sys.version_info[0]}{sys.version_info[1]}-cp\d+-\w+", tag)
+    assert re.fullmatch(rf"cp{sys.version_info[0]}{sys.version_info[1]}-cp\d+t?-\w+", tag)
     assert {"Root-Is-Purelib: false", f"Tag: {tag}"} <= set(files[f"{info}/WHEEL"].decode().splitlines())
     assert set(files) - set(contents(pure)) == {name for name in files if name.endswith(".so")} != set()
     record = dict(line.split(",", 1) for line in files.pop(f"{info}/RECORD").decode().splitlines())
