@@ -206,6 +206,10 @@ class Scalar(FieldKind):
             raise UnfitValueError(value)
         return self.check(value)
 
+    def shown(self, value: Any) -> str:
+        """A stored value as a person would write it."""
+        return repr(value)
+
     def pack_items(self, values: Sequence[Any]) -> bytes:
         """Several stored values in the serialized form, one after the other."""
         return struct.pack(f"<{len(values)}{self.layout}", *values)

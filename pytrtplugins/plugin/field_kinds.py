@@ -92,6 +92,13 @@ class _Float(Scalar):
         return rounded
 
     @override
+    def shown(self, value: Any) -> str:
+        """The fewest digits that give the same float32."""
+        if 1e-4 <= abs(value) < 1e16:
+            return np.format_float_positional(np.float32(value), unique=True, trim="0")
+        return str(np.float32(value))
+
+    @override
     def cpp_literal(self, value: Any) -> str:
         return float_literal(value, "f")
 

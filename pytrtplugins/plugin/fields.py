@@ -190,16 +190,13 @@ def _element_type(args: tuple[Any, ...]) -> str | None:
 
 
 def format_value(value: Any) -> str:
-    """A field's value as a person would write it: floats with the fewest digits that give the same float32."""
+    """A field's value as a person would write it."""
     if isinstance(value, tuple):
         return f"({', '.join(map(format_value, value))}{',' if len(value) == 1 else ''})"
-    if isinstance(value, float):
-        if 1e-4 <= abs(value) < 1e16:
-            return np.format_float_positional(np.float32(value), unique=True, trim="0")
-        return str(np.float32(value))
     if isinstance(value, np.ndarray):
         return f"array({value.dtype}, shape={value.shape})"
-    return repr(value)
+    kind = SCALARS.get(type(value), SCALARS[float] if isinstance(value, float) else None)
+    return kind.shown(value) if kind else repr(value)
 
 
 def fields_equal(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
