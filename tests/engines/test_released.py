@@ -70,25 +70,17 @@ def interrupted():
     raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-def test_after_a_run_that_was_begun_another_begins(way):
+def test_after_a_run_that_was_begun_another_begins_and_the_context_closes(way, again):
     runs = Runs()
-    for _ in range(2):
+    for _ in range(1 + again):
         try:
             WAYS[way](runs)
         except (Broken, KeyboardInterrupt):
             assert way != "ends"
-        assert begins(runs).result() == "done"
-    soon(lambda: runs.close(SOON / 2))
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_after_a_run_that_was_begun_the_context_closes(way):
-    runs = Runs()
-    try:
-        WAYS[way](runs)
-    except (Broken, KeyboardInterrupt):
-        assert way != "ends"
+        if again:
+            assert begins(runs).result() == "done"
     soon(lambda: runs.close(SOON / 2))
     with pytest.raises(EngineError, match="closed"):
         begins(runs)

@@ -44,37 +44,29 @@ def test_a_batch_in_parts_is_the_whole_batch():
     assert difference(parts, state(advance(make(), STEPS))) < 1e-14
 
 
-def test_staged_gradients_are_those_of_the_step_before(one_rank):
-    """Without momentum, n + 1 late steps move as n steps whose gradients are taken where the late ones were."""
-    loop = make(one_rank, (torch.optim.SGD, {}), staged_vars=True)
+@pytest.mark.parametrize(
+    ("option", "late", "received"),
+    [
+        ("staged_vars", 1, lambda gradient: gradient),
+        ("compact_gradient_transfer", 0, lambda gradient: gradient.bfloat16().double()),
+    ],
+)
+def test_a_step_goes_along_the_gradients_that_the_option_says(one_rank, option, late, received):
+    """Without momentum. Staged gradients are those of the step before: the first step changes nothing. Compact ones are rounded."""
+    loop = make(one_rank, (torch.optim.SGD, {}), **{option: True})
     before = [p.detach().clone() for p in loop.task.module.parameters()]
     for group in loop.optimizer.param_groups:
         group["weight_decay"] = 0.0
-    loop.advance()
+    advance(loop, late)
     assert all(torch.equal(a, b) for a, b in zip(before, loop.task.module.parameters(), strict=True))
     first = rows_of(0)
     loss = loop.task.module(first[:, :5], first[:, 5:])[0]
     wanted = torch.autograd.grad(loss, list(loop.task.module.parameters()))
-    rate = loop.schedule.rate(1)
+    assert late or any((received(gradient) != gradient).any() for gradient in wanted)
+    rate = loop.schedule.rate(late)
     loop.advance()
     for old, gradient, new in zip(before, wanted, loop.task.module.parameters(), strict=True):
-        torch.testing.assert_close(new.detach(), old - rate * gradient, rtol=0, atol=1e-12)
-
-
-def test_compact_gradients_are_rounded_to_bfloat16(one_rank):
-    loop = make(one_rank, (torch.optim.SGD, {}), compact_gradient_transfer=True)
-    before = [p.detach().clone() for p in loop.task.module.parameters()]
-    for group in loop.optimizer.param_groups:
-        group["weight_decay"] = 0.0
-    first = rows_of(0)
-    loss = loop.task.module(first[:, :5], first[:, 5:])[0]
-    wanted = torch.autograd.grad(loss, list(loop.task.module.parameters()))
-    rounded = [gradient.bfloat16().double() for gradient in wanted]
-    assert any((a != b).any() for a, b in zip(wanted, rounded, strict=True))
-    rate = loop.schedule.rate(0)
-    loop.advance()
-    for old, gradient, new in zip(before, rounded, loop.task.module.parameters(), strict=True):
-        torch.testing.assert_close(new.detach(), old - rate * gradient, rtol=0, atol=1e-12)
+        torch.testing.assert_close(new.detach(), old - rate * received(gradient), rtol=0, atol=1e-12)
 
 
 def run_ranks(world: int, folder: Path, *more: str) -> dict[str, float]:
