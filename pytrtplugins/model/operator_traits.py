@@ -16,6 +16,7 @@ class Trait(enum.Flag):
         UNARY: Each element of the result is computed from the element in its place of the first input; further inputs are one number.
         BROADCASTS: Each element of the result is computed from the elements in its place of all inputs, which broadcast.
         ARITHMETIC: One of the four basic operations.
+        TRUTH: Results are truth values that it computes.
         ACTIVATION: Layers of networks have it behind them. The slopes of PRelu lie along an axis.
         RECTIFIER: It only cuts off values, as the saturation of codes does.
         KEEPS_ORDER: The elements of its first input in the same order, with other dims at most.
@@ -33,6 +34,7 @@ class Trait(enum.Flag):
     UNARY = enum.auto()
     BROADCASTS = enum.auto()
     ARITHMETIC = enum.auto()
+    TRUTH = enum.auto()
     ACTIVATION = enum.auto()
     RECTIFIER = enum.auto()
     KEEPS_ORDER = enum.auto()
@@ -52,7 +54,7 @@ TRAITS: Mapping[str, Trait] = {
     "Acos": _T.UNARY,
     "Acosh": _T.UNARY,
     "Add": _T.BROADCASTS | _T.ARITHMETIC,
-    "And": _T.BROADCASTS,
+    "And": _T.BROADCASTS | _T.TRUTH,
     "Asin": _T.UNARY,
     "Asinh": _T.UNARY,
     "Atan": _T.UNARY,
@@ -77,7 +79,7 @@ TRAITS: Mapping[str, Trait] = {
     "Div": _T.BROADCASTS | _T.ARITHMETIC,
     "Dropout": _T.COPIES,
     "Elu": _T.UNARY | _T.ACTIVATION,
-    "Equal": _T.BROADCASTS,
+    "Equal": _T.BROADCASTS | _T.TRUTH,
     "Erf": _T.UNARY,
     "Exp": _T.UNARY,
     "Expand": _T.MOVES | _T.COPIES,
@@ -91,17 +93,17 @@ TRAITS: Mapping[str, Trait] = {
     "GlobalAveragePool": _T.GLOBAL_POOL,
     "GlobalLpPool": _T.GLOBAL_POOL,
     "GlobalMaxPool": _T.GLOBAL_POOL,
-    "Greater": _T.BROADCASTS,
-    "GreaterOrEqual": _T.BROADCASTS,
+    "Greater": _T.BROADCASTS | _T.TRUTH,
+    "GreaterOrEqual": _T.BROADCASTS | _T.TRUTH,
     "HardSigmoid": _T.UNARY | _T.ACTIVATION,
     "HardSwish": _T.UNARY | _T.ACTIVATION,
     "Identity": _T.UNARY | _T.KEEPS_ORDER | _T.MOVES | _T.COPIES,
     "If": _T.SUBGRAPHS,
-    "IsInf": _T.UNARY,
-    "IsNaN": _T.UNARY,
+    "IsInf": _T.UNARY | _T.TRUTH,
+    "IsNaN": _T.UNARY | _T.TRUTH,
     "LeakyRelu": _T.UNARY | _T.ACTIVATION,
-    "Less": _T.BROADCASTS,
-    "LessOrEqual": _T.BROADCASTS,
+    "Less": _T.BROADCASTS | _T.TRUTH,
+    "LessOrEqual": _T.BROADCASTS | _T.TRUTH,
     "Log": _T.UNARY,
     "Loop": _T.SUBGRAPHS,
     "MatMul": _T.WEIGHTED,
@@ -116,8 +118,8 @@ TRAITS: Mapping[str, Trait] = {
     "Neg": _T.UNARY,
     "NonMaxSuppression": _T.DATA_DEPENDENT,
     "NonZero": _T.DATA_DEPENDENT,
-    "Not": _T.UNARY,
-    "Or": _T.BROADCASTS,
+    "Not": _T.UNARY | _T.TRUTH,
+    "Or": _T.BROADCASTS | _T.TRUTH,
     "PRelu": _T.ACTIVATION,
     "Pow": _T.BROADCASTS,
     "RandomNormal": _T.RANDOM,
@@ -156,7 +158,7 @@ TRAITS: Mapping[str, Trait] = {
     "Unique": _T.DATA_DEPENDENT,
     "Unsqueeze": _T.KEEPS_ORDER | _T.MOVES | _T.COPIES,
     "Where": _T.BROADCASTS,
-    "Xor": _T.BROADCASTS,
+    "Xor": _T.BROADCASTS | _T.TRUTH,
 }
 """Operator of ONNX's own domain → its traits. Operators that have none of them are left out."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
+from ..model.operator_traits import Trait, operators
 from ..model.proto import node_name, numpy_type, tensors_of, without_data
 from ..utils.optional import require
 from ..utils.repeated import keep_items, set_items
@@ -21,9 +22,9 @@ _FEATURE = "working on ONNX models"
 _NUMPY_BROADCAST = 7  # the opset from which on operands broadcast as in NumPy
 _ONE_AXIS = 13  # the opset from which on Hardmax takes the largest along one axis
 _COORDINATES = 11  # the opset from which on Resize says how coordinates are mapped
-_UNADAPTED = frozenset(("And", "Equal", "Greater", "Less", "Or", "Xor"))
+_UNADAPTED = operators(Trait.TRUTH | Trait.BROADCASTS)
 """Operators that the converter has no adapter for; without ``axis`` and ``broadcast`` they need none."""
-_BROADCASTS = frozenset(("Add", "Div", "Mul", "Pow", "Sub")) | _UNADAPTED
+_BROADCASTS = operators(Trait.ARITHMETIC) | {"Pow"} | _UNADAPTED
 _INPUT_NUMBERS = (
     11  # the opset from which on bounds of Clip and values of Pad are inputs, of the type of what they stand beside
 )

@@ -16,7 +16,7 @@ __all__ = ["Placement", "absorbed", "bounded", "is_pooled", "never_negative", "r
 _RECTIFIERS = operators(Trait.RECTIFIER)
 _BOUNDED = ("HardSigmoid", "Sigmoid", "Softmax")  # 0..1
 _GLOBAL, _ACTIVATIONS = operators(Trait.GLOBAL_POOL), operators(Trait.ACTIVATION)
-_AVERAGING = ("AveragePool", "GlobalAveragePool", "MaxPool")
+_AVERAGING = ("AveragePool", "GlobalAveragePool", "MaxPool")  # none of their results is below all that they read
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ __all__ = ["infer", "infer_node", "plainly_inferred"]
 _LONGEST_FOLLOWED = 1 << 16
 """Elements of a 1-D tensor whose values are followed: onnx takes about 140 bytes for each, whether they are known or not."""
 _MAKERS = frozenset({"ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Reshape", "Resize", "Tile", "Upsample"})
+"""Operators whose results may be longer than all that they read. It is no trait, since checks of models import nothing of `model`."""
 _MAX_TEXT = 1500
 _NO_OPSET = re.compile(r"No opset import for domain (\S+) optype")
 

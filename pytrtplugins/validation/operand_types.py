@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["check_operand_types"]
 
 _OF_BITS = frozenset(("BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"))
+"""Operators on the bits of whole numbers. It is no trait, since checks of models import nothing of `model`."""
 
 
 def check_operand_types(model: onnx.ModelProto) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = [
+    "POOLS",
     "LastWindow",
     "drop_ceil_mode",
     "ignores_ceil_mode",
@@ -23,7 +24,8 @@ __all__ = [
     "wrong_pools",
 ]
 
-_POOLS = ("AveragePool", "LpPool", "MaxPool")
+POOLS = ("AveragePool", "LpPool", "MaxPool")
+"""Operators whose number of windows `ceil_mode` rounds up. It is no trait, since checks of models import nothing of `model`."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def without_claims(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> N
 def _has_ceil_mode(node: onnx.NodeProto) -> bool:
     """Whether a node is a pool with ``ceil_mode``."""
     return (
-        node.op_type in _POOLS
+        node.op_type in POOLS
         and node.domain in ("", "ai.onnx")
         and any(attribute.name == "ceil_mode" and attribute.i for attribute in node.attribute)
     )

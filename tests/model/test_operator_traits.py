@@ -167,3 +167,10 @@ def test_shapes_are_read_without_values(op):
 def test_what_copies_by_indices_only_moves():
     assert operators(Trait.MOVES) - operators(Trait.COPIES) == {"Gather", "GatherElements", "GatherND"}
     assert operators(Trait.KEEPS_ORDER) <= operators(Trait.MOVES | Trait.COPIES)
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.TRUTH)))
+def test_truth_values_are_computed(op):
+    schema = onnx.defs.get_schema(op)
+    constraint = {item.type_param_str: item.allowed_type_strs for item in schema.type_constraints}
+    assert constraint.get(schema.outputs[0].type_str, []) == ["tensor(bool)"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Arithmetic", "arithmetic_of", "float_reasons", "layer_types"]
 
 _LAYERS = operators(Trait.WEIGHTED)
-_OF_CODES = (
+_OF_CODES = (  # sums of codes are in their definition, in ONNX and in onnxruntime
     "QLinearConv",
     "QLinearMatMul",
     "ConvInteger",

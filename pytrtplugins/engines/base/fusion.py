@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["FusedKernel", "Fusion", "Part", "fusion_of", "part_of"]
 
 _RETYPING = ("QuantizeLinear", "DequantizeLinear", "Cast", "CastLike")
+"""Operators that write a tensor in another type, which engines do within other kernels."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ _INT32 = 1 << 31
 Polynomial = dict[tuple[str, ...], int]
 """Free dims that are multiplied, sorted → their factor. The number itself stands at ``()``."""
 _SAME_ORDER = operators(Trait.KEEPS_ORDER) | {"Cast"}
-_TRUTHS = ("And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Xor")
 _UNKNOWN = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 _WHOLE = ("bool", "int8", "uint8", "int16", "uint16", "int32", "int64")
 _NARROW = _WHOLE[:5]
@@ -245,7 +244,7 @@ class Bounds:
 
     def _range_of(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> tuple[Polynomial, Polynomial] | None:
         kind = node.op_type
-        if kind in _TRUTHS:
+        if kind in operators(Trait.TRUTH):
             return _number(0), _number(1)
         if kind == "ArgMax" or kind == "ArgMin":
             size = (self._shape(node.input[0]) or [])[attributes.get("axis", 0)]

@@ -66,7 +66,7 @@ def computes_whole_numbers(usage: Usage) -> bool:
     return not (usage.is_size() and usage.dtype() in ("int32", "int64"))
 
 
-_EXACT = ("Add", "CumSum", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mul", "Sub")
+_EXACT = operators(Trait.TRUTH | Trait.BROADCASTS) | operators(Trait.ARITHMETIC) - {"Div"} | {"CumSum"}
 _FLOAT32 = 1 << 24
 
 

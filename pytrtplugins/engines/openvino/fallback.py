@@ -21,6 +21,7 @@ from ...utils.repeated import set_items
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import computed_from, given_inputs, walk, walk_graphs
 from ...validation.operators import node_text, standard_domain, standard_opset
+from ...validation.pooling import POOLS
 from ..base.failures import explaining, shortened
 from ..host.ort_session import Submodel, Submodels, make_session
 from .bounds import Bounds
@@ -48,7 +49,6 @@ _MOST_AXES = 16  # whole numbers of a constant that may be sizes, or pads of bot
 _HUGE = float(np.finfo(np.float32).max) / 0xFFFF
 """Beyond it, codes of 16 bits times a scale do not all fit into float32."""
 
-_POOLS = ("MaxPool", "AveragePool", "LpPool")  # ONNX infers an output that is too large for some
 _KEPT_AS = {  # by OpenVINO; its other operators would not find the types that they expect
     **dict.fromkeys((DType.BOOL, DType.INT64, DType.INT16, DType.UINT16, DType.UINT32, DType.UINT64), DType.INT32),
     **dict.fromkeys((DType.FLOAT16, DType.FLOAT64), DType.FLOAT32),
@@ -82,7 +82,9 @@ class SessionHost:
             raise ModelError(f"OpenVINO hands over no array of the element type that {strange[0]!r} has")
         self._session = make_session(submodel.model, threads, {"session.force_spinning_stop": "1"})
         self._inputs = [(info.name, numpy_type(info.type.tensor_type.elem_type)) for info in submodel.model.graph.input]
-        certain = all(node.op_type not in _POOLS for node in submodel.model.graph.node)
+        certain = all(
+            node.op_type not in POOLS for node in submodel.model.graph.node
+        )  # ONNX infers too large outputs for some
         self._outputs = [_described(info, certain) for info in submodel.model.graph.output]
         self._names = list(submodel.outputs)
         self._nodes = ", ".join(map(node_text, submodel.model.graph.node))

@@ -129,7 +129,13 @@ _VALUES: dict[str, dict[str, tuple[Any, ...]]] = {  # values of other attributes
     "QuantizeLinear": {"precision": (0,)},
     "SpaceToDepth": {"mode": ("DCR",)},
 }
-_MANY_OUTPUTS = ("Dropout", "DynamicQuantizeLinear", "MaxPool", "Split", "Unique")
+_MANY_OUTPUTS = (
+    "Dropout",
+    "DynamicQuantizeLinear",
+    "MaxPool",
+    "Split",
+    "Unique",
+)  # whose functions here give more than one
 
 
 @functools.cache  # NumPy makes a type's name anew each time that it is asked for

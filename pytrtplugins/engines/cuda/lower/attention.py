@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MOVING", "FuseAttention"]
 
-MOVING = ("Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
-"""Operators that only say otherwise where the values of a tensor lie, or which of them."""
+MOVING = operators(Trait.MOVES) - {"DepthToSpace", "GatherElements", "GatherND", "SpaceToDepth", "Tile"}
+"""Operators whose results can be views of what they read, with other strides."""
 _WHOLE = operators(Trait.KEEPS_ORDER) | {"Expand", "Transpose"}
 _MAX_HEAD = 256
 

@@ -320,6 +320,7 @@ def _fused_attention(o: Operands) -> Sequence[Dims | None]:
     return [tuple(dims[0]) if dims else None]
 
 
+# beside those that work element by element: these look at neighbours too, or have inputs and outputs of their own
 _SAME = operators(Trait.UNARY) | {
     "CastLike", "CumProd", "CumSum", "Dropout", "GeluTanh", "Hardmax", "LRN", "LogSoftmax", "LpNormalization",
     "MeanVarianceNormalization", "Softmax", "Trilu",

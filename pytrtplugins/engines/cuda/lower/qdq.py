@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import add_constant, array_of, constant, is_op, operand, set_attributes, swap
+from ....model.operator_traits import Trait, operators
 from ....plugin.onnx_node import hands_int8_on
 from ....tensor import DType
 from ....utils.optional import require
@@ -30,21 +31,8 @@ __all__ = [
     "MoveCodes",
 ]
 
-_MOVING = (
-    *(
-        "Concat",
-        "DepthToSpace",
-        "Flatten",
-        "MaxPool",
-        "Reshape",
-        "Slice",
-        "SpaceToDepth",
-        "Split",
-        "Squeeze",
-        "Transpose",
-    ),
-    "Unsqueeze",
-)
+_MOVING = operators(Trait.COPIES) - {"Dropout", "Expand", "Identity", "Resize", "Tile"}
+"""Expand and Tile would leave more elements to dequantize; Resize has modes, Dropout a mask, and passes remove Identity."""
 
 
 class MoveCodes(Rewrite["list[ir.Node]"]):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["FactorsApart"]
 
 _SCALES = ("Add", "BatchNormalization", "Div", "Identity", "Mul", "Neg", "Sub")
+"""What OpenVINO makes factors and summands of."""
 
 
 class FactorsApart(Pass):

@@ -35,6 +35,7 @@ _ARITHMETIC = (
     "Sub",
     "Unsqueeze",
 )
+"""What exporters divide and round sizes with, and lay them side by side."""
 _LAYERS = operators(Trait.WEIGHTED)
 _MAX_ELEMENTS, _MAX_FLOATS = 1 << 12, 8
 

@@ -17,6 +17,7 @@ __all__ = ["ProductsApart"]
 
 _JOINED = ("Add", "BatchNormalization", "Div", "Mul", "PRelu", "Sub")
 _JOINED_TO_FLOAT = ("Add", "Sub")
+"""What OpenVINO joins with a product of a quantized matrix, and of a float one."""
 _PLAIN = 2
 """Axes of a product whose columns are its channels."""
 
