@@ -11,13 +11,12 @@ from ..bench import Benchmark, bench
 from ..errors import UsageError
 from ..utils.figures import check_figure
 from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, Real, Whole
-from ..utils.optional import require
 from .app import app
 from .shared import loading, option_values, options, tables
+from .shared.groups import NetworkOptions, grouped
 from .shared.number import number
+from .shared.option import option
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
@@ -25,23 +24,19 @@ _MAX_ROUNDS, _MAX_SECONDS = 1000, 3600.0
 
 
 @app.command("bench")  # type: ignore[untyped-decorator]
+@grouped
 def command(
-    model: options.Model,
-    weights: options.Weights = None,
+    network: NetworkOptions,
     engine: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Engines that `pytrt devices` lists; the first is the baseline.")
+        str, option("NAME,...", "Engines that `pytrt devices` lists; the first is the baseline.")
     ] = "auto",
     precision: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,...", help=f"Precisions; each is tried on each engine: {', '.join(loading.PRECISIONS)}."
-        ),
+        str, option("NAME,...", f"Precisions; each is tried on each engine: {', '.join(loading.PRECISIONS)}.")
     ] = "fp32",
     cache: options.Cache = None,
     threads: options.Threads = None,
     inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; default: random numbers."),
+        list[str] | None, option("NAME=FILE.npy", "Array for an input; default: random numbers.", "--input")
     ] = None,
     batch: Annotated[
         int, number(Whole(1, LARGEST_BATCH), help="Images per run: the size of the dims that the model leaves free.")
@@ -53,8 +48,7 @@ def command(
     slots: Annotated[int, number(Whole(1, MAX_SLOTS), help="Simultaneous runs for the throughput.")] = 2,
     settings: options.Settings = None,
     forms: options.Forms = None,
-    plugins: options.Plugins = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the latencies: .png, .svg or .pdf.")] = None,
+    plot: Annotated[Path | None, option("FILE", "Draw the latencies: .png, .svg or .pdf.")] = None,
 ) -> Result[Benchmark]:
     """Compare the latency (p50, p90, p99), throughput and memory of engines and precisions.
 
@@ -92,13 +86,15 @@ def command(
     )
     for _, each in names:
         loading.check_precision(each)
-    if loading.is_engine_file(model) and len(names) > 1:
-        raise UsageError(f"{model} is built already, for one engine in one precision.\nDo: pytrt bench {model}")
+    if loading.is_engine_file(network.model) and len(names) > 1:
+        raise UsageError(
+            f"{network.model} is built already, for one engine in one precision.\nDo: pytrt bench {network.model}"
+        )
     opened = {
-        _title(model, *name): functools.partial(
+        _title(network.model, *name): functools.partial(
             loading.open_engine,
-            model,
-            weights,
+            network.model,
+            network.weights,
             *name,
             cache,
             threads,
@@ -116,7 +112,7 @@ def command(
         slots=slots,
     )
     if plot:
-        found.draw(plot, model.name)
+        found.draw(plot, network.model.name)
     return Result(found, tables.print_benchmark, found.agree)
 
 

@@ -13,8 +13,10 @@ from ..vision.letterbox import Mode as FitMode
 from . import inspected
 from .app import app
 from .facts import Built
-from .shared import loading, option_values, options, tables
+from .shared import loading, options, tables
+from .shared.groups import EngineOptions, grouped
 from .shared.number import number
+from .shared.option import option
 from .shared.other_files import not_an_engine_here
 from .shared.results import Result
 
@@ -24,22 +26,17 @@ __all__ = ["build"]
 
 
 @app.command()  # type: ignore[untyped-decorator]
+@grouped
 def build(
-    model: options.Model,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the engine to this file.")],
-    weights: options.Weights = None,
-    engine: options.Engine = "auto",
-    precision: options.Precision = "fp32",
+    network: EngineOptions,
+    output: Annotated[Path, option("FILE", "Write the engine to this file.", "--output", "-o")],
     calibration: options.Images = None,
-    cache: options.Cache = None,
-    threads: options.Threads = None,
     mode: options.CalibrationMode = "letterbox",
-    settings: options.Settings = None,
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="GPUS",
-            help="For engine tensorrt_rtx: the GPUs that are to run the file, such as sm86,sm89,sm120. Default: all from sm80 on.",
+        option(
+            "GPUS",
+            "For engine tensorrt_rtx: the GPUs that are to run the file, such as sm86,sm89,sm120. Default: all from sm80 on.",
         ),
     ] = None,
     batch: Annotated[
@@ -54,8 +51,6 @@ def build(
     threshold: Annotated[
         float | None, number(SHARE, metavar="X", help="Lowest score that `pytrt run` shows; stored in the engine file.")
     ] = None,
-    forms: options.Forms = None,
-    plugins: options.Plugins = None,
 ) -> Result[Built]:
     """Build an engine and save it, so that it starts faster the next time. The file also stores a detector's class names.
 
@@ -68,23 +63,13 @@ def build(
     pytrt build yolov2.onnx --precision precision.yaml -o yolov2.engine
     """
     check_target(output)
-    if loading.is_engine_file(model):
-        raise not_an_engine_here(model)
-    found = option_values.read_settings(settings)
-    if target is not None:
-        found = {**found, "target": target}
+    if loading.is_engine_file(network.model):
+        raise not_an_engine_here(network.model)
     started = time.perf_counter()
-    built = loading.open_engine(
-        model,
-        weights,
-        engine,
-        precision,
-        cache,
-        threads,
+    built = network.open_engine(
+        {} if target is None else {"target": target},
         calibration=calibration,
         mode=mode,
-        settings=found,
-        plugins=option_values.read_forms(forms),
         batch=batch,
         said={"names": names, "mode": fit, "score_threshold": threshold},
     )

@@ -17,7 +17,9 @@ from .app import app
 from .facts import Calibrated, WrittenFile
 from .opaque import Shapes, open_with_shapes
 from .shared import loading, option_values, options, tables
+from .shared.groups import NetworkOptions, grouped
 from .shared.number import number
+from .shared.option import option
 from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -28,18 +30,18 @@ _ROUNDED_WITH = 8  # images, or fewer where the limit says so
 
 
 @app.command()  # type: ignore[untyped-decorator]
+@grouped
 def calibrate(
-    model: options.Model,
+    network: NetworkOptions,
     calibration: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR|FILE.yaml",
-            help="Images like those that the network will see, a few hundred; or a data.yaml with a part train; or .npz files, with an "
+        option(
+            "DIR|FILE.yaml",
+            "Images like those that the network will see, a few hundred; or a data.yaml with a part train; or .npz files, with an "
             "array for each input.",
         ),
     ],
     cache: options.Cache = None,
-    weights: options.Weights = None,
     algorithm: Annotated[
         Literal["entropy", "minmax", "percentile"], typer.Option(help="How the scales are chosen.")
     ] = "minmax",
@@ -50,7 +52,6 @@ def calibrate(
     threads: options.Threads = None,
     forms: options.Forms = None,
     shapes: Shapes = None,
-    plugins: options.Plugins = None,
 ) -> Result[Calibrated]:
     """Measure on images the scales that INT8 and FP8 need, and save them in a cache file (TensorRT's format).
 
@@ -58,10 +59,10 @@ def calibrate(
 
     Example: pytrt calibrate yolov2.onnx --calibration images/ --cache yolov2.cache
     """
-    path = cache or model.with_suffix(".cache")
+    path = cache or network.model.with_suffix(".cache")
     check_target(path)
     calibrator = loading.make_calibrator(algorithm, calibration, path, batch=batch, limit=limit, mode=mode)
-    prepared = passes.prepare(open_with_shapes(model, weights, shapes))
+    prepared = passes.prepare(open_with_shapes(network.model, network.weights, shapes))
     table = engines.calibrate(
         prepared, calibrator, engine=engine, threads=threads, plugins=option_values.read_forms(forms)
     )
@@ -71,13 +72,13 @@ def calibrate(
 
 
 @app.command("equalize")  # type: ignore[untyped-decorator]
+@grouped
 def equalize(
-    model: options.Model,
+    network: NetworkOptions,
     calibration: Annotated[
-        Path, typer.Option(metavar="DIR|FILE.yaml", help="Images like those that the network will see; 20 are enough.")
+        Path, option("DIR|FILE.yaml", "Images like those that the network will see; 20 are enough.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Write the model to this file.")],
-    weights: options.Weights = None,
+    output: Annotated[Path, option("FILE.onnx", "Write the model to this file.", "--output", "-o")],
     limit: options.FirstImages = 20,
     mode: options.CalibrationMode = "letterbox",
     round_weights: Annotated[
@@ -86,7 +87,6 @@ def equalize(
     ] = False,
     engine: options.Engine = "auto",
     threads: options.Threads = None,
-    plugins: options.Plugins = None,
 ) -> Result[WrittenFile]:
     """Rescale the channels of a network so that INT8 loses less accuracy; in float the results stay the same.
 
@@ -99,7 +99,7 @@ def equalize(
     if not output.absolute().parent.is_dir() or output.suffix != ".onnx":
         raise UsageError(f"--output {output}: expected a file .onnx in a folder that exists")
     batches = ImageBatches(calibration, limit=limit, mode=mode)
-    equalized = engines.equalize(loading.open_model(model, weights), batches, engine=engine, threads=threads)
+    equalized = engines.equalize(network.open(), batches, engine=engine, threads=threads)
     if round_weights:
         batches = ImageBatches(calibration, limit=min(limit or _ROUNDED_WITH, _ROUNDED_WITH), mode=mode)
         equalized = engines.round_weights(equalized, batches, engine=engine, threads=threads)

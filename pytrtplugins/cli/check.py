@@ -14,6 +14,7 @@ from .shared import options
 from .shared.fields import open_plugin, read_samples, read_shapes
 from .shared.loading import import_plugin
 from .shared.number import number
+from .shared.option import option
 from .shared.results import Result, current_output
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -29,18 +30,18 @@ def check_plugin(
     fields: options.Fields = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "NAME=@FILE.npy|LOW..HIGH",
+            "Array for an input, by the names of compute's parameters: x=@x.npy, or a range, index=0..9; may be repeated.",
             "--input",
-            metavar="NAME=@FILE.npy|LOW..HIGH",
-            help="Array for an input, by the names of compute's parameters: x=@x.npy, or a range, index=0..9; may be repeated.",
         ),
     ] = None,
     shapes: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "NAME=DIMS",
+            "Dims of an input, by the names of compute's parameters: x=1x8x6x6; sizes around them are tried too; for each input.",
             "--shape",
-            metavar="NAME=DIMS",
-            help="Dims of an input, by the names of compute's parameters: x=1x8x6x6; sizes around them are tried too; for each input.",
         ),
     ] = None,
     sanitize: Annotated[
@@ -54,18 +55,15 @@ def check_plugin(
     ] = 30.0,
     reference: Annotated[
         str | None,
-        typer.Option(
-            metavar="MODULE:CLASS",
-            help="A class with the same fields whose compute says what is right, such as of an exported library.",
+        option(
+            "MODULE:CLASS",
+            "A class with the same fields whose compute says what is right, such as of an exported library.",
         ),
     ] = None,
     skip: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CHECK", help='Leave out this check, such as "large tensors"; may be repeated.'),
+        list[str] | None, option("CHECK", 'Leave out this check, such as "large tensors"; may be repeated.')
     ] = None,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE.xml", help="Also write the report as JUnit XML, for CI.")
-    ] = None,
+    junit: Annotated[Path | None, option("FILE.xml", "Also write the report as JUnit XML, for CI.", "--junit")] = None,
 ) -> Result[check.Report]:
     """Check a plugin on many shapes and types; exit code 1 if a check fails. With --verbose a line for each check.
 

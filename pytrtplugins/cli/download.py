@@ -10,6 +10,7 @@ from ..utils.optional import require
 from .app import app
 from .facts import Downloaded, Offered, Offers, WrittenFile
 from .shared import tables
+from .shared.option import option
 from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -23,17 +24,14 @@ def command(
         str | None, typer.Argument(metavar="[NAME]", help="The model; without it, all models are listed.")
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Write the files into this folder; default: the user's cache."
-        ),
+        Path | None, option("DIR", "Write the files into this folder; default: the user's cache.", "--output", "-o")
     ] = None,
     url: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "URL",
+            "URL of the files: a mirror, or a folder as file:///…; default: PYTRT_MODELS_URL, or the release page.",
             "--url",
-            metavar="URL",
-            help="URL of the files: a mirror, or a folder as file:///…; default: PYTRT_MODELS_URL, or the release page.",
         ),
     ] = None,
 ) -> Result[Downloaded] | Result[Offers]:

@@ -19,20 +19,23 @@ from .app import app
 from .facts import Edited
 from .inspected import model_facts
 from .model_facts import TensorFacts
-from .shared import loading, option_values, options
+from .shared import option_values, options
 from .shared.fields import open_plugin
+from .shared.groups import NetworkOptions, grouped
+from .shared.option import option
 from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["embed", "extract", "replace"]
 
-OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Write the model to this file.")]
+OutputModel = Annotated[Path, option("FILE.onnx", "Write the model to this file.", "--output", "-o")]
 
 
 @app.command("replace")  # type: ignore[untyped-decorator]
+@grouped
 def replace(
-    model: options.Model,
+    network: NetworkOptions,
     node: Annotated[
         str,
         typer.Argument(
@@ -51,23 +54,16 @@ def replace(
     ] = False,
     named: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "FIELD=NAME",
+            "Take this field from the node's attribute or constant input NAME; what is not named is left out; may be repeated.",
             "--field",
-            metavar="FIELD=NAME",
-            help="Take this field from the node's attribute or constant input NAME; what is not named is left out; may be repeated.",
         ),
     ] = None,
     inputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A,B", help="Tensors that the plugin reads; default: the node's inputs without constants."
-        ),
+        list[str] | None, option("A,B", "Tensors that the plugin reads; default: the node's inputs without constants.")
     ] = None,
-    outputs: Annotated[
-        list[str] | None, typer.Option(metavar="C,D", help="Tensors that the plugin writes; default: the node's.")
-    ] = None,
-    weights: options.Weights = None,
-    plugins: options.Plugins = None,
+    outputs: Annotated[list[str] | None, option("C,D", "Tensors that the plugin writes; default: the node's.")] = None,
 ) -> Result[Edited]:
     """Replace a node by a plugin, and write the new network.
 
@@ -87,7 +83,7 @@ def replace(
     if len(said) > 1:
         raise UsageError(f"{' and '.join(said)} both say what the fields are.\nDo: leave out all but one of them")
     made = open_plugin(plugin, fields)
-    graph = loading.open_graph(model, weights)
+    graph = network.open_graph()
     known, count = graph.tensors, len(graph.nodes)
     from_values = "from node" if from_node else option_values.read_pairs(named, "--field", "FIELD=NAME") or None
     layer = graph.replace(
@@ -105,18 +101,14 @@ def replace(
 
 
 @app.command("extract")  # type: ignore[untyped-decorator]
+@grouped
 def extract(
-    model: options.Model,
+    network: NetworkOptions,
     output: OutputModel,
     inputs: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A,B", help="Tensors where the part begins; default: the network's inputs."),
+        list[str] | None, option("A,B", "Tensors where the part begins; default: the network's inputs.")
     ] = None,
-    outputs: Annotated[
-        list[str] | None, typer.Option(metavar="C", help="Tensors where it ends; default: the network's outputs.")
-    ] = None,
-    weights: options.Weights = None,
-    plugins: options.Plugins = None,
+    outputs: Annotated[list[str] | None, option("C", "Tensors where it ends; default: the network's outputs.")] = None,
 ) -> Result[Edited]:
     """Write the part of a network between tensors as a separate model, with its weights and shapes.
 
@@ -131,10 +123,10 @@ def extract(
     check_target(output)
     if not (inputs or outputs):
         raise UsageError(
-            f"nothing says where the part of {model} begins or ends.\n"
-            f"Do: pytrt extract {model} --inputs A,B --outputs C -o {output}; `pytrt inspect {model} --nodes` lists the tensors"
+            f"nothing says where the part of {network.model} begins or ends.\nDo: pytrt extract {network.model} --inputs A,B "
+            f"--outputs C -o {output}; `pytrt inspect {network.model} --nodes` lists the tensors"
         )
-    graph = loading.open_graph(model, weights)
+    graph = network.open_graph()
     known = graph.tensors
     part = graph.extract(_names(inputs, known), _names(outputs, known))
     part.save(output)
@@ -143,11 +135,10 @@ def extract(
 
 
 @app.command("embed")  # type: ignore[untyped-decorator]
+@grouped
 def embed(
-    model: options.Model,
+    network: NetworkOptions,
     output: OutputModel,
-    weights: options.Weights = None,
-    plugins: options.Plugins = None,
 ) -> Result[Edited]:
     """Write a network with the body of each plugin inside, so that onnxruntime runs the file without this package.
 
@@ -159,7 +150,7 @@ def embed(
     pytrt embed yolov2-voc.cfg -o yolov2-voc.onnx
     """
     check_target(output)
-    graph = loading.open_graph(model, weights)
+    graph = network.open_graph()
     graph.save(output, functions=True)
     nodes = [node for node in walk(graph.model.graph.node) if is_plugin_node(node)]
     functions = {(function.domain, function.name) for function in read_onnx(output)[0].functions}

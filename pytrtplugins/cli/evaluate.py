@@ -14,7 +14,9 @@ from .app import app
 from .exif import Exif
 from .facts import Evaluated
 from .shared import loading, option_values, options, tables
+from .shared.groups import EngineOptions, grouped
 from .shared.number import number
+from .shared.option import option
 from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -23,39 +25,26 @@ __all__ = ["evaluate"]
 
 
 @app.command()  # type: ignore[untyped-decorator]
+@grouped
 def evaluate(
-    model: options.Model,
+    network: EngineOptions,
     data: Annotated[
         list[Path],
-        typer.Option(
-            metavar="DIR|TAR|FILE.yaml", help="Images with labels in the YOLO layout, or a data.yaml; repeat for parts."
-        ),
+        option("DIR|TAR|FILE.yaml", "Images with labels in the YOLO layout, or a data.yaml; repeat for parts."),
     ],
     split: Annotated[
         str, typer.Option(help="The list of images that are evaluated, or the part of a data.yaml.")
     ] = "val.txt",
-    weights: options.Weights = None,
     names: options.Names = None,
-    engine: options.Engine = "auto",
-    precision: options.Precision = "fp32",
-    cache: options.Cache = None,
-    threads: options.Threads = None,
     threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score that counts, 0..1.")] = 0.005,
     nms: options.Nms = 0.45,
     mode: options.ModelsMode = None,
     class_map: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--class-map", metavar="DATA=MODEL", help="A class's name in the data, and its name in the model."
-        ),
+        list[str] | None, option("DATA=MODEL", "A class's name in the data, and its name in the model.", "--class-map")
     ] = None,
     exif: Exif = None,
     limit: options.FirstImages = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw precision over recall: .png, .svg or .pdf.")
-    ] = None,
-    settings: options.Settings = None,
-    plugins: options.Plugins = None,
+    plot: Annotated[Path | None, option("FILE", "Draw precision over recall: .png, .svg or .pdf.")] = None,
 ) -> Result[Evaluated]:
     """Measure a detector's average precision on labelled images (pycocotools).
 
@@ -71,11 +60,9 @@ def evaluate(
     if plot:
         check_figure(plot)
     labelled = models.YoloData(data, exif=exif)
-    built = loading.open_engine(
-        model, weights, engine, precision, cache, threads, settings=option_values.read_settings(settings), as_asked=True
-    )
+    built = network.open_engine(as_asked=True)
     result = models.evaluate(
-        loading.open_detector(built, model, names, mode=mode),
+        loading.open_detector(built, network.model, names, mode=mode),
         labelled,
         split,
         score_threshold=threshold,
@@ -84,6 +71,6 @@ def evaluate(
         limit=limit,
     )
     if plot:
-        models.draw_curves(result, plot, title=f"{model.name}, {built.name}, {result.computed}")
+        models.draw_curves(result, plot, title=f"{network.model.name}, {built.name}, {result.computed}")
     found = Evaluated(built.name, built.precision, result)
-    return Result(found, functools.partial(tables.print_evaluation, name=str(model)))
+    return Result(found, functools.partial(tables.print_evaluation, name=str(network.model)))

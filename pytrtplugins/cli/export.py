@@ -13,7 +13,9 @@ from ..utils.optional import require
 from .app import app
 from .shared import loading, option_values, options
 from .shared.fields import read_fields
+from .shared.groups import NetworkOptions, grouped
 from .shared.number import number
+from .shared.option import option
 from .shared.results import Result
 
 if TYPE_CHECKING:
@@ -29,19 +31,19 @@ def plugin(
     plugin: options.Plugin,
     output: Annotated[
         Path,
-        typer.Option(
+        option(
+            "FILE.so",
+            "Write the library to this file; with --source-only its sources into this new folder.",
             "--output",
             "-o",
-            metavar="FILE.so",
-            help="Write the library to this file; with --source-only its sources into this new folder.",
         ),
     ],
     fixed: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "FIELD=VALUE",
+            "A field's value, fixed in the library: groups=4, slope=@slope.npy; may be repeated.",
             "--set",
-            metavar="FIELD=VALUE",
-            help="A field's value, fixed in the library: groups=4, slope=@slope.npy; may be repeated.",
         ),
     ] = None,
     source_only: Annotated[
@@ -54,8 +56,7 @@ def plugin(
         ),
     ] = False,
     tensorrt_include: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="TensorRT's headers; default: the environment variable TENSORRT_INCLUDE."),
+        Path | None, option("DIR", "TensorRT's headers; default: the environment variable TENSORRT_INCLUDE.")
     ] = None,
     architecture: Annotated[
         list[int] | None,
@@ -87,28 +88,20 @@ def plugin(
 
 
 @app.command("export-triton")  # type: ignore[untyped-decorator]
+@grouped
 def triton_repository(
-    model: options.Model,
-    repository: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Write into this model repository of Triton.")
-    ],
-    weights: options.Weights = None,
+    network: NetworkOptions,
+    repository: Annotated[Path, option("DIR", "Write into this model repository of Triton.", "--output", "-o")],
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="Name of the model in the repository; default: that of MODEL."),
+        str | None, option("NAME", "Name of the model in the repository; default: that of MODEL.", "--name")
     ] = None,
     version: Annotated[
         int, number(Whole(1, triton.LARGEST_VERSION), help="Version of the model in the repository.")
     ] = 1,
     plan: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="TensorRT engine that another tool made from MODEL; it is served instead of MODEL."
-        ),
+        Path | None, option("FILE", "TensorRT engine that another tool made from MODEL; it is served instead of MODEL.")
     ] = None,
-    library: Annotated[
-        list[Path] | None, typer.Option(metavar="LIB.so", help="Library with the plan's plugins; may be repeated.")
-    ] = None,
+    library: Annotated[list[Path] | None, option("LIB.so", "Library with the plan's plugins; may be repeated.")] = None,
     max_batch: Annotated[
         int | None,
         number(
@@ -131,11 +124,9 @@ def triton_repository(
         ),
     ] = 0,
     served_at: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Path of the repository on the server; default: its path on this machine."),
+        str | None, option("DIR", "Path of the repository on the server; default: its path on this machine.")
     ] = None,
     forms: options.Forms = None,
-    plugins: options.Plugins = None,
 ) -> Result[triton.TritonModel]:
     """Write a model into a Triton model repository: as ONNX with plugins decomposed into standard operators, or as a TensorRT plan.
 
@@ -144,9 +135,9 @@ def triton_repository(
     pytrt export-triton yolov2.engine -o models/ --library libpytrtplugins.so --served-at /models
     """
     written = triton.export_triton(
-        _opened(model, weights),
+        _opened(network.model, network.weights),
         repository,
-        name=name or model.stem,
+        name=name or network.model.stem,
         version=version,
         plan=plan,
         libraries=library or [],

@@ -16,6 +16,7 @@ from .app import app
 from .facts import Imported
 from .inspected import model_facts
 from .shared import option_values
+from .shared.option import option
 from .shared.results import Result, show
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -37,12 +38,12 @@ def _frameworks() -> None:
 def import_mxnet(
     symbol: Annotated[Path, typer.Argument(metavar="SYMBOL.json", help="The network: MXNet's symbol.json.")],
     params: Annotated[Path, typer.Argument(metavar="MODEL.params", help="Its parameters.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Write the model to this file.")],
+    output: Annotated[Path, option("FILE.onnx", "Write the model to this file.", "--output", "-o")],
     shape: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=CxHxW",
-            help="Dims of an input without the batch; default: those in SYMBOL.json, else a free height and width. May be repeated.",
+        option(
+            "NAME=CxHxW",
+            "Dims of an input without the batch; default: those in SYMBOL.json, else a free height and width. May be repeated.",
         ),
     ] = None,
     allow_extra: Annotated[

@@ -14,6 +14,7 @@ from .fused import FusedFacts, inspect_fused
 from .model_facts import DarknetFacts, EngineFacts, ModelFacts, Nodes
 from .opaque import Shapes, described
 from .shared import loading, options, tables
+from .shared.option import option
 from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -31,19 +32,13 @@ def inspect(
         bool, typer.Option("--nodes", help="List the nodes, with the names, types and dims of their tensors.")
     ] = False,
     engine: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Engine whose missing operators are listed; with --fused: the engine that fuses.",
-        ),
+        str | None, option("NAME", "Engine whose missing operators are listed; with --fused: the engine that fuses.")
     ] = None,
     fused: Annotated[
         bool,
         typer.Option("--fused", help="Show which nodes the engine runs as one kernel; the network is built for it."),
     ] = False,
-    graph: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Draw the network before and after, with --fused.")
-    ] = None,
+    graph: Annotated[Path | None, option("FILE.svg", "Draw the network before and after, with --fused.")] = None,
     precision: options.Precision = "fp32",
     cache: options.Cache = None,
     shapes: Shapes = None,

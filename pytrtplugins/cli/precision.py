@@ -24,7 +24,9 @@ from .app import app
 from .exif import Exif
 from .facts import Searched, Treated, WrittenFile
 from .shared import loading, option_values, options, tables
+from .shared.groups import NetworkOptions, grouped
 from .shared.number import number
+from .shared.option import option
 from .shared.options import MAX_SAMPLES
 from .shared.other_files import expect_model
 from .shared.results import Result, show
@@ -48,9 +50,8 @@ app.add_typer(command, name="precision")
 
 DataOption = Annotated[
     list[Path],
-    typer.Option(
-        metavar="DIR|TAR|FILE.yaml",
-        help="Images; .npz files; or, for map50, labelled images in the YOLO layout or a data.yaml.",
+    option(
+        "DIR|TAR|FILE.yaml", "Images; .npz files; or, for map50, labelled images in the YOLO layout or a data.yaml."
     ),
 ]
 SamplesOption = Annotated[
@@ -61,9 +62,7 @@ SamplesOption = Annotated[
 ]
 SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), help="Seed for the choice of samples.")]
 FitOption = Annotated[Mode, typer.Option("--fit", help="How images are fitted into the network's input.")]
-ToleranceOption = Annotated[
-    str, typer.Option(metavar="T", help="atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")
-]
+ToleranceOption = Annotated[str, option("T", "atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")]
 
 
 def _compared(letter: str, *names: str) -> Any:
@@ -72,17 +71,17 @@ def _compared(letter: str, *names: str) -> Any:
 
 
 @command.command("search")  # type: ignore[untyped-decorator]
+@grouped
 def search(
-    model: options.Model,
+    source: NetworkOptions,
     data: DataOption,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.yaml", help="Write the precision file here.")],
+    output: Annotated[Path, option("FILE.yaml", "Write the precision file here.", "--output", "-o")],
     low: Annotated[
         Literal["fp16", "bf16", "int8", "fp8"],
         typer.Option("--precision", help="Precision of the layers that do not keep float32."),
     ] = "fp16",
     tolerance: ToleranceOption = "cosine=0.999",
     engine: options.Engine = "auto",
-    weights: options.Weights = None,
     names: options.Names = None,
     threads: options.Threads = None,
     split: Annotated[str, typer.Option(help="The list of images that are evaluated, for map50.")] = "val.txt",
@@ -124,7 +123,6 @@ def search(
     ] = "modelled",
     settings: options.Settings = None,
     forms: options.Forms = None,
-    plugins: options.Plugins = None,
 ) -> Result[Searched]:
     """Find the layers to keep in float32, and write them into a file that every engine follows.
 
@@ -138,7 +136,7 @@ def search(
         raise UsageError(f"--output {output}: expected a file .yaml in a folder that exists")
     wanted, asked = precision.parse_tolerance(tolerance), option_values.read_forms(forms)
     network = precision.Network(
-        loading.open_model(model, weights),
+        source.open(),
         engine,
         threads=threads,
         settings=option_values.read_settings(settings),
@@ -156,7 +154,13 @@ def search(
     judge = None
     if isinstance(wanted, precision.MapTolerance):
         judge = _judge(
-            network, models.YoloData(data, exif=exif), split, wanted, names or loading.names_beside(model), mode, images
+            network,
+            models.YoloData(data, exif=exif),
+            split,
+            wanted,
+            names or loading.names_beside(source.model),
+            mode,
+            images,
         )
     with progress_bar("searching", None) as bar:
         result = precision.search(
@@ -187,7 +191,7 @@ def search(
 @command.command("report")  # type: ignore[untyped-decorator]
 def report(
     figures: Annotated[Path, typer.Argument(metavar="FILE.json", help="File that the search wrote beside FILE.yaml.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Write the page to this file.")],
+    output: Annotated[Path, option("FILE.html", "Write the page to this file.", "--output", "-o")],
 ) -> Result[WrittenFile]:
     """Draw the results of a search: errors layer by layer, ranges, latency against accuracy.
 
@@ -224,10 +228,8 @@ def compare(
     other_engine: Annotated[str, typer.Option("--engine-b", help="Engine of B.")] = "auto",
     precision_a: Annotated[str, _compared("A", "--precision")] = "fp32",
     precision_b: Annotated[str, _compared("B")] = "fp32",
-    cache: Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache for int8.")] = None,
-    data: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR|TAR", help="Images or .npz files; default: random numbers.")
-    ] = None,
+    cache: Annotated[Path | None, option("FILE", "Calibration cache for int8.")] = None,
+    data: Annotated[list[Path] | None, option("DIR|TAR", "Images or .npz files; default: random numbers.")] = None,
     tolerance: ToleranceOption = "atol=1e-3,rtol=1e-2",
     limit: SamplesOption = 1,
     seed: SeedOption = 0,

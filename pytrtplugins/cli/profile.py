@@ -9,31 +9,27 @@ from ..errors import UsageError
 from ..utils.atomic import check_target
 from ..utils.figures import check_figure
 from ..utils.numbers import LARGEST_BATCH, Whole
-from ..utils.optional import require
 from .app import app
 from .facts import Profiled
 from .shared import loading, option_values, options
+from .shared.groups import NetworkOptions, grouped
 from .shared.number import number
+from .shared.option import option
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
 
 @app.command("profile")  # type: ignore[untyped-decorator]
+@grouped
 def command(
-    model: options.Model,
-    weights: options.Weights = None,
+    network: NetworkOptions,
     precision: options.Precision = "fp16",
     cache: options.Cache = None,
     batch: Annotated[int, number(Whole(1, LARGEST_BATCH), help="Images per run, if the model's batch is free.")] = 1,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", help="Write a trace for chrome://tracing or Perfetto.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw a bar chart: .png, .svg or .pdf.")] = None,
+    trace: Annotated[Path | None, option("FILE.json", "Write a trace for chrome://tracing or Perfetto.")] = None,
+    plot: Annotated[Path | None, option("FILE", "Draw a bar chart: .png, .svg or .pdf.")] = None,
     forms: options.Forms = None,
-    plugins: options.Plugins = None,
 ) -> Result[Profiled]:
     """Time a network's layers on an NVIDIA GPU with engine cuda: the kernel of each layer, and how near it comes to the GPU's limits.
 
@@ -49,8 +45,8 @@ def command(
     from ..engines.cuda.run.context import CudaContext
 
     engine = loading.open_engine(
-        model,
-        weights=weights,
+        network.model,
+        weights=network.weights,
         engine="cuda",
         precision=precision,
         cache=cache,
@@ -59,10 +55,12 @@ def command(
     )
     with engine.create_context() as context:
         if not isinstance(context, CudaContext):
-            raise UsageError(f"{model}: engine {engine.name!r} tells no times of layers.\nDo: pytrt profile MODEL.onnx")
+            raise UsageError(
+                f"{network.model}: engine {engine.name!r} tells no times of layers.\nDo: pytrt profile MODEL.onnx"
+            )
         found = profile(context, option_values.read_inputs(None, engine, free=batch))
     if trace is not None:
         found.write_trace(trace)
     if plot is not None:
-        found.draw(plot, f"{model.name}, {engine.precision}: {found.microseconds:.0f} µs")
+        found.draw(plot, f"{network.model.name}, {engine.precision}: {found.microseconds:.0f} µs")
     return Result(Profiled(found.microseconds, found.steps), lambda _: print(found.table))

@@ -15,6 +15,8 @@ from ..utils.optional import require
 from .app import app
 from .opaque import Shapes, open_with_shapes
 from .shared import loading, options
+from .shared.groups import NetworkOptions, grouped
+from .shared.option import option
 from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -22,19 +24,16 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 __all__ = ["convert", "quantize"]
 
 _TITLES = {"tensorrt": "TensorRT", "onnxruntime": "onnxruntime", "openvino": "OpenVINO"}
-OutputModel = Annotated[Path, typer.Option("--output", "-o", metavar="FILE.onnx", help="Write the model to this file.")]
+OutputModel = Annotated[Path, option("FILE.onnx", "Write the model to this file.", "--output", "-o")]
 
 
 @app.command("quantize")  # type: ignore[untyped-decorator]
+@grouped
 def quantize(
-    model: options.Model,
+    network: NetworkOptions,
     output: OutputModel,
     cache: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Calibration cache, also one of TensorRT 7 to 10; default: MODEL with .cache.",
-        ),
+        Path | None, option("FILE", "Calibration cache, also one of TensorRT 7 to 10; default: MODEL with .cache.")
     ] = None,
     calibration: options.Images = None,
     rest: Annotated[
@@ -52,7 +51,6 @@ def quantize(
         Literal["tensorrt", "onnxruntime", "openvino"],
         typer.Option("--for", help="Library that is to read the file: it decides where the Q/DQ nodes stand."),
     ] = "tensorrt",
-    weights: options.Weights = None,
     algorithm: Annotated[
         Literal["entropy", "minmax", "percentile"], typer.Option(help="How the scales are chosen, with --calibration.")
     ] = "minmax",
@@ -60,7 +58,6 @@ def quantize(
     mode: options.CalibrationMode = "letterbox",
     threads: options.Threads = None,
     shapes: Shapes = None,
-    plugins: options.Plugins = None,
 ) -> Result[TypedModel]:
     """Write a model with Q/DQ nodes, which says itself what computes in INT8 or FP8.
 
@@ -85,9 +82,9 @@ def quantize(
         if cache or calibration:
             raise UsageError(f"{precision} holds its own scales: leave out --cache and --calibration.")
     else:
-        source = _calibration(model, cache, calibration, precision, algorithm, limit, mode)
+        source = _calibration(network.model, cache, calibration, precision, algorithm, limit, mode)
     result = export_quantized(
-        open_with_shapes(model, weights, shapes),
+        open_with_shapes(network.model, network.weights, shapes),
         output,
         calibration=source,
         precision=precision,
@@ -99,8 +96,9 @@ def quantize(
 
 
 @app.command("convert")  # type: ignore[untyped-decorator]
+@grouped
 def convert(
-    model: options.Model,
+    network: NetworkOptions,
     output: OutputModel,
     precision: Annotated[
         str,
@@ -110,21 +108,16 @@ def convert(
             help="Precision to write; or a file of `pytrt precision search`, layer by layer.",
         ),
     ],
-    cache: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Calibration cache to take the ranges of tensors from.")
-    ] = None,
+    cache: Annotated[Path | None, option("FILE", "Calibration cache to take the ranges of tensors from.")] = None,
     calibration: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR|FILE.yaml",
-            help="Images, a data.yaml, or .npz files with an array for each input, to find the ranges with.",
+        option(
+            "DIR|FILE.yaml", "Images, a data.yaml, or .npz files with an array for each input, to find the ranges with."
         ),
     ] = None,
-    weights: options.Weights = None,
     limit: options.FirstImages = None,
     mode: options.CalibrationMode = "letterbox",
     shapes: Shapes = None,
-    plugins: options.Plugins = None,
 ) -> Result[TypedModel]:
     """Write a float32 model in float16 or bfloat16, with float32 inputs and outputs.
 
@@ -145,7 +138,9 @@ def convert(
             raise UsageError("--cache and --calibration both give the ranges of tensors: give one of them.")
         source = loading.make_calibrator("minmax", calibration, None, limit=limit, mode=mode)
     return _result(
-        export_half(open_with_shapes(model, weights, shapes), output, precision=precision, calibration=source)
+        export_half(
+            open_with_shapes(network.model, network.weights, shapes), output, precision=precision, calibration=source
+        )
     )
 
 

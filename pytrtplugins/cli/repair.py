@@ -11,18 +11,16 @@ from ..model import read_onnx, write_onnx
 from ..passes import REPAIRS, repair
 from ..utils.atomic import check_target
 from ..utils.listing import count_text, first_lines
-from ..utils.optional import require
 from .app import app
 from .facts import RepairFacts
 from .shared import options
+from .shared.option import option
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["repair_model"]
 
 
-Names = Annotated[list[str] | None, typer.Option(metavar="A,B", help="Leave out these repairs; may be repeated.")]
+Names = Annotated[list[str] | None, option("A,B", "Leave out these repairs; may be repeated.")]
 
 
 @app.command("repair")  # type: ignore[untyped-decorator]
@@ -30,21 +28,19 @@ def repair_model(
     model: options.Model,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "FILE.onnx",
+            "Write the model to this file; without it the command only says what it found.",
             "--output",
             "-o",
-            metavar="FILE.onnx",
-            help="Write the model to this file; without it the command only says what it found.",
         ),
     ] = None,
     only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A,B", help=f"Run these repairs alone: {', '.join(REPAIRS)}. May be repeated."),
+        list[str] | None, option("A,B", f"Run these repairs alone: {', '.join(REPAIRS)}. May be repeated.")
     ] = None,
     skip: Names = None,
     also: Annotated[
-        list[str] | None,
-        typer.Option(metavar="A,B", help="Run these too, which run on request alone: free-batch. May be repeated."),
+        list[str] | None, option("A,B", "Run these too, which run on request alone: free-batch. May be repeated.")
     ] = None,
 ) -> Result[RepairFacts]:
     """Find what exporters are known to write wrongly, say where and why, and mend it.

@@ -22,7 +22,9 @@ from ..vision import Outputs, Sources, Tracker
 from .app import app
 from .run_facts import Detected, Looked, OutputFacts, Ran
 from .shared import loading, option_values, options, runs, tables
+from .shared.groups import EngineOptions, grouped
 from .shared.number import number
+from .shared.option import option
 from .shared.other_files import expect_images
 from .shared.results import Result, current_output
 
@@ -33,13 +35,10 @@ __all__: list[str] = []
 _MAX_MIB, _MAX_RUNS, _MAX_CAMERA = 1 << 20, 10_000_000, 1000
 
 
-def _file(metavar: str, text: str) -> Any:
-    return typer.Option(metavar=metavar, help=text)
-
-
 @app.command()  # type: ignore[untyped-decorator]
+@grouped
 def run(
-    model: options.Model,
+    network: EngineOptions,
     images: Annotated[
         list[str] | None,
         typer.Argument(
@@ -51,11 +50,6 @@ def run(
         list[int] | None, number(Whole(0, _MAX_CAMERA), help="Number of a camera, from 0; may be repeated.")
     ] = None,
     recursive: Annotated[bool, typer.Option("--recursive", help="Also search the subfolders of folders.")] = False,
-    weights: options.Weights = None,
-    engine: options.Engine = "auto",
-    precision: options.Precision = "fp32",
-    cache: options.Cache = None,
-    threads: options.Threads = None,
     batch: Annotated[
         int | None, number(Whole(1, LARGEST_BATCH), help="Images per run; default: the model's batch.")
     ] = None,
@@ -78,35 +72,31 @@ def run(
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "FILE|DIR",
+            "Write annotated images and videos: the suffix says what is written; a folder keeps names.",
             "--output",
             "-o",
-            metavar="FILE|DIR",
-            help="Write annotated images and videos: the suffix says what is written; a folder keeps names.",
         ),
     ] = None,
-    save_json: Annotated[Path | None, _file("FILE", "Write COCO's results.")] = None,
+    save_json: Annotated[Path | None, option("FILE", "Write COCO's results.")] = None,
     save_txt: Annotated[
         Path | None,
-        _file("DIR", "Write labels in the YOLO form: class x y width height, in 0..1; tracks add their number."),
+        option("DIR", "Write labels in the YOLO form: class x y width height, in 0..1; tracks add their number."),
     ] = None,
-    save_crops: Annotated[Path | None, _file("DIR", "Write the inside of each box: LABEL/NAME-NUMBER.jpg.")] = None,
+    save_crops: Annotated[Path | None, option("DIR", "Write the inside of each box: LABEL/NAME-NUMBER.jpg.")] = None,
     show: Annotated[bool, typer.Option("--show", help="Show frames in a window; press q to end.")] = False,
     inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME=FILE.npy", help="Array for an input; default: random numbers."),
+        list[str] | None, option("NAME=FILE.npy", "Array for an input; default: random numbers.", "--input")
     ] = None,
     input_limit: Annotated[
         int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Memory that an array of --input may take.")
     ] = MAX_BYTES >> 20,
-    save: Annotated[Path | None, _file("FILE.npz", "Write the outputs.")] = None,
+    save: Annotated[Path | None, option("FILE.npz", "Write the outputs.")] = None,
     repeat: Annotated[int, number(Whole(1, _MAX_RUNS), help="Runs to time.")] = 1,
     slots: Annotated[
         int, number(Whole(1, MAX_SLOTS), help="Simultaneous runs; from 2 on, the number of runs per second is shown.")
     ] = 1,
-    settings: options.Settings = None,
-    forms: options.Forms = None,
-    plugins: options.Plugins = None,
 ) -> Result[Detected] | Result[Ran]:
     """Find objects in images and videos; without images, run a model on arrays and show its outputs.
 
@@ -135,21 +125,11 @@ def run(
     outputs = Outputs(found, show=show, **files) if found else None
     if track:
         Tracker()  # whose library may be missing: said before the engine is built
-    built = loading.open_engine(
-        model,
-        weights,
-        engine,
-        precision,
-        cache,
-        threads,
-        settings=option_values.read_settings(settings),
-        batch=batch,
-        plugins=option_values.read_forms(forms),
-    )
+    built = network.open_engine(batch=batch)
     if found is None or outputs is None:
         arrays = option_values.read_inputs(inputs, built, input_limit << 20, free=batch or 1)
         return Result(_run_on_arrays(built, arrays, repeat, slots, save), tables.print_ran)
-    with loading.open_detector(built, model, names, mode=mode, batch=batch) as detector:
+    with loading.open_detector(built, network.model, names, mode=mode, batch=batch) as detector:
         thresholds = {"score_threshold": threshold, "iou_threshold": nms}
         detected = _detect(detector, found, outputs, **thresholds, track=track, decode=decode)
     return Result(detected, tables.print_detected, ok=not detected.failures)

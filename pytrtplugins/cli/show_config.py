@@ -9,6 +9,7 @@ from ..utils.optional import require
 from .app import app
 from .shared import tables
 from .shared.config import Defaults, find_config, open_config, read_config
+from .shared.option import option
 from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -20,8 +21,7 @@ __all__ = ["show_config"]
 def show_config(
     context: typer.Context,  # type: ignore[name-defined]
     file: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="File with defaults, instead of the one that is found."),
+        Path | None, option("FILE", "File with defaults, instead of the one that is found.", "--config")
     ] = None,
 ) -> Result[Defaults]:
     """Show the defaults of options that are in force, and the file that they come from.

@@ -15,8 +15,9 @@ from ...utils.optional import require
 from ..app import app
 from ..shared.config import read_config
 from ..shared.number import number
+from ..shared.option import option
 from ..shared.results import Result
-from .serve import milliseconds
+from .serve_options import milliseconds
 
 if TYPE_CHECKING:
     from ...utils.toml_file import TomlFile
@@ -59,10 +60,7 @@ def command(
         typer.Option("--output", "-o", metavar="DIR", help="Write the files into this folder.", show_default=False),
     ] = None,
     name: Annotated[
-        str | None,
-        typer.Option(
-            "--name", metavar="NAME", help="Name of the objects in a cluster; default: that of the first model."
-        ),
+        str | None, option("NAME", "Name of the objects in a cluster; default: that of the first model.", "--name")
     ] = None,
     image: Annotated[
         str,
@@ -71,7 +69,7 @@ def command(
         ),
     ] = "",
     replicas: Annotated[
-        str | None, typer.Option(metavar="N[:MOST]", help="Replicas: 2, or 1:8 for a number that follows the load.")
+        str | None, option("N[:MOST]", "Replicas: 2, or 1:8 for a number that follows the load.")
     ] = None,
     cpus: Annotated[float | None, number(field_limits(Scale, "cpus"), help="Cores of a replica; default: 2.")] = None,
     gpus: Annotated[
@@ -79,17 +77,13 @@ def command(
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help="A file that the models open, for the working directory of the image; may be repeated.",
+        option(
+            "FILE", "A file that the models open, for the working directory of the image; may be repeated.", "--file"
         ),
     ] = None,
-    wheel: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Wheel of pytrtplugins for the image; default: pip gets it.")
-    ] = None,
+    wheel: Annotated[Path | None, option("FILE", "Wheel of pytrtplugins for the image; default: pip gets it.")] = None,
     secret: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Secret with keys.toml, the keys of clients (pytrt serve-key).")
+        str | None, option("NAME", "Secret with keys.toml, the keys of clients (pytrt serve-key).")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> Result[Exported]:

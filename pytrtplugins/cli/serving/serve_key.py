@@ -11,6 +11,7 @@ from ...utils.declared import field_limits
 from ...utils.optional import require
 from ..app import app
 from ..shared.number import number
+from ..shared.option import option
 from ..shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -36,9 +37,7 @@ class MadeKey:
 @app.command("serve-key")  # type: ignore[untyped-decorator]
 def command(
     name: Annotated[str, typer.Argument(help="Name of the key, for logs.")],
-    keys: Annotated[
-        Path, typer.Option(metavar="FILE", help="Keys of clients: the file, which is made if it is not there.")
-    ],
+    keys: Annotated[Path, option("FILE", "Keys of clients: the file, which is made if it is not there.")],
     role: Annotated[
         Literal["infer", "admin"],
         typer.Option(help="infer: inference, and what clients read for it; admin: everything."),
@@ -52,8 +51,7 @@ def command(
         int | None, number(field_limits(Key, "concurrent"), help="Requests at a time; default: any.")
     ] = None,
     model: Annotated[
-        list[str] | None,
-        typer.Option("--allow-model", metavar="NAME", help="A model that it may use; may be repeated. Default: all."),
+        list[str] | None, option("NAME", "A model that it may use; may be repeated. Default: all.", "--allow-model")
     ] = None,
 ) -> Result[MadeKey]:
     """Make a key for a client of `pytrt serve --keys`, and print it once: the file has its digest alone.

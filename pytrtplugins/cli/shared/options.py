@@ -12,6 +12,7 @@ from ...utils.optional import require
 from ...vision.letterbox import Mode as FitMode
 from . import loading
 from .number import number
+from .option import option
 from .other_files import expect_model
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -51,7 +52,7 @@ Model = Annotated[
     Path,
     typer.Argument(metavar="MODEL", callback=expect_model, help="ONNX file, saved engine, or darknet's .cfg."),
 ]
-Weights = Annotated[Path | None, typer.Option(metavar="FILE", help="darknet's weights; default: beside the .cfg.")]
+Weights = Annotated[Path | None, option("FILE", "darknet's weights; default: beside the .cfg.")]
 Engine = Annotated[
     str, typer.Option(help="Engine: auto, or a name that `pytrt devices` lists.", autocompletion=_engines)
 ]
@@ -66,19 +67,18 @@ Precision = Annotated[
 Threads = Annotated[int | None, number(THREADS, help="CPU threads; default: the engine decides.")]
 Images = Annotated[
     Path | None,
-    typer.Option(
-        metavar="DIR|FILE.yaml",
-        help="Images, a data.yaml, or .npz files with an array for each input, to calibrate INT8 or FP8 with.",
+    option(
+        "DIR|FILE.yaml",
+        "Images, a data.yaml, or .npz files with an array for each input, to calibrate INT8 or FP8 with.",
     ),
 ]
-Cache = Annotated[Path | None, typer.Option(metavar="FILE", help="Calibration cache; default: MODEL with .cache.")]
+Cache = Annotated[Path | None, option("FILE", "Calibration cache; default: MODEL with .cache.")]
 Plugin = Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; or path/to/file.py:Class.")]
 PluginOrInstance = Annotated[
     str, typer.Argument(metavar="MODULE:CLASS|INSTANCE", help="The class or an instance; or path/to/file.py:Class.")
 ]
 Fields = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="A field's value: groups=4, slope=@slope.npy; may be repeated."),
+    list[str] | None, option("FIELD=VALUE", "A field's value: groups=4, slope=@slope.npy; may be repeated.", "--set")
 ]
 Plugins = Annotated[
     list[str] | None,
@@ -90,25 +90,20 @@ Plugins = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--setting", metavar="NAME=VALUE", help="A setting of the engine, such as batch=1,8,16; may be repeated."
-    ),
+    option("NAME=VALUE", "A setting of the engine, such as batch=1,8,16; may be repeated.", "--setting"),
 ]
 Forms = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "NAME=FORM",
+        f"The form in which a plugin runs, such as acme::Scale=compute: {', '.join(FORMS)}; may be repeated.",
         "--plugin-form",
-        metavar="NAME=FORM",
-        help=f"The form in which a plugin runs, such as acme::Scale=compute: {', '.join(FORMS)}; may be repeated.",
     ),
 ]
 FirstImages = Annotated[int | None, number(Whole(1, MAX_SAMPLES), help="Use only the first images.")]
 Nms = Annotated[float, number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1.")]
 Names = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Class names, one per line; default: those in the model, or else MODEL with .names."
-    ),
+    Path | None, option("FILE", "Class names, one per line; default: those in the model, or else MODEL with .names.")
 ]
 CalibrationMode = Annotated[
     FitMode,

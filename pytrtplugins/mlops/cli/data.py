@@ -11,6 +11,7 @@ from ...cli.app import app
 from ...cli.exif import Exif
 from ...cli.shared import loading, options
 from ...cli.shared.number import number
+from ...cli.shared.option import option
 from ...cli.shared.results import Result, show, to_json
 from ...cli.shared.tables import print_texts
 from ...errors import UsageError
@@ -48,40 +49,30 @@ def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="The reference: a set of shards, or photos with labels.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="What is compared with it.")],
     labels: Annotated[
-        str, typer.Option(metavar="FORMAT", help=f"auto, {_NONE}, or one of {', '.join(FORMATS)}; shards need none.")
+        str, option("FORMAT", f"auto, {_NONE}, or one of {', '.join(FORMATS)}; shards need none.")
     ] = "auto",
     exif: Exif = None,
     model: Annotated[
-        Path | None,
-        typer.Option("--model", metavar="MODEL", help="A network, ONNX file or engine, whose output is compared too."),
+        Path | None, option("MODEL", "A network, ONNX file or engine, whose output is compared too.", "--model")
     ] = None,
     embedding: Annotated[
-        str, typer.Option("--embedding", metavar="NAME", help="The network's output to compare; default: the first.")
+        str, option("NAME", "The network's output to compare; default: the first.", "--embedding")
     ] = "",
-    pixels: Annotated[
-        str, typer.Option(metavar="FORM", help=f"Values that the network takes for pixels: {', '.join(PIXELS)}.")
-    ] = "0..1",
+    pixels: Annotated[str, option("FORM", f"Values that the network takes for pixels: {', '.join(PIXELS)}.")] = "0..1",
     engine: options.Engine = "auto",
     weights: options.Weights = None,
     threads: options.Threads = None,
     plugins: options.Plugins = None,
     limit: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fail-above",
-            metavar="NAME=X",
-            help="End with exit code 1 where a figure is larger: drift=0.2; may be repeated.",
-        ),
+        option("NAME=X", "End with exit code 1 where a figure is larger: drift=0.2; may be repeated.", "--fail-above"),
     ] = None,
     photos: Annotated[
         int, number(Whole(2, MOST_PHOTOS), "--samples", help="Number of samples, drawn by --seed, of each set.")
     ] = 1000,
     seed: Annotated[int, number(Whole(0, _LARGEST_SEED), help="Seed for the choice of samples.")] = 0,
     output: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help=f"Write the result: {' '.join(_WRITERS)}; may be repeated."
-        ),
+        list[Path] | None, option("FILE", f"Write the result: {' '.join(_WRITERS)}; may be repeated.", "--output", "-o")
     ] = None,
 ) -> Result[Comparison]:
     """Compare two sets of photos: sizes, brightness, boxes, classes, and what a network sees. A pipeline can stop where they differ.

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from ...cli.app import app
 from ...cli.shared.number import number
+from ...cli.shared.option import option
 from ...cli.shared.results import Result, show
 from ...errors import UsageError
 from ...utils.atomic import check_target
@@ -35,53 +36,45 @@ command: Any = typer.Typer(
 app.add_typer(command, name="models")
 
 RegistryOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--registry", metavar="DIR", help="The registry's folder; default: PYTRT_MODEL_REGISTRY, or .pytrt/models."
-    ),
+    Path | None, option("DIR", "The registry's folder; default: PYTRT_MODEL_REGISTRY, or .pytrt/models.", "--registry")
 ]
 VersionArgument = Annotated[
     str, typer.Argument(metavar="NAME[:VERSION]", help="A version; without a number, the newest.")
 ]
 StageOption = Annotated[Literal["staging", "production"], typer.Option(help="Stage in which the version is put back.")]
-WhyOption = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for the history.")]
-WhoOption = Annotated[str | None, typer.Option("--who", metavar="NAME", help="Who does it; default: this user.")]
+WhyOption = Annotated[str, option("TEXT", "The reason, for the history.", "--why")]
+WhoOption = Annotated[str | None, option("NAME", "Who does it; default: this user.", "--who")]
 
 
 @command.command("add")  # type: ignore[untyped-decorator]
 def add(
     engine_file: Annotated[Path, typer.Argument(metavar="FILE", help="Engine file, as `pytrt build` writes it.")],
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the model.")],
+    name: Annotated[str, option("NAME", "Name of the model.", "--name")],
     version: Annotated[int | None, number(_VERSION, help="Version number; default: the next.")] = None,
     network: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="What the engine was built from, such as an ONNX file; its digest is kept."),
+        Path | None, option("FILE", "What the engine was built from, such as an ONNX file; its digest is kept.")
     ] = None,
     cache: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Calibration cache; it is kept, with the digest of the images that it was made with."
-        ),
+        option("FILE", "Calibration cache; it is kept, with the digest of the images that it was made with."),
     ] = None,
-    precision_file: Annotated[
-        Path | None, typer.Option(metavar="FILE.yaml", help="Precision file; it is kept.")
-    ] = None,
+    precision_file: Annotated[Path | None, option("FILE.yaml", "Precision file; it is kept.")] = None,
     figures: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE.json",
-            help="What was measured, as `pytrt evaluate --json` or `pytrt table --json` prints it; may be repeated.",
+        option(
+            "FILE.json",
+            "What was measured, as `pytrt evaluate --json` or `pytrt table --json` prints it; may be repeated.",
         ),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "USE=PATH|SHA256",
+            "Data that it was made or measured with, such as evaluation=val/; a digest is kept; may be repeated.",
             "--dataset",
-            metavar="USE=PATH|SHA256",
-            help="Data that it was made or measured with, such as evaluation=val/; a digest is kept; may be repeated.",
         ),
     ] = None,
-    licence: Annotated[str, typer.Option(metavar="TEXT", help="Under which it may be used, such as Apache-2.0.")] = "",
+    licence: Annotated[str, option("TEXT", "Under which it may be used, such as Apache-2.0.")] = "",
     run: Annotated[
         str,
         typer.Option(
@@ -92,7 +85,7 @@ def add(
         ),
     ] = "",
     parent: Annotated[int | None, number(_VERSION, help="The version that it followed; default: the newest.")] = None,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="What else is to be said.")] = "",
+    note: Annotated[str, option("TEXT", "What else is to be said.")] = "",
     to: Annotated[
         Literal["staging", "production"] | None, typer.Option("--stage", help="Stage that it comes into as well.")
     ] = None,
@@ -152,9 +145,7 @@ def show_version(
     version: Annotated[
         str, typer.Argument(metavar="NAME[:VERSION|@STAGE]", help="A version; without a number or a stage, the newest.")
     ],
-    html: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE.html", help="Write the same as a page.")
-    ] = None,
+    html: Annotated[Path | None, option("FILE.html", "Write the same as a page.", "--output", "-o")] = None,
     registry: RegistryOption = None,
 ) -> Result[Card]:
     """Show what a version is made of, what was measured, and what was done with it.

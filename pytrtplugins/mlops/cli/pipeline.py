@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from ... import doctor
 from ...cli.app import app
 from ...cli.shared import option_values
+from ...cli.shared.option import option
 from ...cli.shared.results import Result, show
 from ...utils.figures import check_figure
 from ...utils.optional import require
@@ -44,9 +45,7 @@ command: Any = typer.Typer(
 app.add_typer(command, name="pipeline")
 
 Source = Annotated[str, typer.Argument(metavar="FILE.yaml|MODULE:NAME", help="The pipeline.")]
-Values = Annotated[
-    list[str] | None, typer.Option("--parameter", metavar="NAME=VALUE", help="A parameter's value; may be repeated.")
-]
+Values = Annotated[list[str] | None, option("NAME=VALUE", "A parameter's value; may be repeated.", "--parameter")]
 
 
 def open_pipeline(source: str, values: list[str] | None) -> Pipeline:
@@ -58,17 +57,14 @@ def open_pipeline(source: str, values: list[str] | None) -> Pipeline:
 def run(
     source: Source,
     begin: Annotated[
-        str | None,
-        typer.Option("--from", metavar="STEP", help="Begin with this step; take what is before it as it is."),
+        str | None, option("STEP", "Begin with this step; take what is before it as it is.", "--from")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="STEP", help="End with this step.")] = None,
-    only: Annotated[str | None, typer.Option(metavar="STEP", help="Run this step alone.")] = None,
+    until: Annotated[str | None, option("STEP", "End with this step.")] = None,
+    only: Annotated[str | None, option("STEP", "Run this step alone.")] = None,
     values: Values = None,
     force: Annotated[bool, typer.Option("--rerun", help="Run the steps whether something has changed or not.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Approve every step that asks for it.")] = False,
-    approve: Annotated[
-        list[str] | None, typer.Option(metavar="STEP", help="Approve this step; may be repeated.")
-    ] = None,
+    approve: Annotated[list[str] | None, option("STEP", "Approve this step; may be repeated.")] = None,
 ) -> Result[RunFacts]:
     """Run the steps whose inputs, code or parameters have changed, up to the first that fails.
 
@@ -101,7 +97,7 @@ def run(
 @command.command("show")  # type: ignore[untyped-decorator]
 def show_states(
     source: Source,
-    graph: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the steps: .svg, .png or .pdf.")] = None,
+    graph: Annotated[Path | None, option("FILE", "Draw the steps: .svg, .png or .pdf.")] = None,
     values: Values = None,
 ) -> Result[StateFacts]:
     """Show for each step whether it is done, stale, or was never run, and its time, digest and figures; nothing is run.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from ...cli.shared import option_values
+from ...cli.shared.option import option
 from ...cli.shared.results import Result
 from ...errors import UsageError
 from ...utils.atomic import check_target, write_atomic
@@ -57,34 +58,24 @@ def export(
     ] = "workflow",
     values: Values = None,
     artifacts: Annotated[Literal["s3", "gcs", "oss"], typer.Option(help="What keeps files between steps.")] = "s3",
-    bucket: Annotated[
-        str, typer.Option(metavar="NAME", help="Its bucket; default: the cluster's artifact repository.")
-    ] = "",
-    endpoint: Annotated[str, typer.Option(metavar="HOST", help="Its address, where it is not that of AWS.")] = "",
+    bucket: Annotated[str, option("NAME", "Its bucket; default: the cluster's artifact repository.")] = "",
+    endpoint: Annotated[str, option("HOST", "Its address, where it is not that of AWS.")] = "",
     insecure: Annotated[bool, typer.Option("--insecure", help="It is reached without TLS.")] = False,
-    prefix: Annotated[
-        str, typer.Option(metavar="PATH", help="Folder in the bucket; default: the pipeline's name.")
-    ] = "",
+    prefix: Annotated[str, option("PATH", "Folder in the bucket; default: the pipeline's name.")] = "",
     bucket_secret: Annotated[
-        str, typer.Option(metavar="NAME", help="Secret with the bucket's keys; default: the service account's.")
+        str, option("NAME", "Secret with the bucket's keys; default: the service account's.")
     ] = "",
-    secret: Annotated[
-        str, typer.Option(metavar="NAME", help="Secret with the values of the steps' secrets; default: NAME-secrets.")
-    ] = "",
-    service_account: Annotated[str, typer.Option(metavar="NAME", help="Service account of the pods.")] = "",
-    namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace; default: where it is submitted.")] = "",
-    folder: Annotated[
-        str, typer.Option("--workdir", metavar="PATH", help="Where the image has the pipeline's folder.")
-    ] = "/work",
+    secret: Annotated[str, option("NAME", "Secret with the values of the steps' secrets; default: NAME-secrets.")] = "",
+    service_account: Annotated[str, option("NAME", "Service account of the pods.")] = "",
+    namespace: Annotated[str, option("NAME", "Namespace; default: where it is submitted.")] = "",
+    folder: Annotated[str, option("PATH", "Where the image has the pipeline's folder.", "--workdir")] = "/work",
     in_image: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH", help="A file or folder that the image has; Python files are. May be repeated."),
+        list[str] | None, option("PATH", "A file or folder that the image has; Python files are. May be repeated.")
     ] = None,
     volume: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CLAIM:/PATH", help="A persistent volume claim for all steps, such as for a registry."),
+        list[str] | None, option("CLAIM:/PATH", "A persistent volume claim for all steps, such as for a registry.")
     ] = None,
-    timezone: Annotated[str, typer.Option(metavar="NAME", help="Of the schedule, such as Europe/Berlin.")] = "",
+    timezone: Annotated[str, option("NAME", "Of the schedule, such as Europe/Berlin.")] = "",
     concurrency: Annotated[
         Literal["Allow", "Forbid", "Replace"], typer.Option(help="What a schedule does while a run has not ended.")
     ] = "Forbid",

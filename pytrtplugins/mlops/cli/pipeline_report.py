@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from ...cli.shared.option import option
 from ...cli.shared.results import Result
 from ...errors import UsageError
 from ...utils.atomic import check_target
@@ -46,17 +47,12 @@ def report(
     run: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="Id of a run, or its beginning; default: the last one.")
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="Write to this file.")] = Path(
-        "report.html"
-    ),
-    pipeline: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of which pipeline; default: of the one that ran last.")
-    ] = None,
+    output: Annotated[Path, option("FILE.html", "Write to this file.", "--output", "-o")] = Path("report.html"),
+    pipeline: Annotated[str | None, option("NAME", "Of which pipeline; default: of the one that ran last.")] = None,
     against: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="Run to compare with; default: the last one before it that is done."),
+        str | None, option("RUN", "Run to compare with; default: the last one before it that is done.")
     ] = None,
-    folder: Annotated[Path, typer.Option(metavar="DIR", help="The pipeline's folder, which has .pytrt.")] = Path(),
+    folder: Annotated[Path, option("DIR", "The pipeline's folder, which has .pytrt.")] = Path(),
 ) -> Result[WrittenReport]:
     """Write what a run of a pipeline did, as one HTML file.
 

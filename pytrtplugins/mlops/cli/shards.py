@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from ...cli.app import app
 from ...cli.exif import Exif
 from ...cli.shared.number import number
+from ...cli.shared.option import option
 from ...cli.shared.results import Result, show
 from ...cli.shared.tables import print_texts
 from ...errors import UsageError
@@ -43,15 +44,11 @@ def make(
             metavar="DIR|TAR|FILE.yaml...", help="Photos and labels, or a data.yaml; several make one set together."
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Write the shards into this folder.")],
-    labels: Annotated[str, typer.Option(metavar="FORMAT", help=f"auto, or one of {', '.join(FORMATS)}.")] = "auto",
+    output: Annotated[Path, option("DIR", "Write the shards into this folder.", "--output", "-o")],
+    labels: Annotated[str, option("FORMAT", f"auto, or one of {', '.join(FORMATS)}.")] = "auto",
     classes: Annotated[
         Path | None,
-        typer.Option(
-            "--names",
-            metavar="FILE",
-            help="Class names, one per line, in their order; default: as the labels have them.",
-        ),
+        option("FILE", "Class names, one per line, in their order; default: as the labels have them.", "--names"),
     ] = None,
     drop_others: Annotated[
         bool,
@@ -62,15 +59,13 @@ def make(
     ] = False,
     listed: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "FILE",
+            "Take the photos that this list names, of the data or of the disk; or a part of a data.yaml: train; all: every photo.",
             "--list",
-            metavar="FILE",
-            help="Take the photos that this list names, of the data or of the disk; or a part of a data.yaml: train; all: every photo.",
         ),
     ] = None,
-    size: Annotated[
-        str, typer.Option("--shard-size", metavar="SIZE", help="Size of a shard, about: 256MB, 1GiB.")
-    ] = "256MB",
+    size: Annotated[str, option("SIZE", "Size of a shard, about: 256MB, 1GiB.", "--shard-size")] = "256MB",
     longest_side: Annotated[
         int | None,
         number(

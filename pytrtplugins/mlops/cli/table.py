@@ -13,7 +13,9 @@ from ...calibration import CALIBRATORS
 from ...cli.app import app
 from ...cli.exif import Exif
 from ...cli.shared import loading, option_values, options
+from ...cli.shared.groups import NetworkOptions, grouped
 from ...cli.shared.number import number
+from ...cli.shared.option import option
 from ...cli.shared.options import MAX_SAMPLES
 from ...cli.shared.results import Result
 from ...errors import UsageError
@@ -55,58 +57,43 @@ _MAX_ROUNDS, _MAX_SECONDS = 1000, 3600.0
 
 
 @app.command("table")  # type: ignore[untyped-decorator]
+@grouped
 def command(
-    model: options.Model,
+    source: NetworkOptions,
     data: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR|FILE",
-            help="Images: for verification and classification a folder for each person or class, or an .npz file; for verification also a "
+        option(
+            "DIR|FILE",
+            "Images: for verification and classification a folder for each person or class, or an .npz file; for verification also a "
             "list of pairs, .txt or .csv; for detection the YOLO layout, or a data.yaml.",
         ),
     ],
     task: Annotated[
         Literal["verification", "detection", "classification"], typer.Option(help="What the network is for.")
     ],
-    engines: Annotated[
-        str, typer.Option("--engine", metavar="NAME,...", help="Engines that `pytrt devices` lists.")
-    ] = "auto",
+    engines: Annotated[str, option("NAME,...", "Engines that `pytrt devices` lists.", "--engine")] = "auto",
     precisions: Annotated[
         str,
-        typer.Option(
-            "--precision",
-            metavar="NAME,...",
-            help=f"Precisions ({', '.join(loading.PRECISIONS)}) and precision files (.yaml).",
-        ),
+        option("NAME,...", f"Precisions ({', '.join(loading.PRECISIONS)}) and precision files (.yaml).", "--precision"),
     ] = "fp32,int8",
     algorithms: Annotated[
         str,
-        typer.Option(
+        option(
+            "NAME,...",
+            f"How the scales are chosen, for int8 and fp8: {', '.join(CALIBRATORS)}; each makes a row.",
             "--algorithm",
-            metavar="NAME,...",
-            help=f"How the scales are chosen, for int8 and fp8: {', '.join(CALIBRATORS)}; each makes a row.",
         ),
     ] = "minmax",
     samples: Annotated[
-        str,
-        typer.Option(
-            "--calibration-size", metavar="N,...", help="Number of images to calibrate with; each makes a row."
-        ),
+        str, option("N,...", "Number of images to calibrate with; each makes a row.", "--calibration-size")
     ] = "200",
-    batches: Annotated[
-        str, typer.Option("--batch", metavar="N,...", help="Images per run; each makes columns.")
-    ] = "1,8",
+    batches: Annotated[str, option("N,...", "Images per run; each makes columns.", "--batch")] = "1,8",
     calibration: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR|FILE.npz", help="Images to calibrate with; default: a part of --data."),
+        Path | None, option("DIR|FILE.npz", "Images to calibrate with; default: a part of --data.")
     ] = None,
     images: Annotated[
         Path | None,
-        typer.Option(
-            "--image-root",
-            metavar="DIR",
-            help="Where the images are that a list of pairs names; default: where the list is.",
-        ),
+        option("DIR", "Where the images are that a list of pairs names; default: where the list is.", "--image-root"),
     ] = None,
     calibration_share: Annotated[
         float,
@@ -124,36 +111,29 @@ def command(
             "to 10 of each. Not for detection.",
         ),
     ] = False,
-    pixels: Annotated[
-        str, typer.Option(metavar="FORM", help=f"Values that the network takes for pixels: {', '.join(PIXELS)}.")
-    ] = "0..1",
+    pixels: Annotated[str, option("FORM", f"Values that the network takes for pixels: {', '.join(PIXELS)}.")] = "0..1",
     names: options.Names = None,
     mode: options.Mode = "letterbox",
     exif: Exif = None,
     limit: options.FirstImages = None,
-    weights: options.Weights = None,
     threads: options.Threads = None,
     rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), help="Rounds in which the engines take turns.")] = 5,
     seconds: Annotated[
         float, number(Real(0.001, _MAX_SECONDS), metavar="X", help="Seconds for the runs of each engine and batch.")
     ] = 2.0,
     output: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help=f"Write the result: {' '.join(_WRITERS)}; may be repeated."
-        ),
+        list[Path] | None, option("FILE", f"Write the result: {' '.join(_WRITERS)}; may be repeated.", "--output", "-o")
     ] = None,
     work: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Keep engines and results here: the same command goes on where it was interrupted. Default: a folder MODEL.table, "
+        option(
+            "DIR",
+            "Keep engines and results here: the same command goes on where it was interrupted. Default: a folder MODEL.table, "
             "removed at the end.",
         ),
     ] = None,
     settings: options.Settings = None,
     forms: options.Forms = None,
-    plugins: options.Plugins = None,
 ) -> Result[Table]:
     """Compare speed, memory and accuracy of a network on engines and in precisions, in one table to decide by.
 
@@ -195,15 +175,15 @@ def command(
         threads=threads,
         settings=option_values.read_settings(settings),
         plugins=option_values.read_forms(forms),
-        modules=tuple(plugins or ()),
+        modules=tuple(source.plugins or ()),
     )
-    network = loading.open_model(model, weights, "dynamic")
-    folder = work or Path(f"{model.stem}.table")
+    network = source.open("dynamic")
+    folder = work or Path(f"{source.model.stem}.table")
     found = make_table(
         network,
         _task(task, data, images, calibration, calibration_share, augment, pixels, names, mode, exif, limit),
         plan,
-        name=model.name,
+        name=source.model.name,
         data=data.name,
         work=folder,
     )

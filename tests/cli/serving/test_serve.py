@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytrtplugins.cli import main
-from pytrtplugins.cli.serving import serve
+from pytrtplugins.cli.serving import serve_options
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_delay_is_handed_on_in_milliseconds(served, delay, expected):
 
 
 def test_delays_of_all_units_are_tested():
-    assert {re.sub(r"[0-9.]", "", delay) for delay in DELAYS} == set(serve._MILLISECONDS)
+    assert {re.sub(r"[0-9.]", "", delay) for delay in DELAYS} == set(serve_options._MILLISECONDS)
 
 
 @pytest.mark.parametrize("delay", ["2", "11s", "10.000001s", "10000.001ms", "-1ms", "ms", "2 ms"])

@@ -205,9 +205,10 @@ def test_evaluate(pytrt, asked):
     evaluated = asked(asked.evaluate.models, "evaluate")
     ends(pytrt, "evaluate", "net.onnx", "--data", "d", "--data", "e.tar", "--split", "test.txt", *BUILT, *DETECTOR,
          "--class-map", "tv=tvmonitor", "--class-map", "a=b=c", "--limit", "9", "--setting", "batch=8",
-         "--exif", "stored")  # fmt: skip
+         "--exif", "stored", "--plugin-form", "acme::Scale=compute")  # fmt: skip
     assert read == [(([Path("d"), Path("e.tar")],), {"exif": "stored"})]
-    assert opened == [((Path("net.onnx"), *OPENED.values()), {"settings": {"batch": 8}, "as_asked": True})]
+    asked_for = {"settings": {"batch": 8}, "plugins": {"acme::Scale": "compute"}, "as_asked": True}
+    assert opened == [((Path("net.onnx"), *OPENED.values()), asked_for)]
     assert detectors == [((ENGINE, Path("n")), {"mode": "stretch"})]
     wanted = {**THRESHOLDS, "class_map": {"tv": "tvmonitor", "a": "b=c"}, "limit": 9}
     assert evaluated == [(("detector", "data", "test.txt"), wanted)]
