@@ -39,13 +39,13 @@ def command(
         list[str] | None, option("NAME=FILE.npy", "Array for an input; default: random numbers.", "--input")
     ] = None,
     batch: Annotated[
-        int, number(Whole(1, LARGEST_BATCH), help="Images per run: the size of the dims that the model leaves free.")
+        int, number(Whole(1, LARGEST_BATCH), "Images per run: the size of the dims that the model leaves free.")
     ] = 1,
-    rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), help="Rounds in which the engines take turns.")] = 5,
+    rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), "Rounds in which the engines take turns.")] = 5,
     seconds: Annotated[
-        float, number(Real(0.001, _MAX_SECONDS), metavar="X", help="Seconds for the runs of each engine.")
+        float, number(Real(0.001, _MAX_SECONDS), "Seconds for the runs of each engine.", metavar="X")
     ] = 2.0,
-    slots: Annotated[int, number(Whole(1, MAX_SLOTS), help="Simultaneous runs for the throughput.")] = 2,
+    slots: Annotated[int, number(Whole(1, MAX_SLOTS), "Simultaneous runs for the throughput.")] = 2,
     settings: options.Settings = None,
     forms: options.Forms = None,
     plot: Annotated[Path | None, option("FILE", "Draw the latencies: .png, .svg or .pdf.")] = None,

@@ -8,7 +8,6 @@ from typing import Annotated
 
 from ..utils.atomic import check_target
 from ..utils.numbers import LARGEST_BATCH, SHARE, Whole
-from ..utils.optional import require
 from ..vision.letterbox import Mode as FitMode
 from . import inspected
 from .app import app
@@ -16,11 +15,9 @@ from .facts import Built
 from .shared import loading, options, tables
 from .shared.groups import EngineOptions, grouped
 from .shared.number import number
-from .shared.option import option
+from .shared.option import choice, option
 from .shared.other_files import not_an_engine_here
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["build"]
 
@@ -41,15 +38,15 @@ def build(
     ] = None,
     batch: Annotated[
         int | None,
-        number(Whole(1, LARGEST_BATCH), help="Images per run, for darknet's networks; an ONNX file has its own batch."),
+        number(Whole(1, LARGEST_BATCH), "Images per run, for darknet's networks; an ONNX file has its own batch."),
     ] = None,
     names: options.Names = None,
     fit: Annotated[
         FitMode | None,
-        typer.Option(help="How images are fitted into the network's input by `pytrt run`; stored in the engine file."),
+        choice("How images are fitted into the network's input by `pytrt run`; stored in the engine file."),
     ] = None,
     threshold: Annotated[
-        float | None, number(SHARE, metavar="X", help="Lowest score that `pytrt run` shows; stored in the engine file.")
+        float | None, number(SHARE, "Lowest score that `pytrt run` shows; stored in the engine file.", metavar="X")
     ] = None,
 ) -> Result[Built]:
     """Build an engine and save it, so that it starts faster the next time. The file also stores a detector's class names.

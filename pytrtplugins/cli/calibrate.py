@@ -12,17 +12,14 @@ from ..engines.calibrate import network_digest
 from ..errors import UsageError
 from ..utils.atomic import check_target, write_atomic
 from ..utils.numbers import Whole
-from ..utils.optional import require
 from .app import app
 from .facts import Calibrated, WrittenFile
 from .opaque import Shapes, open_with_shapes
 from .shared import loading, option_values, options, tables
 from .shared.groups import NetworkOptions, grouped
 from .shared.number import number
-from .shared.option import option
+from .shared.option import choice, option
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["calibrate", "equalize"]
 
@@ -42,10 +39,8 @@ def calibrate(
         ),
     ],
     cache: options.Cache = None,
-    algorithm: Annotated[
-        Literal["entropy", "minmax", "percentile"], typer.Option(help="How the scales are chosen.")
-    ] = "minmax",
-    batch: Annotated[int, number(Whole(1, MAX_IMAGES), help="Images per run.")] = 8,
+    algorithm: Annotated[Literal["entropy", "minmax", "percentile"], choice("How the scales are chosen.")] = "minmax",
+    batch: Annotated[int, number(Whole(1, MAX_IMAGES), "Images per run.")] = 8,
     limit: options.FirstImages = None,
     mode: options.CalibrationMode = "letterbox",
     engine: options.Engine = "auto",
@@ -82,8 +77,7 @@ def equalize(
     limit: options.FirstImages = 20,
     mode: options.CalibrationMode = "letterbox",
     round_weights: Annotated[
-        bool,
-        typer.Option("--round-weights", help="Also round the weights of each layer together; for CPUs without VNNI."),
+        bool, choice("Also round the weights of each layer together; for CPUs without VNNI.", "--round-weights")
     ] = False,
     engine: options.Engine = "auto",
     threads: options.Threads = None,

@@ -8,16 +8,13 @@ from typing import Annotated
 from .. import check
 from ..utils.atomic import write_atomic
 from ..utils.numbers import Real
-from ..utils.optional import require
 from .app import app
 from .shared import options
 from .shared.fields import open_plugin, read_samples, read_shapes
 from .shared.loading import import_plugin
 from .shared.number import number
-from .shared.option import option
+from .shared.option import choice, option
 from .shared.results import Result, current_output
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["check_plugin"]
 
@@ -45,13 +42,10 @@ def check_plugin(
         ),
     ] = None,
     sanitize: Annotated[
-        bool,
-        typer.Option(
-            "--sanitize", help="Also run kernels under AddressSanitizer, and on a GPU under compute-sanitizer."
-        ),
+        bool, choice("Also run kernels under AddressSanitizer, and on a GPU under compute-sanitizer.", "--sanitize")
     ] = False,
     time_limit: Annotated[
-        float, number(Real(0.1, _LONGEST_S), metavar="S", help="Time limit of one check on one shape, in seconds.")
+        float, number(Real(0.1, _LONGEST_S), "Time limit of one check on one shape, in seconds.", metavar="S")
     ] = 30.0,
     reference: Annotated[
         str | None,

@@ -6,13 +6,11 @@ from typing import Annotated
 
 from .. import engines
 from ..doctor import Report, examine
-from ..utils.optional import require
 from .app import app
 from .facts import Devices
 from .shared import tables
+from .shared.option import choice
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command", "devices"]
 
@@ -30,7 +28,7 @@ def devices() -> Result[Devices]:
 
 @app.command("doctor")  # type: ignore[untyped-decorator]
 def command(
-    run: Annotated[bool, typer.Option(help="Run a small network on each engine, in a separate process.")] = True,
+    run: Annotated[bool, choice("Run a small network on each engine, in a separate process.")] = True,
 ) -> Result[Report]:
     """Show what is installed, what each engine lacks, and whether it works; exit code 1 if one does not.
 

@@ -6,23 +6,18 @@ from pathlib import Path
 from typing import Annotated
 
 from ..models import fetch_model, find_model, published_models
-from ..utils.optional import require
 from .app import app
 from .facts import Downloaded, Offered, Offers, WrittenFile
 from .shared import tables
-from .shared.option import option
+from .shared.option import argument, option
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
 
 @app.command("download")  # type: ignore[untyped-decorator]
 def command(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The model; without it, all models are listed.")
-    ] = None,
+    name: Annotated[str | None, argument("[NAME]", "The model; without it, all models are listed.")] = None,
     output: Annotated[
         Path | None, option("DIR", "Write the files into this folder; default: the user's cache.", "--output", "-o")
     ] = None,

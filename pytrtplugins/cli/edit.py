@@ -13,7 +13,6 @@ from ..plugin.base import Plugin
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.atomic import check_target
 from ..utils.listing import first_names
-from ..utils.optional import require
 from ..validation.dataflow import walk
 from .app import app
 from .facts import Edited
@@ -22,10 +21,8 @@ from .model_facts import TensorFacts
 from .shared import option_values, options
 from .shared.fields import open_plugin
 from .shared.groups import NetworkOptions, grouped
-from .shared.option import option
+from .shared.option import argument, choice, option
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["embed", "extract", "replace"]
 
@@ -38,19 +35,14 @@ def replace(
     network: NetworkOptions,
     node: Annotated[
         str,
-        typer.Argument(
-            metavar="NODE",
-            help="Name of the node, or of a tensor that it writes; `pytrt inspect MODEL --nodes` lists them.",
-        ),
+        argument("NODE", "Name of the node, or of a tensor that it writes; `pytrt inspect MODEL --nodes` lists them."),
     ],
     plugin: options.PluginOrInstance,
     output: OutputModel,
     fields: options.Fields = None,
     from_node: Annotated[
         bool,
-        typer.Option(
-            "--from-node", help="Take the fields from the node's attributes and constant inputs with the same names."
-        ),
+        choice("Take the fields from the node's attributes and constant inputs with the same names.", "--from-node"),
     ] = False,
     named: Annotated[
         list[str] | None,

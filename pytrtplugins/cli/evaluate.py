@@ -36,7 +36,7 @@ def evaluate(
         str, typer.Option(help="The list of images that are evaluated, or the part of a data.yaml.")
     ] = "val.txt",
     names: options.Names = None,
-    threshold: Annotated[float, number(SHARE, metavar="X", help="Lowest score that counts, 0..1.")] = 0.005,
+    threshold: Annotated[float, number(SHARE, "Lowest score that counts, 0..1.", metavar="X")] = 0.005,
     nms: options.Nms = 0.45,
     mode: options.ModelsMode = None,
     class_map: Annotated[

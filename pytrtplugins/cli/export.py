@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from ..export import triton
 from ..export.plugin import ExportedPlugin, export_plugin
 from ..utils.numbers import Whole
-from ..utils.optional import require
 from .app import app
 from .shared import loading, option_values, options
 from .shared.fields import read_fields
 from .shared.groups import NetworkOptions, grouped
 from .shared.number import number
-from .shared.option import option
+from .shared.option import choice, option
 from .shared.results import Result
 
 if TYPE_CHECKING:
     import onnx
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["plugin", "triton_repository"]
 
@@ -47,25 +44,19 @@ def plugin(
         ),
     ] = None,
     source_only: Annotated[
-        bool, typer.Option("--source-only", help="Write the sources, and build.sh to build them on another machine.")
+        bool, choice("Write the sources, and build.sh to build them on another machine.", "--source-only")
     ] = False,
     loadable: Annotated[
-        bool,
-        typer.Option(
-            "--loadable", help="Make a library for TensorRT's load_library instead of one that registers itself."
-        ),
+        bool, choice("Make a library for TensorRT's load_library instead of one that registers itself.", "--loadable")
     ] = False,
     tensorrt_include: Annotated[
         Path | None, option("DIR", "TensorRT's headers; default: the environment variable TENSORRT_INCLUDE.")
     ] = None,
     architecture: Annotated[
         list[int] | None,
-        number(Whole(50, 999), help="Compute capability of a GPU: 90 for 9.0; may be repeated. Default: 80, 90."),
+        number(Whole(50, 999), "Compute capability of a GPU: 90 for 9.0; may be repeated. Default: 80, 90."),
     ] = None,
-    host: Annotated[
-        bool,
-        typer.Option("--cpu-kernels", help="Compile the kernels for the CPU, for tests without a GPU."),
-    ] = False,
+    host: Annotated[bool, choice("Compile the kernels for the CPU, for tests without a GPU.", "--cpu-kernels")] = False,
 ) -> Result[ExportedPlugin]:
     """Export a plugin whose enqueue launches kernels as a library for TensorRT that needs no Python.
 
@@ -95,32 +86,26 @@ def triton_repository(
     name: Annotated[
         str | None, option("NAME", "Name of the model in the repository; default: that of MODEL.", "--name")
     ] = None,
-    version: Annotated[
-        int, number(Whole(1, triton.LARGEST_VERSION), help="Version of the model in the repository.")
-    ] = 1,
+    version: Annotated[int, number(Whole(1, triton.LARGEST_VERSION), "Version of the model in the repository.")] = 1,
     plan: Annotated[
         Path | None, option("FILE", "TensorRT engine that another tool made from MODEL; it is served instead of MODEL.")
     ] = None,
     library: Annotated[list[Path] | None, option("LIB.so", "Library with the plan's plugins; may be repeated.")] = None,
     max_batch: Annotated[
         int | None,
-        number(
-            Whole(1, triton.LARGEST_BATCH), help="Largest number of requests in one run; default: 8, or the engine's."
-        ),
+        number(Whole(1, triton.LARGEST_BATCH), "Largest number of requests in one run; default: 8, or the engine's."),
     ] = None,
-    instances: Annotated[
-        int, number(Whole(1, triton.MAX_INSTANCES), help="Instances of the model on each device.")
-    ] = 1,
+    instances: Annotated[int, number(Whole(1, triton.MAX_INSTANCES), "Instances of the model on each device.")] = 1,
     kind: Annotated[
         Literal["auto", "cpu", "gpu"],
-        typer.Option("--instance-kind", help="Where onnxruntime runs; auto: on GPUs, if there are any."),
+        choice("Where onnxruntime runs; auto: on GPUs, if there are any.", "--instance-kind"),
     ] = "auto",
     queue_delay: Annotated[
         int,
         number(
             Whole(0, triton.LONGEST_DELAY),
+            "How long a request may wait for others to fill its batch.",
             metavar="MICROSECONDS",
-            help="How long a request may wait for others to fill its batch.",
         ),
     ] = 0,
     served_at: Annotated[

@@ -16,7 +16,7 @@ from .app import app
 from .facts import Imported
 from .inspected import model_facts
 from .shared import option_values
-from .shared.option import option
+from .shared.option import argument, choice, option
 from .shared.results import Result, show
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -36,8 +36,8 @@ def _frameworks() -> None:
 
 @command.command("mxnet")  # type: ignore[untyped-decorator]
 def import_mxnet(
-    symbol: Annotated[Path, typer.Argument(metavar="SYMBOL.json", help="The network: MXNet's symbol.json.")],
-    params: Annotated[Path, typer.Argument(metavar="MODEL.params", help="Its parameters.")],
+    symbol: Annotated[Path, argument("SYMBOL.json", "The network: MXNet's symbol.json.")],
+    params: Annotated[Path, argument("MODEL.params", "Its parameters.")],
     output: Annotated[Path, option("FILE.onnx", "Write the model to this file.", "--output", "-o")],
     shape: Annotated[
         list[str] | None,
@@ -47,7 +47,7 @@ def import_mxnet(
         ),
     ] = None,
     allow_extra: Annotated[
-        bool, typer.Option("--allow-extra", help="Leave out arrays that the network has no parameter for.")
+        bool, choice("Leave out arrays that the network has no parameter for.", "--allow-extra")
     ] = False,
 ) -> Result[Imported]:
     """Convert a network of MXNet to ONNX. MXNet itself is not needed.

@@ -7,17 +7,14 @@ from typing import Annotated
 
 from .. import engines
 from ..errors import UsageError
-from ..utils.optional import require
 from . import inspected
 from .app import app
 from .fused import FusedFacts, inspect_fused
 from .model_facts import DarknetFacts, EngineFacts, ModelFacts, Nodes
 from .opaque import Shapes, described
 from .shared import loading, options, tables
-from .shared.option import option
+from .shared.option import argument, choice, option
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["inspect"]
 
@@ -25,18 +22,15 @@ __all__ = ["inspect"]
 @app.command()  # type: ignore[untyped-decorator]
 def inspect(
     model: options.Model,
-    weights: Annotated[
-        Path | None, typer.Argument(metavar="[WEIGHTS]", help="darknet's weights, to check that they fit.")
-    ] = None,
+    weights: Annotated[Path | None, argument("[WEIGHTS]", "darknet's weights, to check that they fit.")] = None,
     nodes: Annotated[
-        bool, typer.Option("--nodes", help="List the nodes, with the names, types and dims of their tensors.")
+        bool, choice("List the nodes, with the names, types and dims of their tensors.", "--nodes")
     ] = False,
     engine: Annotated[
         str | None, option("NAME", "Engine whose missing operators are listed; with --fused: the engine that fuses.")
     ] = None,
     fused: Annotated[
-        bool,
-        typer.Option("--fused", help="Show which nodes the engine runs as one kernel; the network is built for it."),
+        bool, choice("Show which nodes the engine runs as one kernel; the network is built for it.", "--fused")
     ] = False,
     graph: Annotated[Path | None, option("FILE.svg", "Draw the network before and after, with --fused.")] = None,
     precision: options.Precision = "fp32",

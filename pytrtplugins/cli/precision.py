@@ -26,7 +26,7 @@ from .facts import Searched, Treated, WrittenFile
 from .shared import loading, option_values, options, tables
 from .shared.groups import NetworkOptions, grouped
 from .shared.number import number
-from .shared.option import option
+from .shared.option import argument, choice, option
 from .shared.options import MAX_SAMPLES
 from .shared.other_files import expect_model
 from .shared.results import Result, show
@@ -56,12 +56,10 @@ DataOption = Annotated[
 ]
 SamplesOption = Annotated[
     int,
-    number(
-        Whole(1, MAX_SAMPLES), "--samples", help="Number of samples, drawn by --seed, on which tensors are compared."
-    ),
+    number(Whole(1, MAX_SAMPLES), "Number of samples, drawn by --seed, on which tensors are compared.", "--samples"),
 ]
-SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), help="Seed for the choice of samples.")]
-FitOption = Annotated[Mode, typer.Option("--fit", help="How images are fitted into the network's input.")]
+SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), "Seed for the choice of samples.")]
+FitOption = Annotated[Mode, choice("How images are fitted into the network's input.", "--fit")]
 ToleranceOption = Annotated[str, option("T", "atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")]
 
 
@@ -78,7 +76,7 @@ def search(
     output: Annotated[Path, option("FILE.yaml", "Write the precision file here.", "--output", "-o")],
     low: Annotated[
         Literal["fp16", "bf16", "int8", "fp8"],
-        typer.Option("--precision", help="Precision of the layers that do not keep float32."),
+        choice("Precision of the layers that do not keep float32.", "--precision"),
     ] = "fp16",
     tolerance: ToleranceOption = "cosine=0.999",
     engine: options.Engine = "auto",
@@ -87,39 +85,38 @@ def search(
     split: Annotated[str, typer.Option(help="The list of images that are evaluated, for map50.")] = "val.txt",
     exif: Exif = None,
     images: Annotated[
-        int | None,
-        number(Whole(1, MAX_SAMPLES), "--evaluation-size", help="For map50: evaluate the first N images only."),
+        int | None, number(Whole(1, MAX_SAMPLES), "For map50: evaluate the first N images only.", "--evaluation-size")
     ] = None,
     limit: SamplesOption = 4,
     seed: SeedOption = 0,
     mode: FitOption = "letterbox",
     algorithm: Annotated[
         Literal["minmax", "entropy", "percentile"],
-        typer.Option(help="How the scales are chosen that the search begins with, for int8 and fp8."),
+        choice("How the scales are chosen that the search begins with, for int8 and fp8."),
     ] = "minmax",
     calibration: Annotated[
         int,
         number(
             Whole(1, MAX_SAMPLES),
+            "Number of images of --data to calibrate with, for int8 and fp8.",
             "--calibration-size",
-            help="Number of images of --data to calibrate with, for int8 and fp8.",
         ),
     ] = 50,
     per_tensor: Annotated[
-        bool, typer.Option("--per-tensor", help="For int8 and fp8: begin with one scale for all weights of a layer.")
+        bool, choice("For int8 and fp8: begin with one scale for all weights of a layer.", "--per-tensor")
     ] = False,
     max_latency_ratio: Annotated[
         float | None,
         number(
             Real(1, _LARGEST_RATIO),
+            "Largest latency, relative to all layers in low precision; default: no limit.",
             metavar="R",
-            help="Largest latency, relative to all layers in low precision; default: no limit.",
         ),
     ] = None,
-    max_runs: Annotated[int, number(Whole(1, _MAX_RUNS), help="Largest number of evaluations of the network.")] = 200,
+    max_runs: Annotated[int, number(Whole(1, _MAX_RUNS), "Largest number of evaluations of the network.")] = 200,
     latency: Annotated[
         Literal["modelled", "measured"],
-        typer.Option(help="modelled: from the bytes moved, the same on every machine; measured: on this machine."),
+        choice("modelled: from the bytes moved, the same on every machine; measured: on this machine."),
     ] = "modelled",
     settings: options.Settings = None,
     forms: options.Forms = None,
@@ -190,7 +187,7 @@ def search(
 
 @command.command("report")  # type: ignore[untyped-decorator]
 def report(
-    figures: Annotated[Path, typer.Argument(metavar="FILE.json", help="File that the search wrote beside FILE.yaml.")],
+    figures: Annotated[Path, argument("FILE.json", "File that the search wrote beside FILE.yaml.")],
     output: Annotated[Path, option("FILE.html", "Write the page to this file.", "--output", "-o")],
 ) -> Result[WrittenFile]:
     """Draw the results of a search: errors layer by layer, ranges, latency against accuracy.
@@ -222,7 +219,7 @@ def compare(
     ] = None,
     beside: Annotated[
         Literal["file"] | None,
-        typer.Option("--with", help="Compare A's outputs with those of its file, run by onnxruntime as it is."),
+        choice("Compare A's outputs with those of its file, run by onnxruntime as it is.", "--with"),
     ] = None,
     engine: Annotated[str, typer.Option("--engine", help="Engine of A.")] = "reference",
     other_engine: Annotated[str, typer.Option("--engine-b", help="Engine of B.")] = "auto",

@@ -26,7 +26,7 @@ def command(
     network: NetworkOptions,
     precision: options.Precision = "fp16",
     cache: options.Cache = None,
-    batch: Annotated[int, number(Whole(1, LARGEST_BATCH), help="Images per run, if the model's batch is free.")] = 1,
+    batch: Annotated[int, number(Whole(1, LARGEST_BATCH), "Images per run, if the model's batch is free.")] = 1,
     trace: Annotated[Path | None, option("FILE.json", "Write a trace for chrome://tracing or Perfetto.")] = None,
     plot: Annotated[Path | None, option("FILE", "Draw a bar chart: .png, .svg or .pdf.")] = None,
     forms: options.Forms = None,

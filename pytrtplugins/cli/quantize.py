@@ -16,7 +16,7 @@ from .app import app
 from .opaque import Shapes, open_with_shapes
 from .shared import loading, options
 from .shared.groups import NetworkOptions, grouped
-from .shared.option import option
+from .shared.option import choice, option
 from .shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -36,9 +36,7 @@ def quantize(
         Path | None, option("FILE", "Calibration cache, also one of TensorRT 7 to 10; default: MODEL with .cache.")
     ] = None,
     calibration: options.Images = None,
-    rest: Annotated[
-        Literal["fp32", "fp16", "bf16"], typer.Option(help="Type of the layers that are not quantized.")
-    ] = "fp32",
+    rest: Annotated[Literal["fp32", "fp16", "bf16"], choice("Type of the layers that are not quantized.")] = "fp32",
     precision: Annotated[
         str,
         typer.Option(
@@ -49,10 +47,10 @@ def quantize(
     ] = "int8",
     reader: Annotated[
         Literal["tensorrt", "onnxruntime", "openvino"],
-        typer.Option("--for", help="Library that is to read the file: it decides where the Q/DQ nodes stand."),
+        choice("Library that is to read the file: it decides where the Q/DQ nodes stand.", "--for"),
     ] = "tensorrt",
     algorithm: Annotated[
-        Literal["entropy", "minmax", "percentile"], typer.Option(help="How the scales are chosen, with --calibration.")
+        Literal["entropy", "minmax", "percentile"], choice("How the scales are chosen, with --calibration.")
     ] = "minmax",
     limit: options.FirstImages = None,
     mode: options.CalibrationMode = "letterbox",

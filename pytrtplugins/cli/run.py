@@ -16,7 +16,6 @@ from ..models.yolov2 import Decoder
 from ..utils.array_files import MAX_BYTES
 from ..utils.atomic import check_target
 from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, SHARE, Whole
-from ..utils.optional import require
 from ..utils.progress import progress_bar
 from ..vision import Outputs, Sources, Tracker
 from .app import app
@@ -24,11 +23,9 @@ from .run_facts import Detected, Looked, OutputFacts, Ran
 from .shared import loading, option_values, options, runs, tables
 from .shared.groups import EngineOptions, grouped
 from .shared.number import number
-from .shared.option import option
+from .shared.option import argument, choice, option
 from .shared.other_files import expect_images
 from .shared.results import Result, current_output
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__: list[str] = []
 
@@ -41,34 +38,28 @@ def run(
     network: EngineOptions,
     images: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[IMAGE]...",
-            help="Images, videos, folders, globs, URLs (http, https, rtsp, rtmp); - for paths on standard input, one per line.",
+        argument(
+            "[IMAGE]...",
+            "Images, videos, folders, globs, URLs (http, https, rtsp, rtmp); - for paths on standard input, one per line.",
         ),
     ] = None,
     camera: Annotated[
-        list[int] | None, number(Whole(0, _MAX_CAMERA), help="Number of a camera, from 0; may be repeated.")
+        list[int] | None, number(Whole(0, _MAX_CAMERA), "Number of a camera, from 0; may be repeated.")
     ] = None,
-    recursive: Annotated[bool, typer.Option("--recursive", help="Also search the subfolders of folders.")] = False,
-    batch: Annotated[
-        int | None, number(Whole(1, LARGEST_BATCH), help="Images per run; default: the model's batch.")
-    ] = None,
+    recursive: Annotated[bool, choice("Also search the subfolders of folders.", "--recursive")] = False,
+    batch: Annotated[int | None, number(Whole(1, LARGEST_BATCH), "Images per run; default: the model's batch.")] = None,
     names: options.Names = None,
     threshold: Annotated[
-        float | None, number(SHARE, metavar="X", help="Lowest score, 0..1; default: the model's, or else 0.5.")
+        float | None, number(SHARE, "Lowest score, 0..1; default: the model's, or else 0.5.", metavar="X")
     ] = None,
     nms: Annotated[
         float | None,
-        number(
-            SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1; default: the model's, or else 0.45."
-        ),
+        number(SHARE, "Highest overlap of boxes of a class, 0..1; default: the model's, or else 0.45.", metavar="X"),
     ] = None,
     mode: options.ModelsMode = None,
-    decode: Annotated[
-        Decoder, typer.Option(help="Who decodes JPEG files: the CPU's cores, or the GPU of engine cuda.")
-    ] = "cpu",
+    decode: Annotated[Decoder, choice("Who decodes JPEG files: the CPU's cores, or the GPU of engine cuda.")] = "cpu",
     track: Annotated[
-        bool, typer.Option("--track", help="Follow objects from frame to frame (ByteTrack), and number them.")
+        bool, choice("Follow objects from frame to frame (ByteTrack), and number them.", "--track")
     ] = False,
     output: Annotated[
         Path | None,
@@ -85,17 +76,17 @@ def run(
         option("DIR", "Write labels in the YOLO form: class x y width height, in 0..1; tracks add their number."),
     ] = None,
     save_crops: Annotated[Path | None, option("DIR", "Write the inside of each box: LABEL/NAME-NUMBER.jpg.")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Show frames in a window; press q to end.")] = False,
+    show: Annotated[bool, choice("Show frames in a window; press q to end.", "--show")] = False,
     inputs: Annotated[
         list[str] | None, option("NAME=FILE.npy", "Array for an input; default: random numbers.", "--input")
     ] = None,
     input_limit: Annotated[
-        int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Memory that an array of --input may take.")
+        int, number(Whole(1, _MAX_MIB), "Memory that an array of --input may take.", metavar="MIB")
     ] = MAX_BYTES >> 20,
     save: Annotated[Path | None, option("FILE.npz", "Write the outputs.")] = None,
-    repeat: Annotated[int, number(Whole(1, _MAX_RUNS), help="Runs to time.")] = 1,
+    repeat: Annotated[int, number(Whole(1, _MAX_RUNS), "Runs to time.")] = 1,
     slots: Annotated[
-        int, number(Whole(1, MAX_SLOTS), help="Simultaneous runs; from 2 on, the number of runs per second is shown.")
+        int, number(Whole(1, MAX_SLOTS), "Simultaneous runs; from 2 on, the number of runs per second is shown.")
     ] = 1,
 ) -> Result[Detected] | Result[Ran]:
     """Find objects in images and videos; without images, run a model on arrays and show its outputs.

@@ -13,6 +13,7 @@ from ...utils.toml_file import TomlFile
 from ..app import app
 from ..shared import options
 from ..shared.groups import grouped
+from ..shared.option import argument, choice
 from ..shared.results import Result
 from .serve_facts import Checked, CheckedModel, Served, ServedModel
 from .serve_options import ClientOptions, ModelOptions, ServerOptions
@@ -36,15 +37,15 @@ def command(
     clients: ClientOptions,
     models: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="A saved engine, an ONNX model, module:Class (a pytrtplugins.serving.Model), or registry:NAME@STAGE (`pytrt models`); "
+        argument(
+            "MODEL",
+            "A saved engine, an ONNX model, module:Class (a pytrtplugins.serving.Model), or registry:NAME@STAGE (`pytrt models`); "
             "NAME=MODEL names it. Default: the models in the file of --config.",
         ),
     ] = None,
     plugins: options.Plugins = None,
     check_only: Annotated[
-        bool, typer.Option("--check", help="Check the models and the settings, and end without serving.")
+        bool, choice("Check the models and the settings, and end without serving.", "--check")
     ] = False,
 ) -> Result[Served] | Result[Checked]:
     """Serve models over HTTP: images to a detector, tensors to any engine (Open Inference Protocol v2).

@@ -15,7 +15,7 @@ from ...utils.optional import require
 from ..app import app
 from ..shared.config import read_config
 from ..shared.number import number
-from ..shared.option import option
+from ..shared.option import argument, choice, option
 from ..shared.results import Result
 from .serve_options import milliseconds
 
@@ -48,12 +48,10 @@ class Exported:
 def command(
     context: typer.Context,  # type: ignore[name-defined]
     kind: Annotated[
-        Literal["ray", "kserve", "triton", "k8s", "compose"],
-        typer.Argument(metavar="KIND", help="ray, kserve, triton, k8s or compose."),
+        Literal["ray", "kserve", "triton", "k8s", "compose"], argument("KIND", "ray, kserve, triton, k8s or compose.")
     ],
     models: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MODEL", help="As for pytrt serve; default: the models in the file of --config."),
+        list[str] | None, argument("MODEL", "As for pytrt serve; default: the models in the file of --config.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -71,9 +69,9 @@ def command(
     replicas: Annotated[
         str | None, option("N[:MOST]", "Replicas: 2, or 1:8 for a number that follows the load.")
     ] = None,
-    cpus: Annotated[float | None, number(field_limits(Scale, "cpus"), help="Cores of a replica; default: 2.")] = None,
+    cpus: Annotated[float | None, number(field_limits(Scale, "cpus"), "Cores of a replica; default: 2.")] = None,
     gpus: Annotated[
-        float | None, number(field_limits(Scale, "gpus"), help="GPUs of a replica; on Ray also a part, such as 0.5.")
+        float | None, number(field_limits(Scale, "gpus"), "GPUs of a replica; on Ray also a part, such as 0.5.")
     ] = None,
     file: Annotated[
         list[Path] | None,
@@ -85,7 +83,7 @@ def command(
     secret: Annotated[
         str | None, option("NAME", "Secret with keys.toml, the keys of clients (pytrt serve-key).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[bool, choice("Replace files that are there.", "--force")] = False,
 ) -> Result[Exported]:
     """Write what a cluster needs to serve models: for Ray Serve, KServe, Kubernetes, Docker Compose or Triton.
 

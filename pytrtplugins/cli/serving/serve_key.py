@@ -11,7 +11,7 @@ from ...utils.declared import field_limits
 from ...utils.optional import require
 from ..app import app
 from ..shared.number import number
-from ..shared.option import option
+from ..shared.option import choice, option
 from ..shared.results import Result
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -39,16 +39,14 @@ def command(
     name: Annotated[str, typer.Argument(help="Name of the key, for logs.")],
     keys: Annotated[Path, option("FILE", "Keys of clients: the file, which is made if it is not there.")],
     role: Annotated[
-        Literal["infer", "admin"],
-        typer.Option(help="infer: inference, and what clients read for it; admin: everything."),
+        Literal["infer", "admin"], choice("infer: inference, and what clients read for it; admin: everything.")
     ] = "infer",
-    rate: Annotated[float | None, number(field_limits(Key, "rate"), help="Requests a second; default: any.")] = None,
+    rate: Annotated[float | None, number(field_limits(Key, "rate"), "Requests a second; default: any.")] = None,
     burst: Annotated[
-        int | None,
-        number(field_limits(Key, "burst"), help="Requests that may come at once; default: those of a second."),
+        int | None, number(field_limits(Key, "burst"), "Requests that may come at once; default: those of a second.")
     ] = None,
     concurrent: Annotated[
-        int | None, number(field_limits(Key, "concurrent"), help="Requests at a time; default: any.")
+        int | None, number(field_limits(Key, "concurrent"), "Requests at a time; default: any.")
     ] = None,
     model: Annotated[
         list[str] | None, option("NAME", "A model that it may use; may be repeated. Default: all.", "--allow-model")

@@ -17,7 +17,7 @@ from ...utils.optional import require
 from ...utils.toml_file import TomlFile
 from ..shared import options
 from ..shared.number import number
-from ..shared.option import option
+from ..shared.option import choice, option
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
@@ -51,29 +51,29 @@ class ServerOptions:
     host: Annotated[str, option("ADDRESS", "Address to listen on; 0.0.0.0 means all addresses of this machine.")] = (
         "127.0.0.1"
     )
-    port: Annotated[int, number(Whole(0, 65535), help="Port for HTTP; 0 means any free port.")] = 8000
+    port: Annotated[int, number(Whole(0, 65535), "Port for HTTP; 0 means any free port.")] = 8000
     grpc_port: Annotated[
-        int | None, number(Whole(1, 65535), help="Port for gRPC (Open Inference Protocol) as well, such as 8001.")
+        int | None, number(Whole(1, 65535), "Port for gRPC (Open Inference Protocol) as well, such as 8001.")
     ] = None
     cpu: Annotated[
         int | None,
         number(
             Whole(0, MOST_PROCESSES),
-            help="Processes that speak HTTP and decode; 0: everything in one process; default: half of the cores, on two cores 0.",
+            "Processes that speak HTTP and decode; 0: everything in one process; default: half of the cores, on two cores 0.",
         ),
     ] = None
     gpu: Annotated[
         int | None,
         number(
             Whole(0, MOST_PROCESSES),
-            help="Processes that have the models and compute, on a GPU or not; default: one for each device. "
+            "Processes that have the models and compute, on a GPU or not; default: one for each device. "
             "0: none, each of the --cpu processes has the models itself, for small models on a CPU.",
         ),
     ] = None
     device: Annotated[
         str | None, option("N,N,...", "GPUs over which these processes are spread, such as 0,1; default: the first.")
     ] = None
-    local: Annotated[bool, typer.Option("--local", help="Everything in one process, for breakpoints: --cpu 0.")] = False
+    local: Annotated[bool, choice("Everything in one process, for breakpoints: --cpu 0.", "--local")] = False
     ray: Annotated[
         str | None,
         option(
@@ -99,7 +99,7 @@ class ModelOptions:
         int | None,
         number(
             field_limits(ModelSpec, "max_batch"),
-            help="Largest number of rows in a run; default: as the model says, or else 32.",
+            "Largest number of rows in a run; default: as the model says, or else 32.",
         ),
     ] = None
     max_delay: Annotated[
@@ -113,8 +113,7 @@ class ModelOptions:
     queue: Annotated[
         int,
         number(
-            field_limits(ModelSpec, "queue"),
-            help="Number of requests per model that may wait; further ones get status 503.",
+            field_limits(ModelSpec, "queue"), "Number of requests per model that may wait; further ones get status 503."
         ),
     ] = 256
     decode: Annotated[
@@ -143,14 +142,14 @@ class ModelOptions:
 class ClientOptions:
     """Who may connect to a server and what it takes of them, and what is recorded of requests."""
 
-    body_limit: Annotated[int, number(Whole(1, _MAX_MIB), metavar="MIB", help="Largest body of a request.")] = (
+    body_limit: Annotated[int, number(Whole(1, _MAX_MIB), "Largest body of a request.", metavar="MIB")] = (
         Limits.body_bytes >> 20
     )
     shared_memory: Annotated[
         bool,
-        typer.Option(
+        choice(
+            "Let clients on this machine pass tensors through /dev/shm: they may then name any object there.",
             "--shared-memory",
-            help="Let clients on this machine pass tensors through /dev/shm: they may then name any object there.",
         ),
     ] = False
     allow_urls: Annotated[
@@ -171,8 +170,7 @@ class ClientOptions:
         Path | None, option("FILE", "Keys of clients, as `pytrt serve-key` writes them; others are refused.")
     ] = None
     allow_control: Annotated[
-        bool,
-        typer.Option("--allow-control", help="Let clients of other machines load and unload models without a key."),
+        bool, choice("Let clients of other machines load and unload models without a key.", "--allow-control")
     ] = False
     cors: Annotated[
         list[str] | None,
@@ -181,9 +179,7 @@ class ClientOptions:
     access_log: Annotated[
         Path | None, option("FILE", "Write a line for each request to this file; - means standard error.")
     ] = None
-    access_log_form: Annotated[
-        Literal["json", "plain"], typer.Option(help="Form of these lines: JSON, or for people.")
-    ] = "json"
+    access_log_form: Annotated[Literal["json", "plain"], choice("Form of these lines: JSON, or for people.")] = "json"
     trace_endpoint: Annotated[
         str | None,
         option(

@@ -17,6 +17,7 @@ from ...utils.numbers import Real
 from ...utils.optional import require
 from ..app import app
 from ..shared.number import number
+from ..shared.option import choice
 from ..shared.results import Result, current_output
 from ..shared.tables import console
 from .key_presses import KeyPresses
@@ -43,9 +44,9 @@ def command(
         str, typer.Argument(metavar="[URL]", help="Address of a server that pytrt serve runs.", show_default=False)
     ] = "http://localhost:8000",
     interval: Annotated[
-        float, number(Real(0.1, 3600), metavar="SECONDS", help="Time between two readings of the metrics.")
+        float, number(Real(0.1, 3600), "Time between two readings of the metrics.", metavar="SECONDS")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one table, and end.")] = False,
+    once: Annotated[bool, choice("Print one table, and end.", "--once")] = False,
 ) -> Result[ServerLoad] | None:
     """Show the load of a server, as a table that is renewed until q or Ctrl-C ends it; default: http://localhost:8000.
 

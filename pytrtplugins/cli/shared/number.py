@@ -14,7 +14,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 __all__ = ["limits_of", "number"]
 
 
-def number(limits: Whole | Real, *names: str, help: str, metavar: str = "N") -> Any:
+def number(limits: Whole | Real, help: str, *names: str, metavar: str = "N") -> Any:
     """An option that takes a number, or several of them where it may be repeated: what goes into `Annotated` beside the type."""
     return typer.Option(*names, metavar=metavar, help=help, parser=str, callback=_reading(limits))
 

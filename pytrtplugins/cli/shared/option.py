@@ -1,4 +1,4 @@
-"""An option of ``pytrt`` that takes a text or a path."""
+"""Declarations of arguments and options of ``pytrt``: what goes into `Annotated` beside the type."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from ...utils.optional import require
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
-__all__ = ["option"]
+__all__ = ["argument", "choice", "option"]
+
+
+def argument(metavar: str, help: str) -> Any:
+    """An argument, which ``--help`` calls ``metavar``."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
+def choice(help: str, *names: str) -> Any:
+    """An option whose values its type lists; of type bool a flag."""
+    return typer.Option(*names, help=help)
 
 
 def option(metavar: str, help: str, *names: str) -> Any:
-    """An option whose value ``--help`` calls ``metavar``: what goes into `Annotated` beside the type."""
+    """An option that takes a text or a path, which ``--help`` calls ``metavar``."""
     return typer.Option(*names, metavar=metavar, help=help)

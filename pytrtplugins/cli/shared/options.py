@@ -12,7 +12,7 @@ from ...utils.optional import require
 from ...vision.letterbox import Mode as FitMode
 from . import loading
 from .number import number
-from .option import option
+from .option import argument, choice, option
 from .other_files import expect_model
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -64,7 +64,7 @@ Precision = Annotated[
         help=f"Precision: {', '.join(loading.PRECISIONS)}; or a file of `pytrt precision search`, layer by layer.",
     ),
 ]
-Threads = Annotated[int | None, number(THREADS, help="CPU threads; default: the engine decides.")]
+Threads = Annotated[int | None, number(THREADS, "CPU threads; default: the engine decides.")]
 Images = Annotated[
     Path | None,
     option(
@@ -73,9 +73,9 @@ Images = Annotated[
     ),
 ]
 Cache = Annotated[Path | None, option("FILE", "Calibration cache; default: MODEL with .cache.")]
-Plugin = Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The class; or path/to/file.py:Class.")]
+Plugin = Annotated[str, argument("MODULE:CLASS", "The class; or path/to/file.py:Class.")]
 PluginOrInstance = Annotated[
-    str, typer.Argument(metavar="MODULE:CLASS|INSTANCE", help="The class or an instance; or path/to/file.py:Class.")
+    str, argument("MODULE:CLASS|INSTANCE", "The class or an instance; or path/to/file.py:Class.")
 ]
 Fields = Annotated[
     list[str] | None, option("FIELD=VALUE", "A field's value: groups=4, slope=@slope.npy; may be repeated.", "--set")
@@ -100,29 +100,26 @@ Forms = Annotated[
         "--plugin-form",
     ),
 ]
-FirstImages = Annotated[int | None, number(Whole(1, MAX_SAMPLES), help="Use only the first images.")]
-Nms = Annotated[float, number(SHARE, metavar="X", help="Highest overlap of boxes of a class, 0..1.")]
+FirstImages = Annotated[int | None, number(Whole(1, MAX_SAMPLES), "Use only the first images.")]
+Nms = Annotated[float, number(SHARE, "Highest overlap of boxes of a class, 0..1.", metavar="X")]
 Names = Annotated[
     Path | None, option("FILE", "Class names, one per line; default: those in the model, or else MODEL with .names.")
 ]
 CalibrationMode = Annotated[
     FitMode,
-    typer.Option(
+    choice(
+        "How calibration images are fitted. Use stretch with entropy, which the grey bars of letterbox mislead.",
         "--calibration-fit",
-        help="How calibration images are fitted. Use stretch with entropy, which the grey bars of letterbox mislead.",
     ),
 ]
 Mode = Annotated[
-    FitMode,
-    typer.Option(
-        "--fit", help="How images are fitted into the network's input. AlexeyAB's darknet trains with stretch."
-    ),
+    FitMode, choice("How images are fitted into the network's input. AlexeyAB's darknet trains with stretch.", "--fit")
 ]
 ModelsMode = Annotated[
     FitMode | None,
-    typer.Option(
-        "--fit",
-        help="How images are fitted into the network's input; default: as the model says, or else letterbox."
+    choice(
+        "How images are fitted into the network's input; default: as the model says, or else letterbox."
         " AlexeyAB's darknet trains with stretch.",
+        "--fit",
     ),
 ]

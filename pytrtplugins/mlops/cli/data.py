@@ -11,7 +11,7 @@ from ...cli.app import app
 from ...cli.exif import Exif
 from ...cli.shared import loading, options
 from ...cli.shared.number import number
-from ...cli.shared.option import option
+from ...cli.shared.option import argument, option
 from ...cli.shared.results import Result, show, to_json
 from ...cli.shared.tables import print_texts
 from ...errors import UsageError
@@ -46,8 +46,8 @@ app.add_typer(command, name="data")
 
 @command.command("compare")  # type: ignore[untyped-decorator]
 def compare(
-    a: Annotated[Path, typer.Argument(metavar="A", help="The reference: a set of shards, or photos with labels.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="What is compared with it.")],
+    a: Annotated[Path, argument("A", "The reference: a set of shards, or photos with labels.")],
+    b: Annotated[Path, argument("B", "What is compared with it.")],
     labels: Annotated[
         str, option("FORMAT", f"auto, {_NONE}, or one of {', '.join(FORMATS)}; shards need none.")
     ] = "auto",
@@ -68,9 +68,9 @@ def compare(
         option("NAME=X", "End with exit code 1 where a figure is larger: drift=0.2; may be repeated.", "--fail-above"),
     ] = None,
     photos: Annotated[
-        int, number(Whole(2, MOST_PHOTOS), "--samples", help="Number of samples, drawn by --seed, of each set.")
+        int, number(Whole(2, MOST_PHOTOS), "Number of samples, drawn by --seed, of each set.", "--samples")
     ] = 1000,
-    seed: Annotated[int, number(Whole(0, _LARGEST_SEED), help="Seed for the choice of samples.")] = 0,
+    seed: Annotated[int, number(Whole(0, _LARGEST_SEED), "Seed for the choice of samples.")] = 0,
     output: Annotated[
         list[Path] | None, option("FILE", f"Write the result: {' '.join(_WRITERS)}; may be repeated.", "--output", "-o")
     ] = None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from ...cli.app import app
 from ...cli.shared.number import number
-from ...cli.shared.option import option
+from ...cli.shared.option import argument, choice, option
 from ...cli.shared.results import Result, show
 from ...errors import UsageError
 from ...utils.atomic import check_target
@@ -38,19 +38,17 @@ app.add_typer(command, name="models")
 RegistryOption = Annotated[
     Path | None, option("DIR", "The registry's folder; default: PYTRT_MODEL_REGISTRY, or .pytrt/models.", "--registry")
 ]
-VersionArgument = Annotated[
-    str, typer.Argument(metavar="NAME[:VERSION]", help="A version; without a number, the newest.")
-]
-StageOption = Annotated[Literal["staging", "production"], typer.Option(help="Stage in which the version is put back.")]
+VersionArgument = Annotated[str, argument("NAME[:VERSION]", "A version; without a number, the newest.")]
+StageOption = Annotated[Literal["staging", "production"], choice("Stage in which the version is put back.")]
 WhyOption = Annotated[str, option("TEXT", "The reason, for the history.", "--why")]
 WhoOption = Annotated[str | None, option("NAME", "Who does it; default: this user.", "--who")]
 
 
 @command.command("add")  # type: ignore[untyped-decorator]
 def add(
-    engine_file: Annotated[Path, typer.Argument(metavar="FILE", help="Engine file, as `pytrt build` writes it.")],
+    engine_file: Annotated[Path, argument("FILE", "Engine file, as `pytrt build` writes it.")],
     name: Annotated[str, option("NAME", "Name of the model.", "--name")],
-    version: Annotated[int | None, number(_VERSION, help="Version number; default: the next.")] = None,
+    version: Annotated[int | None, number(_VERSION, "Version number; default: the next.")] = None,
     network: Annotated[
         Path | None, option("FILE", "What the engine was built from, such as an ONNX file; its digest is kept.")
     ] = None,
@@ -84,10 +82,10 @@ def add(
             help="The run of a pipeline that made it, which a step knows.",
         ),
     ] = "",
-    parent: Annotated[int | None, number(_VERSION, help="The version that it followed; default: the newest.")] = None,
+    parent: Annotated[int | None, number(_VERSION, "The version that it followed; default: the newest.")] = None,
     note: Annotated[str, option("TEXT", "What else is to be said.")] = "",
     to: Annotated[
-        Literal["staging", "production"] | None, typer.Option("--stage", help="Stage that it comes into as well.")
+        Literal["staging", "production"] | None, choice("Stage that it comes into as well.", "--stage")
     ] = None,
     registry: RegistryOption = None,
 ) -> Result[Added]:
@@ -124,7 +122,7 @@ def add(
 
 @command.command("list")  # type: ignore[untyped-decorator]
 def list_versions(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A model; without it, all models.")] = None,
+    name: Annotated[str | None, argument("[NAME]", "A model; without it, all models.")] = None,
     registry: RegistryOption = None,
 ) -> Result[Listed]:
     """List the models and their versions, with the stages that they are in.
@@ -142,9 +140,7 @@ def list_versions(
 
 @command.command("show")  # type: ignore[untyped-decorator]
 def show_version(
-    version: Annotated[
-        str, typer.Argument(metavar="NAME[:VERSION|@STAGE]", help="A version; without a number or a stage, the newest.")
-    ],
+    version: Annotated[str, argument("NAME[:VERSION|@STAGE]", "A version; without a number or a stage, the newest.")],
     html: Annotated[Path | None, option("FILE.html", "Write the same as a page.", "--output", "-o")] = None,
     registry: RegistryOption = None,
 ) -> Result[Card]:
@@ -168,7 +164,7 @@ def show_version(
 @command.command("promote")  # type: ignore[untyped-decorator]
 def promote(
     version: VersionArgument,
-    to: Annotated[Stage, typer.Option("--stage", help="Stage that it comes into.")] = "production",
+    to: Annotated[Stage, choice("Stage that it comes into.", "--stage")] = "production",
     why: WhyOption = "",
     who: WhoOption = None,
     registry: RegistryOption = None,
@@ -186,7 +182,7 @@ def promote(
 
 @command.command("rollback")  # type: ignore[untyped-decorator]
 def rollback(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The model.")],
+    name: Annotated[str, argument("NAME", "The model.")],
     stage: StageOption = "production",
     why: WhyOption = "",
     who: WhoOption = None,
@@ -203,8 +199,8 @@ def rollback(
 
 @command.command("diff")  # type: ignore[untyped-decorator]
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="A version: NAME:VERSION or NAME@STAGE.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another.")],
+    a: Annotated[str, argument("A", "A version: NAME:VERSION or NAME@STAGE.")],
+    b: Annotated[str, argument("B", "Another.")],
     registry: RegistryOption = None,
 ) -> Result[Comparison]:
     """Show what differs between two versions: network, data, calibration, figures, sizes.
@@ -219,9 +215,9 @@ def diff(
 def lineage(
     asked: Annotated[
         str,
-        typer.Argument(
-            metavar="DIGEST|NAME:VERSION",
-            help="A version; or the digest, or its first 8 digits, of an engine file, a network or data.",
+        argument(
+            "DIGEST|NAME:VERSION",
+            "A version; or the digest, or its first 8 digits, of an engine file, a network or data.",
         ),
     ],
     registry: RegistryOption = None,
@@ -240,7 +236,7 @@ def lineage(
 
 @command.command("remove")  # type: ignore[untyped-decorator]
 def remove(
-    version: Annotated[str, typer.Argument(metavar="NAME:VERSION", help="A version that is in no stage.")],
+    version: Annotated[str, argument("NAME:VERSION", "A version that is in no stage.")],
     why: WhyOption = "",
     who: WhoOption = None,
     registry: RegistryOption = None,
@@ -261,10 +257,7 @@ def remove(
 @command.command("check")  # type: ignore[untyped-decorator]
 def check(
     repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair", help="Repair: remove what processes left over that were killed; nothing else is touched."
-        ),
+        bool, choice("Repair: remove what processes left over that were killed; nothing else is touched.", "--repair")
     ] = False,
     registry: RegistryOption = None,
 ) -> Result[RegistryCheck]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from ... import doctor
 from ...cli.app import app
 from ...cli.shared import option_values
-from ...cli.shared.option import option
+from ...cli.shared.option import argument, choice, option
 from ...cli.shared.results import Result, show
 from ...utils.figures import check_figure
 from ...utils.optional import require
@@ -44,7 +44,7 @@ command: Any = typer.Typer(
 )
 app.add_typer(command, name="pipeline")
 
-Source = Annotated[str, typer.Argument(metavar="FILE.yaml|MODULE:NAME", help="The pipeline.")]
+Source = Annotated[str, argument("FILE.yaml|MODULE:NAME", "The pipeline.")]
 Values = Annotated[list[str] | None, option("NAME=VALUE", "A parameter's value; may be repeated.", "--parameter")]
 
 
@@ -62,8 +62,8 @@ def run(
     until: Annotated[str | None, option("STEP", "End with this step.")] = None,
     only: Annotated[str | None, option("STEP", "Run this step alone.")] = None,
     values: Values = None,
-    force: Annotated[bool, typer.Option("--rerun", help="Run the steps whether something has changed or not.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Approve every step that asks for it.")] = False,
+    force: Annotated[bool, choice("Run the steps whether something has changed or not.", "--rerun")] = False,
+    yes: Annotated[bool, choice("Approve every step that asks for it.", "--yes")] = False,
     approve: Annotated[list[str] | None, option("STEP", "Approve this step; may be repeated.")] = None,
 ) -> Result[RunFacts]:
     """Run the steps whose inputs, code or parameters have changed, up to the first that fails.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from ...cli.shared import option_values
-from ...cli.shared.option import option
+from ...cli.shared.option import argument, choice, option
 from ...cli.shared.results import Result
 from ...errors import UsageError
 from ...utils.atomic import check_target, write_atomic
@@ -42,7 +42,7 @@ class ExportedPipeline:
 
 @command.command("export")  # type: ignore[untyped-decorator]
 def export(
-    system: Annotated[Literal["argo"], typer.Argument(metavar="SYSTEM", help="argo: Argo Workflows.")],
+    system: Annotated[Literal["argo"], argument("SYSTEM", "argo: Argo Workflows.")],
     source: Source,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.yaml", help="Write to this file.", show_default=False)
@@ -52,15 +52,13 @@ def export(
     ] = "",
     kind: Annotated[
         Literal["workflow", "template", "cron", "event", "data"],
-        typer.Option(
-            help="A Workflow; a WorkflowTemplate; a CronWorkflow; a template that an event, or new data, starts."
-        ),
+        choice("A Workflow; a WorkflowTemplate; a CronWorkflow; a template that an event, or new data, starts."),
     ] = "workflow",
     values: Values = None,
-    artifacts: Annotated[Literal["s3", "gcs", "oss"], typer.Option(help="What keeps files between steps.")] = "s3",
+    artifacts: Annotated[Literal["s3", "gcs", "oss"], choice("What keeps files between steps.")] = "s3",
     bucket: Annotated[str, option("NAME", "Its bucket; default: the cluster's artifact repository.")] = "",
     endpoint: Annotated[str, option("HOST", "Its address, where it is not that of AWS.")] = "",
-    insecure: Annotated[bool, typer.Option("--insecure", help="It is reached without TLS.")] = False,
+    insecure: Annotated[bool, choice("It is reached without TLS.", "--insecure")] = False,
     prefix: Annotated[str, option("PATH", "Folder in the bucket; default: the pipeline's name.")] = "",
     bucket_secret: Annotated[
         str, option("NAME", "Secret with the bucket's keys; default: the service account's.")
@@ -77,7 +75,7 @@ def export(
     ] = None,
     timezone: Annotated[str, option("NAME", "Of the schedule, such as Europe/Berlin.")] = "",
     concurrency: Annotated[
-        Literal["Allow", "Forbid", "Replace"], typer.Option(help="What a schedule does while a run has not ended.")
+        Literal["Allow", "Forbid", "Replace"], choice("What a schedule does while a run has not ended.")
     ] = "Forbid",
 ) -> Result[ExportedPipeline]:
     """Write a pipeline as YAML for Argo Workflows: a DAG of containers, with files between steps in a bucket.

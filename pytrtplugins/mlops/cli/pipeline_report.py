@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from ...cli.shared.option import option
+from ...cli.shared.option import argument, option
 from ...cli.shared.results import Result
 from ...errors import UsageError
 from ...utils.atomic import check_target
 from ...utils.inside import list_inside
-from ...utils.optional import require
 from ...utils.text_formats import shorten
 from ..pipeline.record import RunRecord, run_ids, run_path
 from ..pipeline.report import write_report
 from .pipeline import command
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["WrittenReport"]
 
@@ -44,9 +41,7 @@ class WrittenReport:
 
 @command.command("report")  # type: ignore[untyped-decorator]
 def report(
-    run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Id of a run, or its beginning; default: the last one.")
-    ] = None,
+    run: Annotated[str | None, argument("[RUN]", "Id of a run, or its beginning; default: the last one.")] = None,
     output: Annotated[Path, option("FILE.html", "Write to this file.", "--output", "-o")] = Path("report.html"),
     pipeline: Annotated[str | None, option("NAME", "Of which pipeline; default: of the one that ran last.")] = None,
     against: Annotated[

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from ...cli.app import app
 from ...cli.exif import Exif
 from ...cli.shared.number import number
-from ...cli.shared.option import option
+from ...cli.shared.option import argument, choice, option
 from ...cli.shared.results import Result, show
 from ...cli.shared.tables import print_texts
 from ...errors import UsageError
@@ -40,9 +40,7 @@ app.add_typer(command, name="shards")
 def make(
     source: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="DIR|TAR|FILE.yaml...", help="Photos and labels, or a data.yaml; several make one set together."
-        ),
+        argument("DIR|TAR|FILE.yaml...", "Photos and labels, or a data.yaml; several make one set together."),
     ],
     output: Annotated[Path, option("DIR", "Write the shards into this folder.", "--output", "-o")],
     labels: Annotated[str, option("FORMAT", f"auto, or one of {', '.join(FORMATS)}.")] = "auto",
@@ -52,10 +50,7 @@ def make(
     ] = None,
     drop_others: Annotated[
         bool,
-        typer.Option(
-            "--drop-others",
-            help="Leave out boxes of classes that --names does not name, which are refused otherwise.",
-        ),
+        choice("Leave out boxes of classes that --names does not name, which are refused otherwise.", "--drop-others"),
     ] = False,
     listed: Annotated[
         Path | None,
@@ -70,32 +65,24 @@ def make(
         int | None,
         number(
             Whole(*SIDES),
-            help="Make larger photos smaller, to so many pixels, and turn them upright, as JPEG; default: bytes stay as they are.",
+            "Make larger photos smaller, to so many pixels, and turn them upright, as JPEG; default: bytes stay as they are.",
         ),
     ] = None,
     hold_back: Annotated[
         float,
         number(
             Real(0, 0.99),
+            "Write two sets, train/ and held-back/, which gets this share of the photos, by a hash of their names.",
             metavar="SHARE",
-            help="Write two sets, train/ and held-back/, which gets this share of the photos, by a hash of their names.",
         ),
     ] = 0.0,
     exif: Exif = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse boxes outside their photo, which are cut otherwise.")
-    ] = False,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out photos that cannot be used, and list them.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a finished set.")] = False,
+    strict: Annotated[bool, choice("Refuse boxes outside their photo, which are cut otherwise.", "--strict")] = False,
+    skip_bad: Annotated[bool, choice("Leave out photos that cannot be used, and list them.", "--skip-bad")] = False,
+    force: Annotated[bool, choice("Replace a finished set.", "--force")] = False,
     workers: Annotated[
         int | None,
-        number(
-            Whole(1, MAX_WORKERS),
-            "--threads",
-            help="CPU threads, each with its own shard; default: one a processor.",
-        ),
+        number(Whole(1, MAX_WORKERS), "CPU threads, each with its own shard; default: one a processor.", "--threads"),
     ] = None,
 ) -> Result[Made]:
     """Make shards of photos and their labels: VOC's XML, COCO's JSON, darknet's text, CVAT's XML, or folders named after classes.
@@ -132,21 +119,14 @@ def make(
 
 @command.command("check")  # type: ignore[untyped-decorator]
 def check(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the shards.")],
+    folder: Annotated[Path, argument("DIR", "Folder of the shards.")],
     repair: Annotated[
-        bool,
-        typer.Option("--repair", help="Repair: make indexes that are missing or wrong anew, from tars that are whole."),
+        bool, choice("Repair: make indexes that are missing or wrong anew, from tars that are whole.", "--repair")
     ] = False,
-    decode: Annotated[
-        bool, typer.Option("--full", help="Decode every photo as a whole; default: read its head.")
-    ] = False,
+    decode: Annotated[bool, choice("Decode every photo as a whole; default: read its head.", "--full")] = False,
     workers: Annotated[
         int | None,
-        number(
-            Whole(1, MAX_WORKERS),
-            "--threads",
-            help="CPU threads, each with its own shard; default: one a processor.",
-        ),
+        number(Whole(1, MAX_WORKERS), "CPU threads, each with its own shard; default: one a processor.", "--threads"),
     ] = None,
 ) -> Result[CheckedShards]:
     """Check a set of shards: checksums, indexes, photos and boxes; and count what it holds. The exit code is 1 where something is wrong.

@@ -15,7 +15,7 @@ from ...cli.exif import Exif
 from ...cli.shared import loading, option_values, options
 from ...cli.shared.groups import NetworkOptions, grouped
 from ...cli.shared.number import number
-from ...cli.shared.option import option
+from ...cli.shared.option import choice, option
 from ...cli.shared.options import MAX_SAMPLES
 from ...cli.shared.results import Result
 from ...errors import UsageError
@@ -40,8 +40,6 @@ from ..tables import (
     write_html,
 )
 from ..tables.image_pairs import PAIR_SUFFIXES
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
@@ -68,9 +66,7 @@ def command(
             "list of pairs, .txt or .csv; for detection the YOLO layout, or a data.yaml.",
         ),
     ],
-    task: Annotated[
-        Literal["verification", "detection", "classification"], typer.Option(help="What the network is for.")
-    ],
+    task: Annotated[Literal["verification", "detection", "classification"], choice("What the network is for.")],
     engines: Annotated[str, option("NAME,...", "Engines that `pytrt devices` lists.", "--engine")] = "auto",
     precisions: Annotated[
         str,
@@ -99,16 +95,16 @@ def command(
         float,
         number(
             Real(0.01, 0.99),
+            "Without --calibration: the part of the labels, the first ones, that calibrates; the rest is measured on.",
             metavar="X",
-            help="Without --calibration: the part of the labels, the first ones, that calibrates; the rest is measured on.",
         ),
     ] = 0.5,
     augment: Annotated[
         bool,
-        typer.Option(
-            "--augment-calibration",
-            help="Where --calibration-size asks for more images than there are, also calibrate on mirrored and moved copies of them: up "
+        choice(
+            "Where --calibration-size asks for more images than there are, also calibrate on mirrored and moved copies of them: up "
             "to 10 of each. Not for detection.",
+            "--augment-calibration",
         ),
     ] = False,
     pixels: Annotated[str, option("FORM", f"Values that the network takes for pixels: {', '.join(PIXELS)}.")] = "0..1",
@@ -117,9 +113,9 @@ def command(
     exif: Exif = None,
     limit: options.FirstImages = None,
     threads: options.Threads = None,
-    rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), help="Rounds in which the engines take turns.")] = 5,
+    rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), "Rounds in which the engines take turns.")] = 5,
     seconds: Annotated[
-        float, number(Real(0.001, _MAX_SECONDS), metavar="X", help="Seconds for the runs of each engine and batch.")
+        float, number(Real(0.001, _MAX_SECONDS), "Seconds for the runs of each engine and batch.", metavar="X")
     ] = 2.0,
     output: Annotated[
         list[Path] | None, option("FILE", f"Write the result: {' '.join(_WRITERS)}; may be repeated.", "--output", "-o")
