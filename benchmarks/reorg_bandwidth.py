@@ -8,7 +8,6 @@ The last lines are the time that one `enqueue` takes in Python, launch included.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -21,8 +20,10 @@ import numpy as np
 from pytrtplugins import DType, Plugin, TensorDesc
 from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.layers import Region, Reorg
-from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.numbers import Whole
+
+from .pages.machine import about
+from .pages.results import publish, write_json
 
 _ENOUGH = 0.85
 _SHAPES = {"512 x 512": (64, 512, 512), "104 x 104": (64, 104, 104), "26 x 26": (64, 26, 26)}
@@ -138,14 +139,19 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=Whole(1, 100_000), default=20)
     parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--docs", type=Path, metavar="FOLDER", help="keep the results, and write benchmarks.md there")
     arguments = parser.parse_args()
     if reason := gpu_reason():
         print(reason)
         return 2
     rows = measure(arguments.megabytes, arguments.rounds)
     overhead = python_time()
+    facts = about(("cupy-cuda13x", "numpy"), "python -m benchmarks.reorg_bandwidth")
+    record = {"subject": "reorg", **facts, "rows": rows, "enqueue_us": overhead}
     if arguments.json:
-        write_atomic(arguments.json, (json.dumps({"reorg": rows, "enqueue_us": overhead}, indent=1) + "\n").encode())
+        write_json(arguments.json, record)
+    if arguments.docs:
+        publish(record, "benchmarks", "reorg", arguments.docs)
     slow = [row for row in rows if row["share"] < _ENOUGH]
     print(f"{len(slow)} cases below {_ENOUGH:.0%} of the copy's bandwidth")
     return 1 if slow else 0

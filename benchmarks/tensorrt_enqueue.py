@@ -8,13 +8,13 @@ anything is timed, its result is compared with `compute`. Run it: python -m benc
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,11 @@ from pytrtplugins.engines.tensorrt.memory import DeviceMemory, use_memory
 from pytrtplugins.engines.tensorrt.plugin_fields import Extras, to_fields
 from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.tensor import DType
-from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.numbers import Real, Whole
 from tests.host_memory import HostMemory
+
+from .pages.machine import about
+from .pages.results import publish, write_json
 
 TWICE = """
 template <typename T> __global__ void twice(const T* x, T* y, int n) {
@@ -289,7 +291,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--fail-above", type=Real(1e-6, 1e9), metavar="US", help="fail if a median takes more microseconds"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the results there too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    parser.add_argument("--docs", type=Path, metavar="FOLDER", help="keep the results, and write benchmarks.md there")
     arguments = parser.parse_args(words)
     api = load("tensorrt")
     place = Arrays() if gpu_reason() else DeviceArrays()
@@ -307,8 +310,11 @@ def main(words: Sequence[str] | None = None) -> int:
                 graph = {None: "-", True: "equal", False: "WRONG"}[found.captured]
                 count = "-" if found.allocations is None else found.allocations
                 print(f"{found.plugin[:59]:60}{interface:>10}{facts}{count:>18}{graph:>12}", flush=True)
+    record = {"subject": "enqueue", **about((api.name, "numpy")), "rows": [asdict(found) for found in results]}
     if arguments.json:
-        write_atomic(arguments.json, json.dumps([asdict(found) for found in results], indent=2).encode())
+        write_json(arguments.json, record)
+    if arguments.docs:
+        publish(record, "benchmarks", "enqueue", arguments.docs)
     slow = [found for found in results if arguments.fail_above and found.median_us > arguments.fail_above]
     wrong = [found for found in results if found.captured is False or found.allocations]
     return 1 if slow or wrong else 0

@@ -36,10 +36,10 @@ def read_result(page: str, name: str, docs: Path = DOCS) -> Any:
 
 
 def write_json(path: Path, record: Record) -> None:
-    """Write a record, whole or not at all."""
+    """Write a record, whole or not at all; each fact and each row is a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record, indent=1, ensure_ascii=False, default=_plain)
-    write_atomic(path, f"{text}\n".encode())
+    lines = ",\n".join(f"{_json(name)}: {_rows(value)}" for name, value in record.items())
+    write_atomic(path, f"{{\n{lines}\n}}\n".encode())
 
 
 def publish(record: Record, page: str, name: str, docs: Path = DOCS) -> Path:
@@ -106,6 +106,17 @@ def _section(page: str, name: str, region: str, docs: Path) -> tuple[str, list[C
     shown = [block for block in blocks(name, region.partition(" ")[2], record) if block]
     charts = [block for block in shown if isinstance(block, Chart)]
     return "\n\n".join(block.link if isinstance(block, Chart) else block for block in shown), charts
+
+
+def _rows(value: Any) -> str:
+    """Return a value as JSON; of a list of rows, each in a line."""
+    if isinstance(value, list) and value:
+        return "[\n {}\n]".format(",\n ".join(map(_json, value)))
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:

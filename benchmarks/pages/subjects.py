@@ -9,6 +9,7 @@ from .accuracy import accuracy, pytorch, triton_tests
 from .builds import builds, missing, operators, qdq_bytes, qdq_kernels, reasons
 from .chart import Chart
 from .cpu import conversion, latency
+from .plugins import enqueue, reorg
 from .race import race, race_tables
 from .serving import bad_clients, kills, servers
 from .training import loaders, modes, steps
@@ -35,8 +36,10 @@ SUBJECTS: dict[str, Callable[[str, dict[str, Any]], Iterable[str | Chart]]] = {
     "builds missing": missing,
     "builds operators": operators,
     "builds reasons": reasons,
+    "enqueue": enqueue,
     "qdq bytes": qdq_bytes,
     "qdq kernels": qdq_kernels,
+    "reorg": reorg,
 }
 """Subject, with the part of a record where a page shows only that → the blocks of Markdown and charts of a section."""
 
