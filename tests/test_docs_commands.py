@@ -37,6 +37,7 @@ VARIABLES = set(re.findall(r"\$[({](\w+)|^(\w+) \?=|\$\(or \$\((\w+)", MAKEFILE,
 KINDS = (*SHELL, "", "text", "console")
 OTHER_OPTIONS = {
     "--backend-config",
+    "--disable-gil",
     "--staticPlugins",
     "--boxes",
     "--imitation",
@@ -45,7 +46,7 @@ OTHER_OPTIONS = {
     "--smoothing",
     "--stronglyTyped",
 }
-"""Of Triton and trtexec; and of the training sample, whose options are the fields of its recipe."""
+"""Of Triton, trtexec and the build of Python; and of the training sample, whose options are the fields of its recipe."""
 FOREIGN_MODULES = ("pytest", "pip", "venv")
 
 

@@ -53,6 +53,7 @@ OF_USERS = {
         ),
         *("plan.json", "params.json", "published.json", "facts.json"),
     },
+    "docs/reference/releases.md": {"pytrt.toml"},
     "docs/how-to/serving_config.md": {"pytrt.toml"},
     "docs/how-to/shell.md": {"pytrt.toml"},
     "docs/how-to/shards.md": {

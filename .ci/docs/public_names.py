@@ -29,8 +29,8 @@ HEAD = """# Public names
 This page says which names of the package your code may import, and how stable each is. [API](api.md) has their arguments, and
 [Releases](releases.md#stability) says what *stable* and *provisional* promise.
 
-Every other name is internal and may change in any version: names that begin with `_`, and modules that are not listed here. No name is
-deprecated.
+Every other name is internal and may change in any version: names that begin with `_`, and modules that are not listed here. No name on
+this page is deprecated.
 
 `python .ci/docs/public_names.py` writes this page from the modules' `__all__`."""
 

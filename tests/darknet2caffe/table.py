@@ -1,7 +1,7 @@
 """Every cfg of Debian's package darknet, converted and compared with libdarknet layer by layer.
 
 python -m tests.darknet2caffe.table                                  print the table
-python -m tests.darknet2caffe.table --docs docs/checks_darknet.md      print it, and write it there
+python -m tests.darknet2caffe.table --docs docs/lab/checks_darknet.md      print it, and write it there
 """
 
 from __future__ import annotations
