@@ -10,7 +10,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 from pytrtplugins.utils.numbers import Whole
@@ -30,6 +29,7 @@ from .node_tests import (
     run_case,
     run_cases,
 )
+from .pages.machine import version_text, versions
 from .pages.region import fill_table
 
 Outcomes = Mapping[str, Outcome]
@@ -122,7 +122,7 @@ def main() -> int:
                 print(f"{runner}\t{name}\t{outcome.kind}\t{library.kind if library else '-'}\t{outcome.reason}")
     print(summary(found))
     if given.write:
-        packages = ", ".join(f"{name} {version(name)}" for name in ("onnx", "onnxruntime", "openvino"))
+        packages = version_text({"versions": versions(("onnx", "onnxruntime", "openvino"))})
         fill_table(given.docs, "summary", f"{len(cases)} tests; {packages}.\n\n{summary(found)}")
         fill_table(given.docs, "fallback", fallback_table())
         fill_table(given.docs, "reasons", reason_table(cases, found, given.engine))

@@ -8,7 +8,6 @@ They are packages of their own: ``pip install "nvidia-modelopt[onnx]" polygraphy
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import logging
 import subprocess
 import sys
@@ -24,6 +23,8 @@ from pytrtplugins.engines import Engine, build
 from pytrtplugins.precision import Network, parse_tolerance, search
 from pytrtplugins.precision.tolerance import Tolerance
 from tests.precision import planted
+
+from .pages.machine import version_text, versions
 
 TOLERANCE = "cosine=0.9995"
 CASES: dict[str, tuple[Callable[[], onnx.ModelProto], dict[str, str]]] = {
@@ -137,15 +138,7 @@ def main() -> None:
         words = tried(lambda: debug_precision(Path(folder)))
     print(HEAD, "|---|---:|---|---:|---|---:|---|", *lines, sep="\n")
     print(f"\n`polygraphy debug precision`: {words}")
-    print(", ".join(f"{name} {version(name)}" for name in packages if version(name)))
-
-
-def version(name: str) -> str:
-    """Of an installed package; "" where it is not installed."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    print(version_text({"versions": versions(packages)}))
 
 
 if __name__ == "__main__":

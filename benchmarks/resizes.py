@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from pytrtplugins.models import YoloData, Yolov2, evaluate
 from pytrtplugins.utils.numbers import Whole
 from pytrtplugins.vision import Detection, letterbox, load_image
 
+from .gpu.clock import wall
 from .networks import ROOT
 
 Pixels = npt.NDArray[np.uint8]
@@ -153,14 +153,13 @@ def iou(a: Detection, b: Detection) -> float:
 
 def milliseconds(resize: Resize, photos: Sequence[Pixels], size: tuple[int, int]) -> float:
     """Of fitting a photo into the input: the lowest mean of a few rounds."""
-    best = np.inf
+
+    def fit() -> None:
+        for photo in photos:
+            letterbox(photo, size, resize.mode)
+
     with resize.used():
-        for _ in range(ROUNDS):
-            begin = time.perf_counter()
-            for photo in photos:
-                letterbox(photo, size, resize.mode)
-            best = min(best, time.perf_counter() - begin)
-    return 1000 * best / len(photos)
+        return 1000 * min(wall(fit) for _ in range(ROUNDS)) / len(photos)
 
 
 def row(resize: Resize, tested: Subject, data: YoloData) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from darknet2caffe import read_network, to_onnx, write_darknet
 from tests.oracles.libdarknet import unavailable_reason
 
+from .gpu.clock import wall
 from .runners import RUNNERS, Runner, Subject, darknet, onnxruntime, openvino_trunk
 
 CFG = Path("/usr/share/darknet/cfg/yolov2-voc.cfg")
@@ -57,13 +57,7 @@ def test_latency(runner: Runner, subject: Subject, expected: np.ndarray, baselin
     if error is not None:
         assert error < TOLERANCE[runner.precision], f"{runner.name} computes something else: relative error {error:.2e}"
     beside: list[float] = []
-
-    def time_baseline() -> None:
-        begin = time.perf_counter()
-        baseline()
-        beside.append(time.perf_counter() - begin)
-
-    benchmark.pedantic(run, setup=time_baseline, rounds=runner.rounds, warmup_rounds=1)
+    benchmark.pedantic(run, setup=lambda: beside.append(wall(baseline)), rounds=runner.rounds, warmup_rounds=1)
     benchmark.extra_info.update(
         runner=runner.name, precision=runner.precision, error=error, baseline_ms=1e3 * statistics.median(beside),
     )  # fmt: skip

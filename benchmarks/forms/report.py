@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 
 from ..node_tests import CRASHED, FAILED, HUNG, PASSED, REFUSED, WRONG, Outcome
+from ..pages.machine import version_text, versions
 from .contrib import qualified_name
 from .exclusions import OPERATORS, excluded
 from .form import Form, items_of, schemas
@@ -22,7 +22,7 @@ Outcomes = Mapping[str, Mapping[str, Outcome]]
 
 def packages() -> str:
     """The versions that results depend on."""
-    return ", ".join(f"{name} {version(name)}" for name in ("onnx", "onnxruntime", "openvino", "numpy"))
+    return version_text({"versions": versions(("onnx", "onnxruntime", "openvino", "numpy"))})
 
 
 def _counts(forms: Sequence[Form], outcomes: Mapping[str, Outcome], by_onnxruntime: Mapping[str, Outcome]) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +11,9 @@ import numpy as np
 from pytrtplugins.torch import as_module
 from pytrtplugins.utils.optional import require
 
-__all__ = ["Library", "call_rows", "libraries", "replay_row"]
+from .clock import wall
+
+__all__ = ["Library", "call_rows", "libraries", "replay_row", "spent"]
 
 CALLS, WARM_UP = 500, 50
 
@@ -112,12 +113,12 @@ def replay_row(kernels: int) -> Row | None:
     return f"torch.cuda.CUDAGraph.replay, {kernels} kernels", spent(graph.replay, torch.cuda.synchronize)
 
 
-def spent(call: Callable[[], object], synchronize: Callable[[], object]) -> list[float]:
-    """Microseconds of each call, without the work that it queues."""
-    times = []
-    for _ in range(WARM_UP + CALLS):
-        begin = time.perf_counter()
-        call()
-        times.append(1e6 * (time.perf_counter() - begin))
+def spent(
+    call: Callable[[], object], synchronize: Callable[[], object], count: tuple[int, int] | None = None
+) -> list[float]:
+    """Microseconds of each call, without the work that it queues; ``count``: of calls, and of those before that do not count."""
+    (calls, warm_up), times = count or (CALLS, WARM_UP), []
+    for _ in range(warm_up + calls):
+        times.append(1e6 * wall(call))
         synchronize()
-    return times[WARM_UP:]
+    return times[warm_up:]

@@ -127,14 +127,7 @@ def rate(name: str, results: Iterable[object]) -> None:
 
 def timed(call: Callable[[], object]) -> list[float]:
     """Microseconds of each call."""
-    for _ in range(WARM_UP):
-        call()
-    times = []
-    for _ in range(CALLS):
-        begin = time.perf_counter()
-        call()
-        times.append(1e6 * (time.perf_counter() - begin))
-    return times
+    return host_calls.spent(call, lambda: None, (CALLS, WARM_UP))
 
 
 def row(name: str, times: list[float]) -> None:

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["about", "machine_text", "processor_name", "versions"]
+__all__ = ["about", "machine_text", "processor_name", "version_text", "versions"]
 
 _ROOT = Path(__file__).parents[2]
 

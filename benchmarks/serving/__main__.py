@@ -11,7 +11,6 @@ import json
 import shlex
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,13 @@ from typing import Any
 from pytrtplugins.utils.numbers import Real
 
 from ..pages.machine import about, versions
-from ..pages.results import publish, write_json
+from ..pages.program import add_options, collect, keep
 from . import kinds, photos
 from .alone import alone
 from .load import Clients
 from .peers import PEERS
-from .rows import PACKAGES, PAGE, Row, measure
-from .servers import ROOT, end_servers_on_sigterm, own
+from .rows import PACKAGES, PAGE, Row, in_time, measure, short
+from .servers import end_servers_on_sigterm, own
 
 MODES = {
     "pytrt serve, one process": ("--cpu", 0),
@@ -45,32 +44,13 @@ def main() -> int:
     else:
         command = shlex.join(["python", "-m", "benchmarks.serving", *sys.argv[1:]])
         record = {"subject": "serving", **about(PACKAGES, command, given.note), "rows": []}
-        try:
-            for row in _rows(given):
-                record["rows"].append(row.plain())
-                print(
-                    f"{row.server}, {row.kind}: {row.reason or f'{row.rate:,.0f}/s, {row.cpu_us:,.0f} µs'}", flush=True
-                )
-                if given.json:
-                    write_json(given.json, record)
-        except KeyboardInterrupt:
-            print("ended early", file=sys.stderr)
-    if not record["rows"]:
-        print("no row was finished, so nothing is written")
-        return 1
-    page = publish(record, PAGE, given.name, given.docs)
-    print(f"written: {page}")
-    return 0
+        collect(record, _rows(given), short, given.json)
+    return keep(record, PAGE, given.name, given.docs)
 
 
 def _rows(given: argparse.Namespace) -> Iterator[Row]:
-    until = time.monotonic() + given.seconds
     with tempfile.TemporaryDirectory() as name, Clients(1) as clients:
-        for row in _all(given, Path(name), clients):
-            yield row
-            if time.monotonic() > until:
-                print(f"the rest is left out: {given.seconds:g} s are over", file=sys.stderr)
-                return
+        yield from in_time(_all(given, Path(name), clients), given.seconds)
 
 
 def _all(given: argparse.Namespace, folder: Path, clients: Clients) -> Iterator[Row]:
@@ -119,10 +99,7 @@ def _arguments() -> argparse.Namespace:
         "--load-seconds", type=Real(0.1, 3600), default=3.0, help="of each of a row's four loads (default: %(default)s)"
     )
     add("-k", default="", metavar="WORDS", help="only servers whose name has this")
-    add("--name", default="this-machine", help="heading on the page (default: %(default)s)")
-    add("--note", default="", metavar="TEXT", help="a sentence for the page, such as what else ran on the machine")
-    add("--docs", type=Path, default=ROOT / "docs", help="folder of the page (default: %(default)s)")
-    add("--json", type=Path, metavar="FILE", help="keep the record in this file, after each row")
+    add_options(parser, "this-machine")
     add("--record", type=Path, metavar="FILE", help="measure nothing: write the page of such a file")
     return parser.parse_args()
 

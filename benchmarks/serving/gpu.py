@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,12 +24,12 @@ from typing import Any
 from pytrtplugins.utils.numbers import Real, Whole
 
 from ..pages.machine import about
-from ..pages.results import publish, write_json
+from ..pages.program import add_options, collect, keep
 from . import photos
 from .load import Clients, Exchange, Load, Outcome
 from .processes import cpu_s, pss_bytes
-from .rows import ENOUGH, PACKAGES, PAGE, Row
-from .servers import ROOT, Command, Server, end_servers_on_sigterm, free_port, own
+from .rows import ENOUGH, PACKAGES, PAGE, Row, in_time
+from .servers import Command, Server, end_servers_on_sigterm, free_port, own
 from .soak import engine_pids
 from .streams import stream
 
@@ -51,22 +50,12 @@ def main() -> int:
         "rows": [],
     }
     record["gpu"] = _nvidia("name,driver_version")
-    until = time.monotonic() + given.seconds
     with tempfile.TemporaryDirectory() as name, Clients(max(given.clients)) as clients:
-        for row in _rows(given, Path(name), clients):
-            record["rows"].append(row.plain())
-            print(f"{row.server}: {row.reason or _short(row)}", flush=True)
-            if given.json:
-                write_json(given.json, record)
-            if time.monotonic() > until:
-                print(f"the rest is left out: {given.seconds:g} s are over", file=sys.stderr)
-                break
+        rows = in_time(_rows(given, Path(name), clients), given.seconds)
+        collect(record, rows, lambda row: f"{row.server}: {row.reason or _short(row)}", given.json)
     if not record["rows"]:
         raise SystemExit(f"no row has {' or '.join(given.only)} in its name")
-    if given.docs:
-        page = publish(record, PAGE, given.name, given.docs)
-        print(f"written: {page}")
-    return 0
+    return keep(record, PAGE, given.name, given.docs)
 
 
 def _rows(given: argparse.Namespace, folder: Path, clients: Clients) -> Iterator[Row]:
@@ -252,10 +241,7 @@ def _arguments() -> argparse.Namespace:
     add("--photos", type=Path, metavar="FOLDER", help="with .jpg files; default: scikit-image's, at 768x576")
     add("--seconds", type=Real(0, 1_000_000), default=1_000_000, help="begin no row after this time")
     add("--load-seconds", type=Real(0.1, 3600), default=5.0, help="of each of a row's two loads (default: %(default)s)")
-    add("--name", default="gpu", help="heading on the page (default: %(default)s)")
-    add("--note", default="", metavar="TEXT", help="a sentence for the page")
-    add("--docs", type=Path, help=f"write the page in this folder, such as {ROOT.name}/docs")
-    add("--json", type=Path, metavar="FILE", help="keep the record in this file, after each row")
+    add_options(parser, "gpu", None)
     return parser.parse_args()
 
 

@@ -109,7 +109,8 @@ def main() -> int:
                 _round(name, trial, server, grpc_port, clients, load, given.seconds)
     command = shlex.join(["python", "-m", "benchmarks.serving.hostile", *sys.argv[1:]])
     record = {"subject": "bad clients", **about(PACKAGES, command), "rows": [_row(*each) for each in trials.items()]}
-    print("\n\n".join(bad_clients("bad-clients", record)))
+    _, table = bad_clients("bad-clients", record)
+    print(table)
     if given.docs:
         publish(record, PAGE, "bad-clients", given.docs)
     return int(not all(trial.held() for trial in trials.values()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -75,6 +77,21 @@ class Asked:
 
     exchanges: Sequence[Exchange]
     right: Callable[[int, bytes], bool] | None = None
+
+
+def short(row: Row) -> str:
+    """A row in a line."""
+    return f"{row.server}, {row.kind}: {row.reason or f'{row.rate:,.0f}/s, {row.cpu_us:,.0f} µs'}"
+
+
+def in_time(rows: Iterator[Row], seconds: float) -> Iterator[Row]:
+    """Rows until the time is over; the row that has begun then is the last one."""
+    until = time.monotonic() + seconds
+    for row in rows:
+        yield row
+        if time.monotonic() > until:
+            print(f"the rest is left out: {seconds:g} s are over", file=sys.stderr)
+            return
 
 
 def measure(command: Command, version: str, kinds: dict[str, Asked], clients: Clients, seconds: float) -> Iterator[Row]:

@@ -53,7 +53,8 @@ def main() -> int:
         printed = server.output()
     command = shlex.join(["python", "-m", "benchmarks.serving.soak", *sys.argv[1:]])
     record = {"subject": "kills", **about(PACKAGES, command), **report(found, watched, given.minutes)}
-    print("\n\n".join(filter(None, kills("kills", record))))
+    _, table, words, _ = kills("kills", record)
+    print(f"{table}\n\n{words}")
     if given.docs:
         publish(record, PAGE, "kills", given.docs)
     if given.json:

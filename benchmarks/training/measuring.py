@@ -9,14 +9,13 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pytrtplugins.utils.numbers import Real
 
 from ..pages import machine
-from ..pages.results import DOCS, publish, write_json
+from ..pages.program import add_options, collect, keep
 
 ROOT = Path(__file__).parents[2]
 PAGE = "training_benchmarks"
@@ -47,10 +46,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     add(
         "-k", metavar="PATTERN", action="append", type=_pattern, help="only rows whose name has this regular expression"
     )
-    add("--name", default="this-machine", help="heading on the page (default: %(default)s)")
-    add("--note", default="", metavar="TEXT", help="a sentence for the page, such as what else ran on the machine")
-    add("--docs", type=Path, default=DOCS, help=f"folder of {PAGE}.md (default: %(default)s)")
-    add("--json", type=Path, metavar="FILE", help="keep the record in this file, after each row")
+    add_options(parser, "this-machine")
     add(
         "--record",
         type=Path,
@@ -108,7 +104,8 @@ def measure(
         **facts: Also in the record.
     """
     if given.record:
-        return _publish(given, joined([json.loads(path.read_text("utf-8")) for path in given.record]))
+        record = joined([json.loads(path.read_text("utf-8")) for path in given.record])
+        return keep(record, PAGE, f"{subject}-{given.name}", given.docs)
     import torch
 
     given.device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -116,26 +113,10 @@ def measure(
     record = about(subject, device, given.note, sys.argv[2:] if arguments is None else arguments) | facts
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit ends it as Ctrl-C does
     try:
-        for row in rows(device, record):
-            record["rows"].append(asdict(row))
-            if given.json:
-                write_json(given.json, record)
-            print(line(row), flush=True)
-    except KeyboardInterrupt:
-        print("ended early", file=sys.stderr)
+        collect(record, rows(device, record), line, given.json)
     finally:
         signal.signal(signal.SIGTERM, before)
-    return _publish(given, record)
-
-
-def _publish(given: argparse.Namespace, record: dict[str, Any]) -> int:
-    """Keep a record among the results, and write its section; the exit status."""
-    if not record["rows"]:
-        print("no row was finished, so nothing is written", file=sys.stderr)
-        return 1
-    name = f"{record['subject']}-{given.name}"
-    print(f"written: {publish(record, PAGE, name, given.docs)}")
-    return 0
+    return keep(record, PAGE, f"{subject}-{given.name}", given.docs)
 
 
 def joined(records: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ SMALL += ["--workers", "0", "--step", "1", "--seconds", "0.05"]
 
 
 def test_each_loader_has_a_row_and_the_page_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = ["--docs", str(tmp_path), "--json", str(tmp_path / "record.json")]
+    files = ["--docs", str(tmp_path / "docs"), "--json", str(tmp_path / "record.json")]
     assert loaders.main([*SMALL, *files]) == 0
     record = json.loads((tmp_path / "record.json").read_text())
     names = ["resident", "DataLoader, 0 workers", "SPDL, CPU", "SPDL, nvJPEG (torchvision)", "SPDL, nvImageCodec"]
@@ -35,7 +35,7 @@ def test_each_loader_has_a_row_and_the_page_shows_them(tmp_path: Path, capsys: p
         assert row["busy"].keys() == {"read", "decode", "staging", "step"}
     for row in record["rows"][3:]:
         assert "decodes on a GPU" in row["reason"]
-    text = (tmp_path / "training_benchmarks.md").read_text()
+    text = (tmp_path / "docs" / "training_benchmarks.md").read_text()
     assert "16 drawn photos of 64x48" in text
     assert "Step: a stand-in of 1 ms" in text
     assert text.count("| equal |") == 3
@@ -43,11 +43,11 @@ def test_each_loader_has_a_row_and_the_page_shows_them(tmp_path: Path, capsys: p
     less = 1 - steps["resident"] / steps["DataLoader, 0 workers"]
     assert re.search(rf"^\| resident \|.*\| {less:.0%} \|", text, re.MULTILINE)
     assert text.count("Not measured") == 2
-    with Image.open(tmp_path / "images/training-loaders-this-machine.png") as image:
+    with Image.open(tmp_path / "docs/images/training-loaders-this-machine.png") as image:
         assert min(image.size) > 100
     capsys.readouterr()
-    assert loaders.main(["--record", str(tmp_path / "record.json"), "--docs", str(tmp_path)]) == 0
-    assert (tmp_path / "training_benchmarks.md").read_text() == text
+    assert loaders.main(["--record", str(tmp_path / "record.json"), "--docs", str(tmp_path / "docs")]) == 0
+    assert (tmp_path / "docs" / "training_benchmarks.md").read_text() == text
 
 
 def test_rows_that_give_other_batches_are_not_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,8 +59,8 @@ def test_rows_that_give_other_batches_are_not_timed(tmp_path: Path, monkeypatch:
         return compare(expected, found, subject)
 
     monkeypatch.setattr(loaders, "_compare", disturbed)
-    assert loaders.main([*SMALL, "-k", "spdl, cpu", "--docs", str(tmp_path)]) == 0
-    text = (tmp_path / "training_benchmarks.md").read_text()
+    assert loaders.main([*SMALL, "-k", "spdl, cpu", "--docs", str(tmp_path / "docs")]) == 0
+    text = (tmp_path / "docs" / "training_benchmarks.md").read_text()
     assert "Not measured: SPDL, CPU: ValueError: pixels differ from those of resident: by 1" in text
     assert "| resident |" not in text  # it was only compared with
 
@@ -76,6 +76,6 @@ def test_drawn_photos_are_photos_of_their_size_with_boxes_of_their_own() -> None
 
 
 def test_a_record_without_rows_writes_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert loaders.main([*SMALL, "--until", "0", "--docs", str(tmp_path)]) == 1
+    assert loaders.main([*SMALL, "--until", "0", "--docs", str(tmp_path / "docs")]) == 1
     assert "no row was finished" in capsys.readouterr().err
-    assert not (tmp_path / "training_benchmarks.md").exists()
+    assert not (tmp_path / "docs" / "training_benchmarks.md").exists()

@@ -125,9 +125,9 @@ def test_the_page_shows_the_record(tmp_path, monkeypatch):
     monkeypatch.setattr(Ranks, "findings", {"parameter_server": {"dies": "no such mode here"}}, raising=False)
     monkeypatch.setattr(modes, "Group", Ranks)
     record = tmp_path / "record.json"
-    assert modes.main([*TINY, "--docs", str(tmp_path), "--json", str(record)]) == 0
+    assert modes.main([*TINY, "--docs", str(tmp_path / "docs"), "--json", str(record)]) == 0
     assert [row["name"] for row in json.loads(record.read_text())["rows"]] == [modes.ONE, *NAMES]
-    page = (tmp_path / "training_benchmarks.md").read_text()
+    page = (tmp_path / "docs" / "training_benchmarks.md").read_text()
     assert "| compact | replicated | 2 | 200 | 2.000 | 1.00 | 0.0 | 0.0e+00 | equal |" in page
     assert "| compact | independent | 2 | 200 | 2.000 | 1.00 | 0.0 | 0.0e+00 | 3.0e-01 apart |" in page
     assert "- compact, parameter_server: no such mode here" in page
@@ -137,7 +137,7 @@ def test_the_page_shows_the_record(tmp_path, monkeypatch):
 @pytest.mark.timeout(900)
 def test_each_mode_runs_in_ranks_of_its_own(tmp_path: Path):
     record = tmp_path / "record.json"
-    assert modes.main([*TINY, "--docs", str(tmp_path), "--json", str(record)]) == 0
+    assert modes.main([*TINY, "--docs", str(tmp_path / "docs"), "--json", str(record)]) == 0
     rows = json.loads(record.read_text())["rows"]
     assert [row["name"] for row in rows] == [modes.ONE, *NAMES]
     for row in rows:
@@ -159,12 +159,12 @@ def test_a_time_limit_ends_it_with_what_was_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(modes, "_rows", rows)
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        assert modes.main([*TINY, "--docs", str(tmp_path), "--json", str(record)]) == 0
+        assert modes.main([*TINY, "--docs", str(tmp_path / "docs"), "--json", str(record)]) == 0
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)
     assert [row["rate"] for row in json.loads(record.read_text())["rows"]] == [5.0]
-    assert "| compact | one rank | 1 | 5 |" in (tmp_path / "training_benchmarks.md").read_text()
+    assert "| compact | one rank | 1 | 5 |" in (tmp_path / "docs" / "training_benchmarks.md").read_text()
 
 
 def test_a_chosen_row_is_measured_with_what_it_is_compared_with(monkeypatch):

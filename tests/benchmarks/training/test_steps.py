@@ -55,12 +55,12 @@ def test_rows_whose_losses_differ_are_not_timed(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "parts_of", lambda *_: {"augment": 1.25, "forward": 2.5})
     monkeypatch.setattr(parts, "kernels_of", lambda *_: [("all", 3.5, 7.0)])
     monkeypatch.setattr(parts, "launches_of", lambda *_: {"augment": 2.0})
-    assert steps.main([*TINY, "--docs", str(tmp_path), "--json", str(tmp_path / "record.json")]) == 0
+    assert steps.main([*TINY, "--docs", str(tmp_path / "docs"), "--json", str(tmp_path / "record.json")]) == 0
     first, other = json.loads((tmp_path / "record.json").read_text())["rows"]
     assert (first["rate"], first["step_ms"], first["reason"]) == (10.0, 200.0, "")
     assert other["rate"] == 0
     assert "differ from those of FP32 by 1" in other["reason"]
-    page = (tmp_path / "training_benchmarks.md").read_text()
+    page = (tmp_path / "docs" / "training_benchmarks.md").read_text()
     assert f"| compact | {FIRST} | 2 | 10 | 200.00 | augment 1.25, forward 2.50 |" in page
     assert "| `all` | 3.500 | 7 |" in page
     assert "- compact, other: ValueError: its first losses differ" in page
@@ -101,7 +101,7 @@ def test_rows_are_compiled_ahead_some_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(steps, "_measure", lambda *_: None)
     monkeypatch.setattr(subject, "first_losses", lambda *_: [1.0] * 9)
     monkeypatch.setattr(subject, "make_loop", lambda *_, **__: Loop())
-    given = steps._parse([*TINY, "--ahead", "2", "--docs", str(tmp_path)])
+    given = steps._parse([*TINY, "--ahead", "2", "--docs", str(tmp_path / "docs")])
     assert [row.name for row in steps._rows(given, torch.device("cpu"))] == ["a", "b", "c"]
     assert lines == [["a", "--networks", "compact"], ["c", "--networks", "compact"]]
     assert ended == [1, 1]
