@@ -31,6 +31,7 @@ APPS = {"pytrt": app, "darknet2caffe": darknet2caffe_cli.app}
 NO_NUMBERS = {
     "benchmarks/conversion.py",
     "benchmarks/gpu/host_split.py",
+    "benchmarks/pages/__main__.py",
     "benchmarks/serving/peers/__main__.py",
     "benchmarks/serving/triton_tests.py",
     "benchmarks/tensorrt_builds/placement.py",
