@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytrtplugins.engines.host.cpu_features import cpu_features
+from pytrtplugins.utils.cpu_features import cpu_features
 from pytrtplugins.utils.numbers import Real
 
 from .gpu import records as gpu_records

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NUMBERS = ("calibration", "engines", "layers", "models", "passes", "precision", "vision")
+NUMBERS = ("calibration", "engines", "layers", "models", "passes", "precision", "utils/test_cpu_features.py", "vision")
 NOT_HERE = (
     *("engines/cuda", "engines/tensorrt"),  # engines that compute on a GPU; what stands for it here takes long
     *(
