@@ -9,7 +9,9 @@ from pytrtplugins.plugin.packing import Reader
 
 ARRAYS = (np.arange(3, dtype=np.float32), np.ones((2, 1), np.int8), np.zeros(0), np.array([True, False]))
 CASES = [(kind, value) for kind in KINDS for value in kind.samples or ARRAYS]
-each_value = pytest.mark.parametrize(("kind", "value"), [pytest.param(*case, id=str(case)[-40:]) for case in CASES])
+each_value = pytest.mark.parametrize(
+    ("kind", "value"), [pytest.param(*case, id=f"{case[0].type_name}-{case[1]!r}"[-40:]) for case in CASES]
+)
 
 
 def assert_same(left, right):
