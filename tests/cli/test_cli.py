@@ -1,6 +1,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -281,20 +282,19 @@ def test_what_goes_wrong_is_said_without_a_traceback_and_ends_with_2(refused, re
 
 def test_the_table_of_kernels_says_which_layer_runs_by_what(capsys):
     from pytrtplugins.cli.facts import Built
-    from pytrtplugins.cli.inspected import kernel_facts
     from pytrtplugins.cli.model_facts import EngineFacts
     from pytrtplugins.cli.shared.tables import print_built
     from pytrtplugins.engines import Arithmetic
     from pytrtplugins.engines.cuda.conv.cache import Choice
     from pytrtplugins.engines.cuda.conv.selector import LayerKernel
+    from pytrtplugins.engines.cuda.engine import CudaEngine
 
     layers = tuple(f"conv{index}" for index in range(5))
-    kernels = kernel_facts(
-        [
-            LayerKernel(layers, "3x3, 8 → 8 channels", Choice("hopper", "m64n64k128u1s4x1", 2.125, 18)),
-            LayerKernel(("last",), "1x1, 8 → 5 channels", Choice("direct", "direct")),
-        ]
-    )
+    rows = [
+        LayerKernel(layers, "3x3, 8 → 8 channels", Choice("hopper", "m64n64k128u1s4x1", 2.125, 18)),
+        LayerKernel(("last",), "1x1, 8 → 5 channels", Choice("direct", "direct")),
+    ]
+    kernels = CudaEngine.chosen_kernels(SimpleNamespace(tactics=lambda: rows))
     print_built(
         Built(EngineFacts("a.engine", "cuda", "fp16", Arithmetic("fp16", "fp16"), "abc", (), {}), kernels, 1.0, 100)
     )

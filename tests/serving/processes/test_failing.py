@@ -83,7 +83,9 @@ def test_memory_for_several_processes_that_cannot_be_had_is_one_line(monkeypatch
 
     monkeypatch.setattr(os, "ftruncate", refused)
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(UsageError, match=f"4,096 bytes of memory .* cannot be had: {os.strerror(number)}") as caught:
+    with pytest.raises(
+        UsageError, match=f"4,096 bytes of shared memory cannot be allocated: {os.strerror(number)}"
+    ) as caught:
         anonymous_memory("test", 4096)
     assert "Do: ulimit -f unlimited" in str(caught.value)
     assert len(os.listdir("/proc/self/fd")) == before
