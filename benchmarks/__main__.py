@@ -10,6 +10,7 @@ import shlex
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def main() -> int:
             if arguments.gpus:
                 run_on_gpus(arguments)
             else:
-                code = run(records[0], arguments.gpu, arguments.k, arguments.seconds, arguments.rows)
+                code = run(records[0], _files(arguments), arguments.k, arguments.seconds, arguments.rows)
             if not records[0].exists():
                 print("no row was finished, so nothing is written")
                 return code
@@ -65,6 +66,7 @@ def parse() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--gpu", action="store_true", help="time engine cuda and its peers on this machine's GPU")
+    add("--operators", action="store_true", help="with --gpu: time single operators beside PyTorch's, and nothing else")
     add("--name", help="heading of the tables in docs/lab/benchmarks.md (default: this-machine, gpu)")
     add("--docs", type=Path, default=DOCS, help="folder of benchmarks.md (default: %(default)s)")
     add("-k", default="", metavar="WORDS", help="only rows that match, as in pytest -k")
@@ -97,6 +99,8 @@ def parse() -> argparse.Namespace:
         parser.error(f"argument --json: {arguments.json}: expected a regular file, which is read again for the report")
     if arguments.gpus and not (arguments.gpu and arguments.rows and arguments.seconds and arguments.json):
         parser.error("argument --gpus: it needs --gpu, --rows, --seconds and --json")
+    if arguments.operators and not arguments.gpu:
+        parser.error("argument --operators: it needs --gpu")
     if arguments.no_page and not arguments.json:
         parser.error("argument --no-page: it needs --json, or nothing is kept")
     return arguments
@@ -112,17 +116,22 @@ def run_on_gpus(arguments: argparse.Namespace) -> None:
         lanes.run(arguments.rows, arguments.gpus, arguments.seconds, arguments.json, work)
 
 
-def run(record: Path, gpu: bool, words: str, seconds: float | None, rows: Path | None = None) -> int:
-    """Run the rows; gives pytest's exit code. The record has what is done when Ctrl-C, or another signal, comes."""
+def _files(arguments: argparse.Namespace) -> list[str]:
+    """The files of the rows."""
+    if not arguments.gpu:
+        return ["test_yolov2.py"]
+    parts = ("operators",) if arguments.operators else ("image", "race", "steps", "build", "zoo")
+    return [f"gpu/test_{part}.py" for part in parts]
+
+
+def run(record: Path, files: Sequence[str], words: str, seconds: float | None, rows: Path | None = None) -> int:
+    """Run the rows of files; gives pytest's exit code. The record has what is done when Ctrl-C, or another signal, comes."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     Path(os.path.realpath(record)).unlink(missing_ok=True)
     if seconds is not None:
         os.environ["BENCHMARK_SECONDS"] = str(seconds)
     if rows is not None:
         os.environ["BENCHMARK_ROWS"] = str(rows)
-    files = (
-        [f"gpu/test_{part}.py" for part in ("image", "race", "steps", "build", "zoo")] if gpu else ["test_yolov2.py"]
-    )
     options = [
         *(str(ROOT / "benchmarks" / name) for name in files),
         "--benchmark-columns=median,min,rounds",
@@ -134,7 +143,7 @@ def run(record: Path, gpu: bool, words: str, seconds: float | None, rows: Path |
         "-o",
         f"timeout={LONGEST_S}",
     ]
-    facts = _facts(gpu)
+    facts = _facts(any(name.startswith("gpu/") for name in files))
     return int(pytest.main([*options, *(["-k", words] if words else [])], [Record(record, facts)]))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 import pytrtplugins as ptp
 from pytrtplugins.engines.cuda.plan.fallbacks import ARRAYS, UNCAPTURED, fallback
+from pytrtplugins.engines.cuda.plan.plan import Plan
 from pytrtplugins.passes import CODES
 
 from .ceilings import kernels
@@ -61,17 +62,21 @@ def network(
         context.close()
 
     graphs = [segment.graph for segment in execution.segments]
-    steps = execution.plan.steps
-    arrays = Counter(step.op for step in steps if fallback(step) == ARRAYS)
-    outside = Counter(step.op for step in steps if fallback(step) == UNCAPTURED)
     return Running(
         lambda x: context.run({given.name: x}, {} if head is None else {found.name: head})[found.name],
         lambda: execution.queue(clock.stream),
         None if None in graphs else sum(kernels(graph.graph) for graph in graphs),
         execution.plan.memory.bytes,
-        facts={"steps": len(steps), "arrays": dict(arrays), "outside": dict(outside)},
+        facts=step_facts(execution.plan),
         close=close,
     )
+
+
+def step_facts(plan: Plan) -> dict[str, Any]:
+    """How many steps a plan has, and the operators that run array by array or outside of the CUDA graph, with their numbers."""
+    arrays = Counter(step.op for step in plan.steps if fallback(step) == ARRAYS)
+    outside = Counter(step.op for step in plan.steps if fallback(step) == UNCAPTURED)
+    return {"steps": len(plan.steps), "arrays": dict(arrays), "outside": dict(outside)}
 
 
 def ours(precision: str, disable: tuple[str, ...] = ()) -> Callable[[Subject, Clock, int], Running]:

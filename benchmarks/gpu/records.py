@@ -1,4 +1,4 @@
-"""Records of the GPU's rows: joined where they are of one machine, and kept as results of the race and of the zoo."""
+"""Records of the GPU's rows: joined where they are of one machine, and kept as results of the race, the zoo and the operators."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ __all__ = ["join", "keep"]
 Record = dict[str, Any]
 _BY_TIME = ("the time was over", "the race ended", "the run ended", "the limit of")
 """How a reason begins that says no more than that time ran out: it takes the place of no other."""
+_PAGES = {
+    "zoo": ("benchmarks-zoo", "zoo"),
+    "operators": ("benchmarks-operators", "operators"),
+    "race": ("benchmarks", ""),
+}
+"""Subject → its page, and the section on it; the race's section has the name of the run."""
+
+
+def _subject(kind: str) -> str:
+    """The subject of a kind of row, which is also the first word of the row's name."""
+    return {"zoo": "zoo", "operator": "operators"}.get(kind, "race")
 
 
 def join(records: Sequence[Record]) -> Record:
@@ -46,11 +57,11 @@ def _best(found: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def keep(records: Sequence[Path], name: str, docs: Path, with_old: bool = False) -> list[Path]:
-    """Make the results of records, and their sections of docs/lab/benchmarks.md and docs/lab/benchmarks-zoo.md.
+    """Make the results of records, and their sections of the benchmarks' pages: of the race, the zoo and the operators.
 
     Args:
         records: Of one machine; a later one's rows take the place of the same rows before.
-        name: Of the race's section; the zoo's is called likewise: zoo for gpu, zoo-h100 for gpu-h100.
+        name: Of the race's section; the others are called likewise: zoo for gpu, zoo-h100 for gpu-h100.
         docs: Folder of the pages.
         with_old: Keep the rows of the results that the records lack.
 
@@ -58,14 +69,15 @@ def keep(records: Sequence[Path], name: str, docs: Path, with_old: bool = False)
         The pages that were written.
     """
     new = join([json.loads(path.read_text("utf-8")) for path in records])
-    zoo = "zoo" if name == "gpu" else f"zoo-{name.removeprefix('gpu-')}"
+    more = "" if name == "gpu" else f"-{name.removeprefix('gpu-')}"
     pages = []
-    for subject, page, section in (("zoo", "benchmarks-zoo", zoo), ("race", "benchmarks", name)):
+    for subject, (page, section) in _PAGES.items():
+        section = f"{section}{more}" if section else name
         part = {
             **new,
             "subject": subject,
-            "left_out": [text for text in new["left_out"] if text.startswith("zoo ") == (subject == "zoo")],
-            "rows": [row for row in new["rows"] if (row["kind"] == "zoo") == (subject == "zoo")],
+            "left_out": [text for text in new["left_out"] if _subject(text.partition(" ")[0]) == subject],
+            "rows": [row for row in new["rows"] if _subject(row["kind"]) == subject],
         }
         if part["rows"]:
             old = read_result(page, section, docs) if with_old else None

@@ -48,7 +48,7 @@ class ZooSubject:
     @functools.cache  # noqa: B019 - subjects live as long as the session
     def wanted(self, batch: int) -> np.ndarray:
         """PyTorch's output in float32, computed on the GPU without TF32."""
-        with _exact(), torch.inference_mode():
+        with exact_products(), torch.inference_mode():
             module = copy.deepcopy(self.module).cuda()
             return module(torch.from_numpy(self.network.inputs(batch)).cuda()).cpu().numpy()
 
@@ -106,7 +106,9 @@ class ZooSubject:
             stream.synchronize()
             return found.cpu().numpy()
 
-        return Running(whole, _on(stream, graph.replay), kernels(graph.raw_cuda_graph()), close=torch.cuda.empty_cache)
+        return Running(
+            whole, on_stream(stream, graph.replay), kernels(graph.raw_cuda_graph()), close=torch.cuda.empty_cache
+        )
 
     def onnxruntime(self, batch: int, clock: Clock) -> Running:
         """onnxruntime's CUDA provider in FP16, in one CUDA graph."""
@@ -130,7 +132,7 @@ def compiled(module: torch.nn.Module, mode: str) -> Any:
     return torch.compile(module, mode=mode, dynamic=False)
 
 
-def _on(stream: Any, call: Callable[[], object]) -> Callable[[], None]:
+def on_stream(stream: Any, call: Callable[[], object]) -> Callable[[], None]:
     def queue() -> None:
         with torch.cuda.stream(stream):
             call()
@@ -139,7 +141,7 @@ def _on(stream: Any, call: Callable[[], object]) -> Callable[[], None]:
 
 
 @contextlib.contextmanager
-def _exact() -> Iterator[None]:
+def exact_products() -> Iterator[None]:
     """Within it, PyTorch computes products of float32 without TF32."""
     kinds = torch.backends.cudnn, torch.backends.cuda.matmul
     before = [kind.allow_tf32 for kind in kinds]

@@ -9,6 +9,7 @@ from .accuracy import accuracy, pytorch, triton_tests
 from .builds import builds, missing, operators, qdq_bytes, qdq_kernels, reasons
 from .chart import Chart
 from .cpu import conversion, latency
+from .operators import operators as single_operators
 from .plugins import enqueue, reorg
 from .race import race, race_tables
 from .serving import bad_clients, kills, servers
@@ -23,6 +24,7 @@ SUBJECTS: dict[str, Callable[[str, dict[str, Any]], Iterable[str | Chart]]] = {
     "race": race,
     "race tables": race_tables,
     "zoo": zoo,
+    "operators": single_operators,
     "serving": servers,
     "kills": kills,
     "bad clients": bad_clients,

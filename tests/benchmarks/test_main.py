@@ -29,6 +29,7 @@ def give(monkeypatch, *words):
         (["--gpu", "--gpus", "0,1"], "--gpus: it needs --gpu, --rows, --seconds and --json"),
         (["--gpus", "0", "--rows", "a", "--seconds", "9", "--json", "b"], "--gpus: it needs --gpu"),
         (["--gpu", "--no-page"], "--no-page: it needs --json"),
+        (["--operators"], "--operators: it needs --gpu"),
     ],
 )
 def test_an_option_that_lacks_others_says_which(words, said, monkeypatch, capsys):
@@ -61,3 +62,19 @@ def test_a_list_runs_on_several_gpus_and_its_record_becomes_a_page_where_asked(t
     assert given[1][-1] == tmp_path / "kept"
     assert pages == [([record], "gpu", tmp_path, True)]
     assert "written: page.md" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "files"),
+    [
+        ([], ["test_yolov2.py"]),
+        (["--gpu"], ["gpu/test_image.py", "gpu/test_race.py", "gpu/test_steps.py", "gpu/test_build.py", "gpu/test_zoo.py"]),
+        (["--gpu", "--operators"], ["gpu/test_operators.py"]),
+    ],
+)  # fmt: skip
+def test_the_rows_are_those_of_the_processor_of_the_gpu_or_of_single_operators(words, files, tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(command, "run", lambda *what: given.append(what) or 3)
+    give(monkeypatch, *words, "--json", tmp_path / "record.json")
+    assert command.main() == 3  # no row was finished
+    assert given[0][1] == files

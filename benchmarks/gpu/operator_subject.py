@@ -1,0 +1,104 @@
+"""A single operator that is ready to be raced: by engine ``cuda`` and by PyTorch, on the same arrays on the GPU."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+
+import pytrtplugins as ptp
+from pytrtplugins.engines.cuda import CudaEngine
+
+from .ceilings import kernels
+from .clock import Clock
+from .operator_cases import Case, exported
+from .ours import step_facts
+from .running import Running
+from .torch_peer import captured
+from .zoo_subject import exact_products, on_stream
+
+_TYPES = {"FP32": torch.float32, "FP16": torch.float16}
+
+
+class OperatorSubject:
+    """An operator in one precision: its inputs are linear arrays of that type on the GPU, and so is its result.
+
+    Args:
+        case: Which.
+        precision: FP32 or FP16.
+
+    Attributes:
+        module: PyTorch's, on the GPU.
+        inputs: Of it; whole numbers are int64.
+        wanted: What PyTorch gives for them in float32.
+    """
+
+    def __init__(self, case: Case, precision: str) -> None:
+        kind, self._precision = _TYPES[precision], precision
+        drawn = [each.cuda() for each in case.arrays()]
+        self.inputs = [each.to(kind) if each.is_floating_point() else each for each in drawn]
+        self.module = case.module().cuda().to(kind)
+        exact = case.module().cuda()
+        exact.load_state_dict({name: value.float() for name, value in self.module.state_dict().items()})
+        with exact_products(), torch.inference_mode():
+            self.wanted = exact(*(each.float() if each.is_floating_point() else each for each in self.inputs))
+
+    def error(self, found: np.ndarray) -> float:
+        """Distance of a result from PyTorch's in float32, relative to the norm of that."""
+        wanted = self.wanted.cpu().numpy().astype(np.float64)
+        return float(np.linalg.norm(found - wanted)) / max(float(np.linalg.norm(wanted)), 1e-30)
+
+    @property
+    def ignored(self) -> np.ndarray:
+        """What a call of :class:`Running` gets, which reads the subject's own arrays."""
+        return np.empty(0)
+
+    def ours(self, clock: Clock) -> Running:
+        """Engine ``cuda``, bound to the arrays."""
+        model = exported(self.module, self.inputs)
+        begin = time.perf_counter()
+        engine = ptp.build(model, engine="cuda", precision=self._precision.lower(), progress=False)
+        seconds = time.perf_counter() - begin
+        assert isinstance(engine, CudaEngine)
+        context, found = engine.create_context(), torch.full_like(self.wanted, 77, dtype=self._result_type())
+        given = {f"x{index}": each for index, each in enumerate(self.inputs)}
+        bound = context.bind(given, {"y": found})
+        bound.launch(clock.stream)
+        clock.stream.synchronize()
+        execution = engine.execution({})
+        facts = {**step_facts(execution.plan), "build_s": seconds}
+        execution.close()
+
+        def close() -> None:
+            bound.close()
+            context.close()
+
+        return Running(
+            lambda _: found.float().cpu().numpy(), lambda: bound.launch(clock.stream), facts=facts, close=close
+        )
+
+    def pytorch(self, clock: Clock) -> Running:
+        """PyTorch in one CUDA graph, with the kernels that cuDNN's benchmark finds, without TF32 in FP32."""
+        torch.backends.cudnn.benchmark = True
+        stream = torch.cuda.ExternalStream(clock.stream.ptr)
+        results: list[torch.Tensor] = []
+
+        def run() -> None:
+            with torch.inference_mode():
+                results[:] = [self.module(*self.inputs)]
+
+        with exact_products():
+            graph = captured(stream, run)
+        queue = on_stream(stream, graph.replay)
+        queue()
+        stream.synchronize()
+        return Running(
+            lambda _: results[0].float().cpu().numpy(),
+            queue,
+            kernels(graph.raw_cuda_graph()),
+            close=torch.cuda.empty_cache,
+        )
+
+    def _result_type(self) -> torch.dtype:
+        return _TYPES[self._precision] if self.wanted.is_floating_point() else self.wanted.dtype

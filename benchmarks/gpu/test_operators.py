@@ -1,0 +1,57 @@
+"""Single operators in FP16 and FP32 beside PyTorch's in a CUDA graph; a size of each form comes before all others."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from ..pages.runners import NAME, TORCH_GRAPH
+from .clock import Clock
+from .operator_cases import CASES
+from .operator_subject import OperatorSubject
+from .test_zoo import recorded
+
+pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
+
+LIMIT = {"FP32": 1e-4, "FP16": 1e-2}
+"""Of the result, relative L2; or twice PyTorch's own error in the same precision."""
+
+
+def cases() -> list[Any]:
+    """Each case in each precision: FP16 first, and of each form one size before the others."""
+    seen: dict[tuple[str, str], int] = {}
+    found = []
+    for case in CASES:
+        place = seen[case.operator, case.form] = seen.get((case.operator, case.form), -1) + 1
+        for number, precision in enumerate(LIMIT):
+            stage = pytest.mark.stage(2 * min(place, 1) + 1 - number)
+            found.append(pytest.param(case, precision, marks=stage, id=f"operator {precision}, {case.name}"))
+    return found
+
+
+@pytest.mark.parametrize(("case", "precision"), cases())
+def test_operator(case: Any, precision: str, clock: Clock, benchmark, request: pytest.FixtureRequest) -> None:
+    facts = {"kind": "operator", "operator": case.operator, "form": case.form, "size": case.size, "runner": NAME}
+    with (
+        recorded(benchmark, request.session, **facts, precision=precision) as row,
+        contextlib.ExitStack() as stack,
+    ):
+        subject = OperatorSubject(case, precision)
+        peer = stack.enter_context(contextlib.closing(subject.pytorch(clock)))
+        row["peer_error"] = subject.error(peer.run(subject.ignored))
+        ours = stack.enter_context(contextlib.closing(subject.ours(clock)))
+        row.update(ours.facts or {})
+        row["error"] = subject.error(ours.run(subject.ignored))
+        limit = max(LIMIT[precision], 2 * row["peer_error"])
+        assert row["error"] < limit, f"another result than PyTorch's in float32: relative error {row['error']:.2e}"
+        assert ours.queue is not None
+        assert peer.queue is not None
+        times = clock.gpu(peer.queue, ours.queue)
+        row.update(
+            us=times.beside, peer=TORCH_GRAPH, peer_us=times.median, speed=times.ratio, peer_kernels=peer.kernels
+        )
+        benchmark.pedantic(ours.queue, rounds=3)
