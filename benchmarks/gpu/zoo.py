@@ -16,8 +16,10 @@ import onnx
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from .zoo_darknet import SIDES, DarknetNet, darknet, darknet_model
+from .zoo_second import SECOND
 
 __all__ = ["NETWORKS", "Network", "chosen", "exported"]
 
@@ -37,6 +39,7 @@ class Network:
         words: How many words a sentence has.
         convolutional: Whether INT8 is measured too.
         export: Module → its ONNX model, where PyTorch's exporter does not make it.
+        dims: Of its input without the batch, where that is neither an image nor words.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Network:
     words: int = 0
     convolutional: bool = True
     export: Callable[[nn.Module], onnx.ModelProto] | None = None
+    dims: tuple[int, ...] = ()
 
     def make(self) -> nn.Module:
         """The module with random weights, the same in each call; the statistics of batch norms are those of a few images."""
@@ -54,7 +58,7 @@ class Network:
             module = self.module().eval()
         with torch.no_grad():
             _randomize(module)
-            norms = [each for each in module.modules() if isinstance(each, nn.BatchNorm2d)]
+            norms = [each for each in module.modules() if isinstance(each, _BatchNorm)]
             if norms:
                 _fit(module, norms, torch.from_numpy(self.inputs(_CALIBRATED)))
             if isinstance(module, DarknetNet):
@@ -62,8 +66,10 @@ class Network:
         return module
 
     def inputs(self, count: int) -> np.ndarray:
-        """Images of coarse cells and noise, (count, 3, side, side) float32 in 0..1; or words, (count, words) int64."""
+        """Images of coarse cells and noise, (count, 3, side, side) float32 in 0..1; words, (count, words) int64; or noise of `dims`."""
         random = np.random.default_rng(1)
+        if self.dims:
+            return random.random((count, *self.dims), dtype=np.float32)
         if self.words:
             return random.integers(0, 30000, (count, self.words))
         at = np.arange(self.side) * _COARSE // self.side
@@ -100,7 +106,7 @@ def exported(network: Network, module: nn.Module, dynamo: bool = False) -> onnx.
 def _randomize(module: nn.Module) -> None:
     """Draw what starts at zero, one, or next to nothing: affine batch norms, heads of ViT and RetinaNet, ConvNeXt's scales."""
     for each in module.modules():
-        if isinstance(each, nn.BatchNorm2d):
+        if isinstance(each, _BatchNorm):
             each.weight.uniform_(0.25, 0.75)
             each.bias.normal_(0, 0.4)
         elif isinstance(each, nn.Linear) and not each.weight.any():
@@ -229,18 +235,23 @@ _ALL = (
     Network("bert_base", partial(_transformers, "BertModel", "BertConfig"), 0, 128, False),
     Network("vit_base", partial(_transformers, "ViTModel", "ViTConfig"), 224, 0, False),
 )
-NETWORKS = {network.name: network for network in _ALL}
-"""The networks, by name."""
+NETWORKS = {
+    **{network.name: network for network in _ALL},
+    **{name: Network(name, **facts) for name, facts in SECOND.items()},
+}
+"""The networks of both zoos, by name."""
+SETS = {"first": tuple(network.name for network in _ALL), "second": tuple(SECOND)}
 
 
 def chosen() -> tuple[str, ...]:
-    """The networks that BENCHMARK_ZOO names, separated by commas; all where it names none.
+    """The networks and zoos, ``first`` or ``second``, that BENCHMARK_ZOO names, separated by commas; the first zoo where it names none.
 
     Raises:
         ValueError: there is no such network.
     """
-    names = tuple(name.strip() for name in os.environ.get("BENCHMARK_ZOO", "").split(",") if name.strip())
+    words = (word.strip() for word in os.environ.get("BENCHMARK_ZOO", "").split(",") if word.strip())
+    names = tuple(name for word in words for name in SETS.get(word, (word,)))
     unknown = [name for name in names if name not in NETWORKS]
     if unknown:
-        raise ValueError(f"BENCHMARK_ZOO: {', '.join(unknown)} unknown; there are {', '.join(NETWORKS)}")
-    return names or tuple(NETWORKS)
+        raise ValueError(f"BENCHMARK_ZOO: {', '.join(unknown)} unknown; there are {', '.join((*SETS, *NETWORKS))}")
+    return names or SETS["first"]

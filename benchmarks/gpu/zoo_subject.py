@@ -86,7 +86,7 @@ class ZooSubject:
         torch.backends.cudnn.benchmark = True
         module = folded(self.module).cuda()
         given = torch.from_numpy(self.network.inputs(batch)).cuda()
-        images = given.dim() == 4
+        images, floats = given.dim() == 4, given.is_floating_point()
         module = module.to(torch.float16, memory_format=torch.channels_last) if images else module.half()
         net = module if how == "graph" else compiled(module, "default" if how == "compile" else f"{how}-no-cudagraphs")
         found = torch.empty(self.wanted(batch).shape, device="cuda")
@@ -94,7 +94,13 @@ class ZooSubject:
 
         def run() -> None:
             with torch.inference_mode():
-                x = given.to(torch.float16, memory_format=torch.channels_last) if images else given
+                x = (
+                    given.to(torch.float16, memory_format=torch.channels_last)
+                    if images
+                    else given.half()
+                    if floats
+                    else given
+                )
                 found.copy_(net(x))
 
         graph = captured(stream, run)

@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 import pytrtplugins as ptp
 from benchmarks.gpu import zoo, zoo_darknet
-from benchmarks.gpu.zoo import NETWORKS, Network, chosen, exported
+from benchmarks.gpu.zoo import NETWORKS, SETS, Network, chosen, exported
 from benchmarks.gpu.zoo_subject import compiled
 from pytrtplugins.model.decompose import inline_plugins
 from tests.darknet2caffe.networks import CFGS
@@ -64,7 +64,7 @@ def test_the_networks_that_the_environment_names_are_chosen(monkeypatch):
     monkeypatch.setenv("BENCHMARK_ZOO", "resnet18, vit_b_16")
     assert chosen() == ("resnet18", "vit_b_16")
     monkeypatch.setenv("BENCHMARK_ZOO", "")
-    assert chosen() == tuple(NETWORKS)
+    assert chosen() == SETS["first"]
     monkeypatch.setenv("BENCHMARK_ZOO", "resnet18,resnet19")
     with pytest.raises(ValueError, match="resnet19 unknown"):
         chosen()
