@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -42,19 +43,23 @@ class Clock:
         self._cupy = cupy
         self.stream = cupy.cuda.Stream(non_blocking=True)
 
-    def gpu(self, queue: Callable[[], object], beside: Callable[[], object] | None = None) -> Times:
+    def gpu(
+        self, queue: Callable[[], object], beside: Callable[[], object] | None = None, delay_us: float = 0.0
+    ) -> Times:
         """Time on the GPU; it rests before each round, for work without end can run into the limit of its power.
 
         Args:
             queue: Queues one run on the stream.
             beside: Likewise, the baseline; runs right before, in every round.
+            delay_us: How long the GPU waits before a round's first run, so that the runs behind it are queued by then, and short
+                runs are not timed by how fast the host queues them.
         """
         functions = [queue] if beside is None else [beside, queue]
         counts = [self._enough(function) for function in functions]
         rounds = []
         for _ in range(ROUNDS):
             time.sleep(REST_S)
-            rounds.append([self._span(each, n) for each, n in zip(functions, counts, strict=True)])
+            rounds.append([self._span(each, n, delay_us) for each, n in zip(functions, counts, strict=True)])
         return summary([each[-1] for each in rounds], [each[0] for each in rounds] if beside else None)
 
     def sustained(self, queue: Callable[[], object]) -> float:
@@ -71,10 +76,12 @@ class Clock:
         self._span(queue, 2)
         return max(3, min(_MAX_CALLS, round(SPAN_US / max(self._span(queue, 3), 1.0))))
 
-    def _span(self, queue: Callable[[], object], count: int) -> float:
+    def _span(self, queue: Callable[[], object], count: int, delay_us: float = 0.0) -> float:
         """Microseconds of one of some runs."""
         begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
         with self.stream:
+            if delay_us:
+                _waiting_kernel(self._cupy)((1,), (1,), (int(1e3 * delay_us),), stream=self.stream)
             queue()  # the events' own start lies behind it
             begin.record(self.stream)
             for _ in range(count):
@@ -82,6 +89,22 @@ class Clock:
             end.record(self.stream)
         end.synchronize()
         return 1e3 * float(self._cupy.cuda.get_elapsed_time(begin, end)) / count
+
+
+_WAIT = r"""
+extern "C" __global__ void wait(long long nanoseconds) {
+    long long begin, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+    do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    while (now - begin < nanoseconds);
+}
+"""
+
+
+@functools.cache
+def _waiting_kernel(cupy: Any) -> Any:
+    """A kernel that keeps the GPU busy for so many nanoseconds."""
+    return cupy.RawKernel(_WAIT, "wait")
 
 
 def summary(times: Sequence[float], beside: Sequence[float] | None = None) -> Times:

@@ -26,8 +26,8 @@ class Input:
 
     Attributes:
         dims: Its dims.
-        below: Of whole numbers, which are int64; 0 for floats.
-        kind: ``normal``, ``positions`` between -1.1 and 1.1, ``boxes`` with corners in order.
+        below: Of whole numbers, which are int64, each once in a row; 0 for floats.
+        kind: ``normal``, or ``positions`` between -1.1 and 1.1.
     """
 
     dims: tuple[int, ...]
@@ -37,7 +37,7 @@ class Input:
     def draw(self, generator: torch.Generator) -> torch.Tensor:
         """Draw it: float32 or int64."""
         if self.below:
-            return torch.randint(self.below, self.dims, generator=generator)
+            return torch.rand((*self.dims[:-1], self.below), generator=generator).argsort(-1)[..., : self.dims[-1]]
         if self.kind == "positions":
             return torch.rand(self.dims, generator=generator) * 2.2 - 1.1
         return torch.randn(self.dims, generator=generator)
@@ -79,7 +79,7 @@ class Case:
 
 
 class _Function(nn.Module):
-    """A function as a module; of several results the first that is of floats."""
+    """A function as a module."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -239,9 +239,11 @@ def _moves() -> Iterator[Case]:
     yield from _cases("Resize", "linear, 2", resize("bilinear", align_corners=False), ((), (1, 256, 26, 26)))
     yield from _cases("Resize", "cubic, 2", resize("bicubic", align_corners=False), ((), (1, 64, 64, 64)))
     yield from _cases("DepthToSpace", "2", partial(nn.PixelShuffle, 2), ((), (1, 64, 128, 128)))
-    yield from _cases("Transpose", "0231", _constant(lambda x: x.permute(0, 2, 3, 1)), ((), (1, 256, 56, 56)))
+    yield from _cases(
+        "Transpose", "0231", _constant(lambda x: x.permute(0, 2, 3, 1).contiguous()), ((), (1, 256, 56, 56))
+    )
     yield from _cases("Concat", "channels", _constant(lambda x, y: torch.cat((x, y), 1)), ((), *[(1, 128, 56, 56)] * 2))
-    yield from _cases("Slice", "rows", _constant(lambda x: x[:, :, 4:-4, 4:-4]), ((), (1, 64, 128, 128)))
+    yield from _cases("Slice", "rows", _constant(lambda x: x[:, :, 4:-4, 4:-4].contiguous()), ((), (1, 64, 128, 128)))
     yield from _cases("Pad", "reflect", partial(nn.ReflectionPad2d, 3), ((), (1, 64, 128, 128)))
     yield from _cases("Trilu", "lower", _constant(torch.tril), ((), (12, 512, 512)))
     yield from _cases("CumSum", "last axis", _constant(lambda x: x.cumsum(-1)), ((), (8, 16, 1024)))

@@ -61,7 +61,10 @@ class OperatorSubject:
         engine = ptp.build(model, engine="cuda", precision=self._precision.lower(), progress=False)
         seconds = time.perf_counter() - begin
         assert isinstance(engine, CudaEngine)
-        context, found = engine.create_context(), torch.full_like(self.wanted, 77, dtype=self._result_type())
+        context, found = (
+            engine.create_context(),
+            torch.full(self.wanted.shape, 77, dtype=self._result_type(), device="cuda"),
+        )
         given = {f"x{index}": each for index, each in enumerate(self.inputs)}
         bound = context.bind(given, {"y": found})
         bound.launch(clock.stream)

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.filterwarnings("default")  # of other people's librarie
 
 LIMIT = {"FP32": 1e-4, "FP16": 1e-2}
 """Of the result, relative L2; or twice PyTorch's own error in the same precision."""
+DELAY_US = 6000.0
+"""A replay takes the host up to 25 µs, and a round has at most 200 of them."""
 
 
 def cases() -> list[Any]:
@@ -50,7 +52,7 @@ def test_operator(case: Any, precision: str, clock: Clock, benchmark, request: p
         assert row["error"] < limit, f"another result than PyTorch's in float32: relative error {row['error']:.2e}"
         assert ours.queue is not None
         assert peer.queue is not None
-        times = clock.gpu(peer.queue, ours.queue)
+        times = clock.gpu(peer.queue, ours.queue, DELAY_US)
         row.update(
             us=times.beside, peer=TORCH_GRAPH, peer_us=times.median, speed=times.ratio, peer_kernels=peer.kernels
         )

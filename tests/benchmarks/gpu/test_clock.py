@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
+from benchmarks.gpu import clock
 from benchmarks.gpu.clock import CALLS, TURNS, in_turns, summary
 
 
@@ -63,3 +65,20 @@ def test_rounds_are_compared_one_by_one():
     found = summary([2.0, 4.0, 9.0], [1.0, 4.0, 3.0])
     assert (found.median, found.least, found.ratio, found.beside) == (4.0, 2.0, 2.0, 3.0)
     assert summary([2.0]).ratio is None
+
+
+def test_the_gpu_waits_before_the_runs_of_a_round_where_they_are_short(monkeypatch):
+    queued = []
+    event = type("Event", (), {"record": lambda self, stream: queued.append("event"), "synchronize": lambda self: None})
+    kernel = lambda code, name: lambda grid, block, arguments, stream: queued.append(arguments)  # noqa: E731
+    cuda = SimpleNamespace(
+        Event=event, Stream=lambda non_blocking: nullcontext(), get_elapsed_time=lambda begin, end: 0.2
+    )
+    watch = clock.Clock(SimpleNamespace(cuda=cuda, RawKernel=kernel))
+    monkeypatch.setattr(clock, "ROUNDS", 1)
+    monkeypatch.setattr(clock, "REST_S", 0)
+    assert watch.gpu(lambda: queued.append("run"), delay_us=7.0).median == pytest.approx(200 / 60)
+    assert queued[-64:] == [(7000,), "run", "event", *["run"] * 60, "event"]  # 3 runs took 200 µs, and 4 ms are filled
+    queued.clear()
+    watch.gpu(lambda: queued.append("run"))
+    assert (7000,) not in queued
