@@ -71,6 +71,11 @@ class Clock:
         runtime = self._cupy.cuda.runtime
         runtime.memcpyAsync(to, source, size, runtime.memcpyDefault, self.stream.ptr)
 
+    @functools.cached_property
+    def _wait(self) -> Any:
+        """A kernel that keeps the GPU busy for so many nanoseconds."""
+        return self._cupy.RawKernel(_WAIT, "wait")
+
     def _enough(self, queue: Callable[[], object]) -> int:
         """How many runs fill a span that events measure well; the function has run before, so all is loaded."""
         self._span(queue, 2)
@@ -81,7 +86,7 @@ class Clock:
         begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
         with self.stream:
             if delay_us:
-                _waiting_kernel(self._cupy)((1,), (1,), (int(1e3 * delay_us),), stream=self.stream)
+                self._wait((1,), (1,), (int(1e3 * delay_us),), stream=self.stream)
             queue()  # the events' own start lies behind it
             begin.record(self.stream)
             for _ in range(count):
@@ -99,12 +104,6 @@ extern "C" __global__ void wait(long long nanoseconds) {
     while (now - begin < nanoseconds);
 }
 """
-
-
-@functools.cache
-def _waiting_kernel(cupy: Any) -> Any:
-    """A kernel that keeps the GPU busy for so many nanoseconds."""
-    return cupy.RawKernel(_WAIT, "wait")
 
 
 def summary(times: Sequence[float], beside: Sequence[float] | None = None) -> Times:
