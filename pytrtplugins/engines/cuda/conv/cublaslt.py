@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from ....errors import BuildError
 from ....tensor import DType
-from ..device.cublaslt import CublasLt, Described, Matrix, Product, stored
+from ..device.cublaslt import ALIGNMENT, CublasLt, Described, Matrix, Product, stored
 from ..device.device import Device, Tensor
-from ..device.layout import Format
+from ..device.layout import Format, Strides
 from ..device.nhwc import Launch
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch, finishing
 
@@ -101,11 +101,14 @@ class CublasLtProvider:
             BuildError: cuBLASLt has no algorithm for it.
         """
         product, places = batched(a.format, b.format, y.format)
-        described = self.library.described(product)
-        algorithm, workspace = self._algorithm(described, 1, 0, scratch)
         size = a.format.dtype.itemsize
         first = _address(a.flat), _address(b.flat), _address(y.flat)
         calls = [(*(base + place * size for base, place in zip(first, each, strict=True)), 0) for each in places]
+        of_a, of_b, of_y, _ = (math.gcd(*addresses, ALIGNMENT) for addresses in zip(*calls, strict=True))
+        matrices = replace(product.a, alignment=of_a), replace(product.b, alignment=of_b)
+        product = replace(product, a=matrices[0], b=matrices[1], y=replace(product.y, alignment=of_y))
+        described = self.library.described(product)
+        algorithm, workspace = self._algorithm(described, 1, 0, scratch)
         kept = a, b, y
 
         def launch(stream: Any) -> None:
@@ -156,10 +159,11 @@ class CublasLtProvider:
         return algorithm, workspace
 
 
-def batched(a: Format, b: Format, y: Format) -> tuple[Product, list[tuple[int, int, int]]]:
+def batched(a: Format | Strides, b: Format | Strides, y: Format) -> tuple[Product, list[tuple[int, int, int]]]:
     """One of the products that make up another, and where the factors and the result of each begin, in values.
 
-    Batch axes that lie evenly in all three tensors are one; the innermost is cuBLASLt's own, the others are calls.
+    Batch axes that lie evenly in all three tensors are one; the largest is cuBLASLt's own, the others are calls. Rows of a first
+    factor that are all multiplied with the same matrix are rows of one product.
 
     Raises:
         ValueError: a matrix has gaps along both its axes.
@@ -171,9 +175,9 @@ def batched(a: Format, b: Format, y: Format) -> tuple[Product, list[tuple[int, i
     outer = list(zip(a_axes[:-2], b_axes[:-2], y_strides[:-2], strict=True))
     axes = _merged([(max(p[0], q[0]), p[1], q[1], stride) for p, q, stride in outer])
     a_rows = a_axes[-2][1], a_axes[-1][1]
-    if len(axes) == 1 and axes[0][2] == 0 and (axes[0][1], axes[0][3]) == (m * a_rows[0], m * y_strides[-2]):
-        m, axes = m * axes[0][0], []  # one matrix for all: its rows are those of all
-    calls, (batch, *steps) = axes[:-1], axes[-1] if axes else (1, 0, 0, 0)
+    if axes and axes[-1][1:] == (m * a_rows[0], 0, m * y_strides[-2]):
+        m *= axes.pop()[0]
+    *calls, (batch, *steps) = sorted(axes) or [(1, 0, 0, 0)]
     a_matrix, b_matrix, y_matrix = (
         Matrix(form.dtype, *stored(*sides, strides), step)
         for form, sides, strides, step in (
@@ -193,7 +197,7 @@ def batched(a: Format, b: Format, y: Format) -> tuple[Product, list[tuple[int, i
     return product, places  # type: ignore[return-value]
 
 
-def _axes(form: Format, rank: int, side: int) -> list[tuple[int, int]]:
+def _axes(form: Format | Strides, rank: int, side: int) -> list[tuple[int, int]]:
     """Sizes and strides of a factor, which has at least two axes then; 0 along an axis that is repeated.
 
     Args:
@@ -207,7 +211,7 @@ def _axes(form: Format, rank: int, side: int) -> list[tuple[int, int]]:
     return [(1, 0)] * (rank - len(axes)) + axes
 
 
-def _result_strides(a: Format, b: Format, y: Format, rank: int) -> list[int]:
+def _result_strides(a: Format | Strides, b: Format | Strides, y: Format, rank: int) -> list[int]:
     """The result's strides with the axes of 1 that factors of one axis take out of it."""
     strides = list(y.strides)
     if len(b.dims) == 1:

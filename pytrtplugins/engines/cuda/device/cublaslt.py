@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,12 +17,12 @@ from ....errors import BuildError
 from ....tensor import DType
 from ....utils.optional import installed_version, require
 
-__all__ = ["CublasLt", "Described", "Matrix", "Product", "cublaslt_version", "stored"]
+__all__ = ["ALIGNMENT", "CublasLt", "Described", "Matrix", "Product", "cublaslt_version", "is_matrix", "stored"]
 
 _TYPES = {DType.FLOAT32: 0, DType.FLOAT16: 2}
 """Element type → CUDA's number of it."""
-_ALIGNMENT = 16
-"""Bytes; where tensors begin that are parts of others."""
+ALIGNMENT = 16
+"""Bytes that tensors begin at a multiple of, unless they are parts of others."""
 
 
 def cublaslt_version() -> str:
@@ -40,12 +41,14 @@ class Matrix:
         leading: Values from one row to the next, or, of a transposed matrix, from one column to the next.
         transposed: Whether it is the columns that lie without gaps.
         batch_stride: Values from one matrix to the next; 0: it is the same one.
+        alignment: Bytes that the first begins at a multiple of.
     """
 
     dtype: DType
     leading: int
     transposed: bool = False
     batch_stride: int = 0
+    alignment: int = ALIGNMENT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +94,17 @@ def stored(rows: int, columns: int, strides: tuple[int, int]) -> tuple[int, bool
     if (down == 1 or rows == 1) and (columns == 1 or across >= rows):
         return (across if columns > 1 else rows), True
     raise ValueError(f"a matrix of {rows} rows and {columns} columns with strides {strides}")
+
+
+def is_matrix(dims: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the last two axes of a tensor with these strides are matrices that `stored` knows."""
+    if len(dims) < 2:
+        return False
+    try:
+        stored(dims[-2], dims[-1], (strides[-2], strides[-1]))
+    except ValueError:
+        return False
+    return True
 
 
 class CublasLt:
@@ -215,10 +229,11 @@ class Described:
         return layout
 
     def _alignment(self, operand: str) -> int:
-        """Bytes that each matrix of an operand begins at a multiple of, where its tensor begins at one of 16."""
+        """Bytes that each matrix of an operand begins at a multiple of."""
         product = self.product
         matrix = {"A": product.b, "B": product.a, "C": product.c or product.y, "D": product.y}[operand]
-        return int(np.gcd(_ALIGNMENT, matrix.batch_stride * matrix.dtype.itemsize)) if product.batch > 1 else _ALIGNMENT
+        step = matrix.batch_stride * matrix.dtype.itemsize if product.batch > 1 else 0
+        return math.gcd(matrix.alignment, step)
 
 
 @contextmanager

@@ -47,7 +47,8 @@ class FuseAttention(Rewrite["_Found"]):
     (`pytrtplugins.engines.cuda.plan.attention`).
 
     What does not match: (1) a Softmax along another axis; (2) scores or probabilities that something else reads too, as an output
-    of the model; (3) tensors of ranks that differ, or of other ranks than 2 to 4; (4) other types than float32 and
+    of the model; (3) tensors of ranks that differ, or of other ranks than 2 to 5, or of 5 axes of which the first two differ, in what is
+    added other than from 1; (4) other types than float32 and
     float16; (5) a head of more than 256 values, for which products of matrices are faster; (6) anything else between, as
     DequantizeLinear, or a scale behind what is added; (7) Where with a larger number; (8) Dropout as in training.
     """
@@ -64,7 +65,7 @@ class FuseAttention(Rewrite["_Found"]):
         softmax, guards = found
         scores = find_scores(softmax.inputs[0], softmax)
         empty = None if scores is None else empty_rows(guards, softmax, scores.biases)
-        if scores is None or empty is None or not _fits(scores.product, node):
+        if scores is None or empty is None or not _fits(scores, node):
             return None
         scales = [scale for value in scores.product.inputs for scale in _scales(value, scores.product)]
         return _Found(scores, scales, empty)
@@ -90,18 +91,29 @@ class FuseAttention(Rewrite["_Found"]):
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _fits(product: ir.Node, last: ir.Node) -> bool:
-    values = [*product.inputs, last.inputs[1]]
+def _fits(scores: Scores, last: ir.Node) -> bool:
+    values = [*scores.product.inputs, last.inputs[1]]
     dims = [dims_of(value) for value in values]
     ranks = {None if each is None else len(each) for each in dims}
-    if len(ranks) > 1 or not ranks & {2, 3, 4}:  # case 3
+    if len(ranks) > 1 or not ranks & {2, 3, 4, 5}:  # case 3
         return False
+    if 5 in ranks:  # case 3
+        leading = {each[:2] for each in dims if each is not None}
+        if len(leading) > 1 or None in leading.pop() or not all(map(_repeats, scores.biases)):
+            return False
     if any(value is None or value.dtype is None or value.dtype.name not in FLOATS for value in values):  # case 4
         return False
     if len({value.dtype for value in values if value is not None}) > 1:  # case 4
         return False
     heads = (dims[0][-1], dims[2][-1])  # type: ignore[index]
     return not any(isinstance(head, int) and head > _MAX_HEAD for head in heads)  # case 5
+
+
+def _repeats(bias: Bias) -> bool:
+    """Whether what is added to scores of 5 axes is the same along the first."""
+    value = bias.condition if isinstance(bias, Mask) else bias
+    dims = value.shape if isinstance(value, np.ndarray) else dims_of(value)
+    return dims is not None and (len(dims) < 5 or dims[0] == 1)
 
 
 def _scales(value: ir.Value | None, reader: ir.Node) -> list[tuple[ir.Node, ir.Value]]:

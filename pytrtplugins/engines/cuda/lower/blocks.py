@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, operand, set_attributes, swap
 from ....utils.override import override
 from .rewrite import Rewrite, convolution_before, has_residual, has_rows, weight_dims
@@ -85,14 +87,20 @@ def _by_filter(conv: ir.Node) -> list[ir.Value]:
 
 def _cut(node: ir.Node) -> list[int] | None:
     """How many pixels a Slice leaves out on each side of images; None for other nodes, and other Slices."""
-    x, y = (dims_of(value) or () for value in (node.inputs[0], node.outputs[0]))
-    starts, axes, steps = (array_of(operand(node, place)) for place in (1, 3, 4))
-    known = len(x) == len(y) == 4 and all(isinstance(side, int) for side in (*x[2:], *y[2:]))
-    if not is_op(node, "Slice") or not known or starts is None or axes is None:
+    x = dims_of(node.inputs[0]) or ()
+    starts, ends, axes, steps = (array_of(operand(node, place)) for place in range(1, 5))
+    if not is_op(node, "Slice") or len(x) != 4 or starts is None or ends is None or axes is None:
         return None
-    begins = {int(axis) % 4: int(start) for axis, start in zip(axes, starts, strict=True)}
     plain = operand(node, 4) is None or (steps is not None and (steps == 1).all())
-    if not plain or not begins.keys() <= {2, 3}:
-        return None
-    top, left = (range(x[axis])[begins.get(axis, 0) :].start for axis in (2, 3))
-    return [top, left, x[2] - y[2] - top, x[3] - y[3] - left]
+    cut = [0] * 4
+    for axis, start, end in zip(axes.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        size, place = x[axis % 4], axis % 4 - 2
+        if isinstance(size, int):
+            taken = range(size)[start:end] or range(-1, 0)  # nothing is no image
+            begin, behind = taken.start, size - taken.stop
+        else:  # of an unknown size its ends alone say what is left out
+            begin, behind = start, 0 if end >= np.iinfo(np.int32).max else -end
+        if place < 0 or min(begin, behind) < 0:
+            return None
+        cut[place], cut[place + 2] = begin, behind
+    return cut if plain else None

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ....model.ir import add_constant, array_of, dims_of, is_op, operand, swap
+from ....model.ir import array_of, dims_of, is_op, operand, swap
 from ....utils.optional import require
 from ....utils.override import override
+from .new_nodes import NewNodes
 from .rewrite import Rewrite, is_around_zero, is_float
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["SplitPhases"]
+
+_ANY = 1 << 20
+"""A size in the place of an unknown one: what the convolution is does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class _Axis:
         pads: Zeros before and behind the input.
         blocks: How many the convolution gives.
         size: Values that are wanted.
+        is_free: Whether the input's size is unknown: the last two are those of an input of `_ANY` values, and differ by it.
     """
 
     stride: int
@@ -41,9 +46,10 @@ class _Axis:
     pads: tuple[int, int]
     blocks: int
     size: int
+    is_free: bool
 
     @classmethod
-    def of(cls, kernel: int, stride: int, dilation: int, pad: int, given: int, wanted: int) -> _Axis:
+    def of(cls, kernel: int, stride: int, dilation: int, pad: int, given: int, wanted: int, is_free: bool) -> _Axis:
         """The axis whose convolution has fewest taps, and cuts least off.
 
         Args:
@@ -53,6 +59,7 @@ class _Axis:
             pad: Values of the whole output that come before what is wanted.
             given: Values of the input.
             wanted: Values of the output.
+            is_free: Whether these two are examples.
         """
         last = (kernel - 1) * dilation
 
@@ -63,7 +70,7 @@ class _Axis:
             at = np.arange(stride)[:, None] + first + stride * np.arange(most, least - 1, -1)
             taps = np.where((at >= 0) & (at <= last) & (at % dilation == 0), at // dilation, -1)
             behind = max(0, -(-(wanted + shift) // stride) - given - least)
-            return cls(stride, shift, taps, (most, behind), given + behind + least, wanted)
+            return cls(stride, shift, taps, (most, behind), given + behind + least, wanted, is_free)
 
         return min(map(shifted, range(stride)), key=lambda axis: (axis.taps.shape[1], axis.shift))
 
@@ -71,6 +78,12 @@ class _Axis:
     def is_cut(self) -> bool:
         """Whether the blocks have more values than are wanted."""
         return self.stride * self.blocks != self.size
+
+    @property
+    def end(self) -> int:
+        """Where a Slice of the blocks' values ends."""
+        behind = self.stride * self.blocks - self.shift - self.size
+        return (-behind or np.iinfo(np.int64).max) if self.is_free else self.shift + self.size
 
 
 @dataclass(frozen=True)
@@ -90,9 +103,10 @@ class SplitPhases(Rewrite[_Match]):
     part of the taps; one convolution gives them all as channels, with filters of ceil(k / stride) taps, as every other is run.
     Blocks of pixels are made of channels by a move.
 
-    What does not match: (1) a convolution of 3-D tensors; (2) one whose weights or bias are computed in the run; (3) one of
-    unknown sizes; (4) weights whose codes are around another zero point than 0, or have scales along another axis than the filters;
-    (5) other types than float32 and float16.
+    What does not match: (1) a convolution of volumes; those of one dimension are images already; (2) one whose weights or bias
+    are computed in the run; (3) one whose input has no values, or an unknown size where the output's is an attribute, or two unknown
+    sizes where the strides differ; (4) weights whose codes are around another zero point than 0, or have scales along another axis
+    than the filters; (5) other types than float32 and float16.
     """
 
     name: ClassVar[str] = "phases"
@@ -102,60 +116,42 @@ class SplitPhases(Rewrite[_Match]):
     def match(self, node: ir.Node) -> _Match | None:
         if not is_op(node, "ConvTranspose") or not is_float(node):  # case 5
             return None
-        given, wanted = ((dims_of(value) or ())[2:] for value in (node.inputs[0], node.outputs[0]))
-        sizes = [side for side in (*given, *wanted) if isinstance(side, int) and side > 0]
-        if len(given) not in (1, 2) or len(sizes) < 2 * len(given):  # cases 1 and 3
+        sizes = _sizes(node)
+        if sizes is None:  # cases 1 and 3
             return None
         weights, origin = _codes(node)
         bias = _numbers(operand(node, 2))
         if weights is None or (operand(node, 2) is not None and bias is None):  # cases 2 and 4
             return None
-        *above, last = map(_Axis.of, *_windows(node, weights.shape[2:], given, wanted), given, wanted)
-        down = above[0] if above else _Axis.of(1, 1, 1, 0, 1, 1)
-        return _Match((down, last), weights.reshape(*weights.shape[:2], -1, weights.shape[-1]), origin, bias)
+        given, wanted, free = sizes
+        down, across = map(_Axis.of, *_windows(node, weights.shape[2:], given, wanted), given, wanted, free)
+        return _Match((down, across), weights, origin, bias)
 
     @override
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Match) -> None:
         made, (down, across), group = _Nodes(graph, node), match.axes, node.attributes.get_int("group", 1)
         x, dims = node.inputs[0], dims_of(node.outputs[0]) or ()
-        flat = len(dims) == 3
-        if flat:  # an image of one row
-            x = made.add("Unsqueeze", [x, np.array([2])], "image", (match.weights.shape[0], 1, *dims_of(x)[2:]))  # type: ignore[index]
         weights, phases = _rearranged(match, group), down.stride * across.stride
         bias = () if match.bias is None else (_of_phases(match.bias, phases, group),)
         read = [x, made.filters(weights, match.origin, phases), *bias]
         pads = [axis.pads[end] for end in (0, 1) for axis in match.axes]
-        value = made.add("Conv", read, "phases", (len(weights), down.blocks, across.blocks), pads=pads, group=group)
-        sides = [axis.stride * axis.blocks for axis in match.axes][flat:]
-        value = _blocks(made, value, match.axes, len(weights) // phases, group, sides)
-        cut = [(index + 2, axis) for index, axis in enumerate(match.axes[flat:]) if axis.is_cut]
+        value = made.add("Conv", read, "phases", (len(weights), *_known(match.axes)), pads=pads, group=group)
+        value = _blocks(made, value, match.axes, len(weights) // phases, group)
+        cut = [(index + 2, axis) for index, axis in enumerate(match.axes) if axis.is_cut]
         if cut:
-            begins, ends = [axis.shift for _, axis in cut], [axis.shift + axis.size for _, axis in cut]
+            begins, ends = [axis.shift for _, axis in cut], [axis.end for _, axis in cut]
             numbers = map(np.array, (begins, ends, [index for index, _ in cut]))
             value = made.add("Slice", [value, *numbers], "inside", dims[1:])
         swap(graph, [node], value)
 
 
-class _Nodes:
-    """Adds nodes before one that they replace; what they give is named after what that gives, and has its type and batch."""
+class _Nodes(NewNodes):
+    """Adds nodes whose outputs have the batch of what they replace; dims are those behind it."""
 
-    def __init__(self, graph: ir.Graph, node: ir.Node) -> None:
-        self.graph, self.node, self.y = graph, node, node.outputs[0]
-
-    def add(self, op: str, read: Sequence[Any], what: str, dims: Sequence[int], **attributes: Any) -> ir.Value:
-        """The output of a new node; arrays among what it reads become constants. The dims are those behind the batch."""
-        onnx_ir, name = require("onnx_ir", extra="onnx"), f"{self.y.name}.{what}"
-        values = [
-            add_constant(self.graph, f"{name}.{index}", each) if isinstance(each, np.ndarray) else each
-            for index, each in enumerate(read)
-        ]
-        title = self.node.name if op == "Conv" else f"{self.node.name}.{what}"
-        made = onnx_ir.node(op, values, attributes, name=title)
-        value: ir.Value = made.outputs[0]
+    @override
+    def add(self, op: str, inputs: Sequence[Any], what: str, dims: Sequence[Any], **attributes: Any) -> ir.Value:
         assert self.y.shape is not None
-        value.name, value.type, value.shape = name, self.y.type, onnx_ir.Shape([self.y.shape[0], *dims])
-        self.graph.insert_before(self.node, made)
-        return value
+        return super().add(op, inputs, what, [self.y.shape[0], *dims], **attributes)
 
     def filters(self, weights: npt.NDArray[Any], origin: ir.Node | None, phases: int) -> npt.NDArray[Any] | ir.Value:
         """The weights, or what dequantizes their codes."""
@@ -227,17 +223,45 @@ def _of_phases(bias: npt.NDArray[Any], phases: int, group: int) -> npt.NDArray[A
     return np.tile(bias, phases) if group == 1 else bias.repeat(phases)
 
 
-def _blocks(
-    made: _Nodes, x: ir.Value, axes: tuple[_Axis, _Axis], channels: int, group: int, sides: Sequence[int]
-) -> ir.Value:
-    """The channels of each pixel as a block of pixels; of one row, where there is one side."""
-    (s, t), dims = (axis.stride for axis in axes), (channels, *sides)
-    if s == t == 1 and len(sides) == 2:
+def _sizes(node: ir.Node) -> tuple[Sequence[int], Sequence[int], Sequence[bool]] | None:
+    """Sizes of the input and the output of a transposed convolution, and which are examples; None in cases 1 and 3."""
+    at, weights = node.attributes, dims_of(operand(node, 1)) or ()
+    given, wanted = (list((dims_of(value) or ())[2:]) for value in (node.inputs[0], node.outputs[0]))
+    if len(given) != 2 or len(wanted) != 2 or 0 in (*given, *wanted) or len(weights) != 4:
+        return None
+    strides, dilations = (at.get_ints(name, [1, 1]) for name in ("strides", "dilations"))
+    free = [not isinstance(size, int) for size in given]
+    if any(free) and ("output_shape" in at or (all(free) and strides[0] != strides[1])):
+        return None
+    mode, extra = at.get_string("auto_pad", "NOTSET"), at.get_ints("output_padding", [0, 0])
+    pads = at.get_ints("pads", [0] * 4) if mode == "NOTSET" else [0] * 4
+    for axis in (axis for axis in range(2) if free[axis]):
+        given[axis], reach = _ANY, (weights[2 + axis] - 1) * dilations[axis] + 1
+        whole = (_ANY - 1) * strides[axis] + reach + extra[axis] - pads[axis] - pads[axis + 2]
+        wanted[axis] = _ANY * strides[axis] if mode.startswith("SAME") else whole
+    return (given, wanted, free) if all(isinstance(size, int) for size in wanted) else None
+
+
+def _known(axes: tuple[_Axis, _Axis], strides: Sequence[int] = (1, 1)) -> list[int | None]:
+    """How many blocks there are, times strides; None where an input's size is unknown."""
+    return [None if axis.is_free else axis.blocks * stride for axis, stride in zip(axes, strides, strict=True)]
+
+
+def _blocks(made: _Nodes, x: ir.Value, axes: tuple[_Axis, _Axis], channels: int, group: int) -> ir.Value:
+    """The channels of each pixel as a block of pixels."""
+    s, t = (axis.stride for axis in axes)
+    dims = (channels, *_known(axes, (s, t)))
+    if s == t == 1:
         return x
-    if s == t and len(sides) == 2:
+    if s == t:
         return made.add("DepthToSpace", [x], "blocks", dims, blocksize=s, mode="DCR" if group == 1 else "CRD")
     parts, order = ((s, t, channels), (0, 3, 4, 1, 5, 2)) if group == 1 else ((channels, s, t), (0, 1, 4, 2, 5, 3))
-    parted = (*parts, axes[0].blocks, axes[1].blocks)
-    x = made.add("Reshape", [x, np.array([0, *parted])], "parted", parted)
+    parted = (*parts, *_known(axes))
+    x = made.add("Reshape", [x, _target(parted)], "parted", parted)
     x = made.add("Transpose", [x], "turned", [(0, *parted)[axis] for axis in order[1:]], perm=list(order))
-    return made.add("Reshape", [x, np.array([0, *dims])], "blocks", dims)
+    return made.add("Reshape", [x, _target(dims)], "blocks", dims)
+
+
+def _target(dims: Sequence[int | None]) -> npt.NDArray[np.int64]:
+    """What a Reshape is told, behind the batch."""
+    return np.array([0, *(-1 if size is None else size for size in dims)], np.int64)

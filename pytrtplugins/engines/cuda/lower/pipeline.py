@@ -25,6 +25,7 @@ from .average_pools import AverageCodes
 from .before_moves import ActBeforeMoves
 from .blocks import FuseBlocks
 from .clip_bounds import WriteClipBounds
+from .einsum import WriteEinsums
 from .element_types import check_element_types
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .fits import check_static_dims
@@ -32,6 +33,7 @@ from .gelu import FuseGelu
 from .hanging import hanging_values
 from .horizontal import FuseHorizontally
 from .matmul import FuseBiases, FuseMatMuls
+from .one_dimension import WriteAsImages
 from .patches import GatherPatches
 from .phases import SplitPhases
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
@@ -86,6 +88,8 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("dead-layers", Eliminate),
     (None, FoldCasts),
     (None, FoldCodes),
+    (None, WriteEinsums),
+    (None, WriteAsImages),
     ("attention", FuseAttention),
     ("phases", SplitPhases),
     (None, ActBeforeMoves),

@@ -54,8 +54,8 @@ def _place(graph: ir.Graph, node: ir.Node, sizes: Mapping[str, int]) -> None:
     views = [_view(value, sizes) for value in node.inputs]
     *_, y_dims = described
     assert y_dims is not None
-    *outer, rows, values = (1,) * (4 - len(y_dims)) + y_dims
-    q, k, v = (_padded(view) for _, view in views[:3])
+    *outer, rows, values = _four(contiguous(y_dims)).dims
+    q, k, v = (_four(view) for _, view in views[:3])
     keys, head = max(k.dims[3], v.dims[2]), q.dims[3]
     attributes: dict[str, Any] = {
         "dims": [*outer, rows, keys, head, values],
@@ -65,13 +65,13 @@ def _place(graph: ir.Graph, node: ir.Node, sizes: Mapping[str, int]) -> None:
         "period": 1,
     }
     if operand(node, 3) is not None:
-        bias = _padded(views[3][1])
+        bias = _four(views[3][1])
         attributes["period"] = bias.dims[0]
         attributes["bias"] = _placed(bias, (bias.dims[0], outer[1], rows, keys))
     for index, (value, _) in enumerate(views):
         node.replace_input_with(index, value)
     moves, y = _written(node, y_dims, sizes)
-    attributes["y"] = _placed(_padded(y), (*outer, rows, values))
+    attributes["y"] = _placed(_four(y), (*outer, rows, values))
     set_attributes(node, attributes)
     if moves:
         swap(graph, moves, node.outputs[0])
@@ -90,8 +90,11 @@ def _drop_needless(node: ir.Node) -> None:
         set_attributes(node, {"empty": "nan"})
 
 
-def _padded(view: Strided) -> Strided:
-    """With four axes."""
+def _four(view: Strided) -> Strided:
+    """With four axes: axes of one value more, or the first two of five as one."""
+    if len(view.axes) > 4:
+        first, second, *others = view.dims
+        return view.reshaped((first * second, *others)) or contiguous((first * second, *others))  # which has no values
     return Strided(((),) * (4 - len(view.axes)) + view.axes, view.offset)
 
 
@@ -113,7 +116,7 @@ def _dims(value: ir.Value | None, sizes: Mapping[str, int]) -> Dims | None:
 
 def _view(value: ir.Value | None, sizes: Mapping[str, int]) -> tuple[ir.Value, Strided]:
     """The first tensor that a value is a view of, and how it lies there."""
-    return next((base, view) for base, view in _views(value, sizes) if view.strides is not None)
+    return next((base, view) for base, view in _views(value, sizes) if _four(view).strides is not None)
 
 
 def _views(value: ir.Value | None, sizes: Mapping[str, int]) -> Iterator[tuple[ir.Value, Strided]]:
@@ -170,7 +173,7 @@ def _written(node: ir.Node, dims: Dims, sizes: Mapping[str, int]) -> tuple[list[
         nodes.append(reader)
     for count in range(len(nodes), 1, -1):
         view = _traced(nodes[1:count], sizes)
-        if view is not None and view.strides is not None:
+        if view is not None and _four(view).strides is not None:
             return nodes[1:count], view
     return [], contiguous(dims)
 

@@ -12,6 +12,7 @@ from .tensors import FLOATS, Dims, Tensors
 
 __all__ = [
     "alias_format",
+    "dense_format",
     "is_channel_concat",
     "is_float_product",
     "is_plain_activation",
@@ -47,13 +48,14 @@ def is_plain_activation(step: Step, tensors: Tensors) -> bool:
 
 
 def is_float_product(step: Step, tensors: Tensors) -> bool:
-    """Whether a MatMul is one of two computed tensors of floats, neither without values."""
-    described = [tensors.described(name) for name in (*step.inputs, *step.outputs)]
+    """Whether a MatMul is one of tensors of floats, neither without values, one of which may be a constant."""
+    described = {name: tensors.described(name) for name in (*step.inputs, *step.outputs)}
+    computed = {dtype for name, (_, dtype) in described.items() if name not in tensors.constants}
     return (
-        not any(name in tensors.constants for name in step.inputs)
-        and len({dtype for _, dtype in described}) == 1
-        and described[0][1] in FLOATS
-        and not any(0 in dims for dims, _ in described)
+        not all(name in tensors.constants for name in step.inputs)
+        and len(computed) == 1
+        and {dtype for _, dtype in described.values()} <= set(FLOATS)
+        and not any(0 in dims for dims, _ in described.values())
     )
 
 
@@ -129,10 +131,14 @@ def alias_format(step: Step, form: Format, tensors: Tensors) -> Format | None:
         strides = linear(dims, dtype).strides
     else:
         return None
-    natural, image = tensors.natural(step.outputs[0]), tensors.image(step.outputs[0])
-    return next(
-        (each for each in (natural, linear(dims, dtype), image) if each.dense and _lies(dims, strides, each)), None
-    )
+    return dense_format(step.outputs[0], strides, tensors)
+
+
+def dense_format(name: str, strides: tuple[int, ...], tensors: Tensors) -> Format | None:
+    """How a tensor lies that has these strides and no gaps; None where no form says it."""
+    dims, dtype = tensors.described(name)
+    forms = tensors.natural(name), linear(dims, dtype), tensors.image(name)
+    return next((form for form in forms if form.dense and _lies(dims, strides, form)), None)
 
 
 def _lies(dims: Dims, strides: tuple[int, ...], form: Format) -> bool:

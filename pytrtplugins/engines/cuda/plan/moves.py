@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ....model.ir import dtype_of, names_of
 from ..device.layout import FP8, Format
-from ..device.moves import Move, Reshaped, Source
+from ..device.moves import Expanded, Move, Reshaped, Sliced, Source, Transposed
+from ..device.strided import Strided
 from ..device.text import C_TYPES
 from ..lower.moves import is_mover, moved
 from .plan import Step
@@ -17,7 +18,7 @@ from .tensors import Tensors
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["is_only_moved", "node_moves", "plain_source", "write_moved"]
+__all__ = ["is_only_moved", "node_moves", "strided", "write_moved"]
 
 _MOVABLE = frozenset((*C_TYPES, FP8))
 """Types of what generated kernels copy; codes of FP8, which they do not compute with, as bytes."""
@@ -60,10 +61,27 @@ def is_only_moved(node: ir.Node) -> bool:
     return not value.is_graph_output() and all(map(is_mover, readers))
 
 
-def plain_source(move: Move) -> str | None:
-    """The tensor that a move only gives other dims; None for other moves."""
-    source = move.x if isinstance(move, Reshaped) else move
-    return str(source.tensor) if isinstance(source, Source) else None
+def strided(move: Move, form: Format) -> Strided | None:
+    """How values lie in the memory of the only tensor that they are of; None where no strides say it.
+
+    Args:
+        move: Where in the tensor they are.
+        form: How the tensor lies.
+    """
+    if isinstance(move, Source):
+        parts = zip(form.dims, form.strides, strict=True)
+        return Strided(tuple(((size, stride),) if size != 1 else () for size, stride in parts))
+    view = strided(move.x, form) if isinstance(move, (Expanded, Reshaped, Sliced, Transposed)) else None
+    if view is None:
+        return None
+    if isinstance(move, Transposed):
+        return view.transposed(move.perm)
+    if isinstance(move, Sliced):
+        for axis, (first, size, step) in enumerate(zip(move.first, move.dims, move.steps, strict=True)):
+            if view is not None and (first, size, step) != (0, view.dims[axis], 1):
+                view = view.sliced(axis, first, size, step)
+        return view
+    return view.expanded(move.dims) if isinstance(move, Expanded) else view.reshaped(move.dims)
 
 
 def write_moved(steps: list[Step], formats: dict[str, Format], shared: Collection[str]) -> None:

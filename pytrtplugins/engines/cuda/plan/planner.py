@@ -20,8 +20,9 @@ from ....tensor import DType, evaluate_dims
 from ....utils.heap import no_collection
 from ..device.activation import PLAIN
 from ..device.expression import Expression
-from ..device.layout import FP8, as_rows, channels_last, linear
+from ..device.layout import FP8, Format, as_rows, channels_last, linear
 from ..lower.dims import fused_dims
+from ..lower.einsum import WriteEinsums
 from ..lower.fits import find_misfit
 from ..lower.groups import PartGroups
 from ..lower.pipeline import FREE_CASTS, OptionalStep
@@ -35,7 +36,8 @@ from . import kinds
 from .arena import Block, Layout, place
 from .attention import place_attention
 from .images import image_tensors
-from .moves import is_only_moved, node_moves, plain_source, write_moved
+from .in_place import cast_alias, dense_alias, linear_copy, product_step
+from .moves import is_only_moved, node_moves, write_moved
 from .plan import Placed, Plan, Step, step_accesses
 from .plugin_formats import agree_formats
 from .schedule import Schedule, one_stream, schedule
@@ -80,6 +82,7 @@ def make_plan(
             check_operator(node)
         raise misfit
     check_types(bound.graph)
+    WriteEinsums()(bound)
     place_attention(bound, bindings)
     if "pointwise" not in disable:
         PartGroups()(bound)
@@ -161,14 +164,14 @@ class _Planner:
         elif op == "Attention" and own:
             self._add_attention(step)
         elif op == "MatMul" and not node.domain and kinds.is_float_product(step, tensors):
-            read = tuple(tensors.as_format(name, linear(*tensors.described(name)), exact=True) for name in inputs)
-            self.formats[outputs[0]] = linear(*tensors.described(outputs[0]))
-            captured = "cublaslt-kernels" not in self.disabled
-            self.steps.append(replace(step, kind="matmul", inputs=read, captured=captured))
+            made = product_step(step, tensors, self.views)
+            self.steps.append(replace(made, captured="cublaslt-kernels" not in self.disabled))
         elif op in ("MaxPool", "AveragePool") and kinds.is_plain_pool(step, tensors):
             self._add_step(replace(step, kind="pool", inputs=self._images(step)))
         elif op == "Cast" and kinds.is_plain_cast(step, tensors):
-            tensors.casts[outputs[0]] = tensors.materialized(inputs[0])
+            move = tensors.moves[inputs[0]] if outputs[0] in self.results and tensors.is_moved(inputs[0]) else None
+            if move is None or not self._add_alias(outputs[0], linear_copy(outputs[0], move, tensors)):
+                tensors.casts[outputs[0]] = tensors.materialized(inputs[0])
         elif op in ("QuantizeLinear", "DequantizeLinear") and kinds.is_plain_cast(step, tensors):
             source = tensors.stored(inputs[0])
             scale = kinds.step_scale(step, tensors)
@@ -225,15 +228,20 @@ class _Planner:
         if moves is None:
             return False
         for name, move in moves.items():
-            source = plain_source(move)
-            form = self.formats.get(source or "")
-            same = replace(step, op="Reshape", outputs=(name,))
-            found = None if form is None else kinds.alias_format(same, form, tensors)
-            if source is None or found is None or goes_on:
+            if not goes_on and self._add_alias(f"{name}@cast", cast_alias(move, tensors)):
+                tensors.casts[name] = f"{name}@cast"
+                continue
+            alias = None if goes_on else dense_alias(name, move, tensors)
+            copy = linear_copy(name, move, tensors) if alias is None and name in self.results else None
+            if not self._add_alias(name, alias or copy):
                 tensors.moves[name] = move
-            else:
-                self.views.alias(name, source, found)
         return True
+
+    def _add_alias(self, name: str, alias: tuple[str, Format] | None) -> bool:
+        """Let a tensor lie in another, if there is one; whether there is."""
+        if alias is not None:
+            self.views.alias(name, *alias)
+        return alias is not None
 
     def _add_blend(self, node: ir.Node, step: Step) -> bool:
         """One generated kernel for a linear Resize, if it is one."""

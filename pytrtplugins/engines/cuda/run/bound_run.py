@@ -118,16 +118,16 @@ class CudaBoundRun(BoundRun):
         """The tensors of a plan that lie in the caller's arrays; notes which ones are copied instead."""
         (inputs, outputs), placed = self._arrays, dict[str, Any]()
         for name, array in inputs.items():
-            if _fits(plan, name, array):
-                placed[name] = array
-            else:
+            views = _views(plan, name, array)
+            placed.update(views)
+            if not views:
                 self._copied_in.append(name)
         for name, array in outputs.items():
             tensor = plan.tensor_of(name)
             check_dims(name, array, plan.tensors[tensor].format.dims)
-            if tensor not in (*placed, *plan.inputs) and _fits(plan, tensor, array):
-                placed[tensor] = array
-            else:
+            views = {} if tensor in placed or tensor in plan.inputs else _views(plan, tensor, array)
+            placed.update(views)
+            if not views:
                 self._copied_out.append(name)
         return placed
 
@@ -170,11 +170,23 @@ class CudaBoundRun(BoundRun):
         self.outputs.clear()
 
 
-def _fits(plan: Plan, tensor: str, array: Any) -> bool:
-    """Whether a tensor can lie where an array is: alone in its memory, without gaps, as aligned as the arena's tensors are."""
-    placed = plan.tensors[tensor]
-    alone = sum(other.storage == placed.storage for other in plan.tensors.values()) == 1
-    return alone and not placed.offset and not placed.format.nhwc and array.data.ptr % ALIGNMENT == 0
+def _views(plan: Plan, tensor: str, array: Any) -> dict[str, Any]:
+    """What can lie where an array is: a tensor, and those that are the same values with other dims. Nothing if it cannot.
+
+    It can where it is without gaps, as aligned as the arena's tensors are, and nothing else is in its memory.
+    """
+    storage, dtype = plan.tensors[tensor].storage, plan.tensors[tensor].format.dtype
+    names = {name: placed for name, placed in plan.tensors.items() if placed.storage == storage}
+    fits = all(
+        not (placed.offset or placed.format.nhwc)
+        and placed.format.dtype is dtype
+        and placed.format.elements == array.size
+        for placed in names.values()
+    )
+    shared = len(names) > 1 and names.keys() & {*plan.inputs, *plan.outputs.values()} != {tensor}
+    if not fits or shared or array.data.ptr % ALIGNMENT:
+        return {}
+    return {name: array.reshape(placed.format.dims) for name, placed in names.items()}
 
 
 def _overlap(one: Any, other: Any) -> bool:

@@ -20,7 +20,7 @@ from ..device.activation import PLAIN
 from ..device.attention import AttentionMaker, AttentionProblem, attention
 from ..device.device import Device, Tensor, bytes_of, rows_of
 from ..device.elements import decoded, encoded, from_stored, to_stored
-from ..device.layout import Format
+from ..device.layout import Format, linear
 from ..device.nhwc import Launch, patches, reformat
 from ..device.pool import pool
 from ..device.source import nhwc_kernel
@@ -142,7 +142,7 @@ class StepBuilder:
         return reformat(x, y, float(at.get("x_scale", 1.0)), float(at.get("y_scale", 1.0)), "part" not in at)
 
     def _matmul(self, step: Step) -> Launch:
-        a, b, y = (self.tensors[name] for name in (*step.inputs, *step.outputs))
+        a, b, y = self._factor(step, 0), self._factor(step, 1), self.tensors[step.outputs[0]]
         if step.captured and self.product is not None:
             return self.product(step, a, b, y)
         xp, kind = self.device.xp, np.dtype(np.float32)
@@ -152,6 +152,19 @@ class StepBuilder:
                 y.view[...] = xp.matmul(a.view.astype(kind, copy=False), b.view.astype(kind, copy=False))
 
         return launch
+
+    def _factor(self, step: Step, index: int) -> Tensor:
+        """A factor of a product: a tensor, part of one, or a constant."""
+        name, result = step.inputs[index], self.tensors[step.outputs[0]].format
+        if name not in self.tensors:
+            flat, dims = self._constant(name, result.dtype), self.plan.constants[name].shape
+            return Tensor(flat, linear(dims, result.dtype), flat.reshape(dims))
+        tensor = self.tensors[name]
+        if index not in step.attributes["factors"]:
+            return tensor
+        offset, form = step.attributes["factors"][index]
+        flat, strides = tensor.flat[offset:], [stride * form.dtype.itemsize for stride in form.strides]
+        return Tensor(flat, form, self.device.xp.lib.stride_tricks.as_strided(flat, form.dims, strides))
 
     def _zero(self, step: Step) -> Launch:
         y, begin = self.tensors[step.outputs[0]], step.attributes["from"]

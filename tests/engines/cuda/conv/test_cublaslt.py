@@ -16,8 +16,8 @@ from pytrtplugins.engines.cuda.conv import cublaslt
 from pytrtplugins.engines.cuda.conv.cublaslt import CublasLtProvider, batched
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
 from pytrtplugins.engines.cuda.device.cublaslt import cublaslt_version, stored
-from pytrtplugins.engines.cuda.device.device import HostDevice
-from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
+from pytrtplugins.engines.cuda.device.device import HostDevice, Tensor
+from pytrtplugins.engines.cuda.device.layout import Format, Strides, channels_last, linear
 from pytrtplugins.errors import BuildError, MissingExtraError
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import filled
@@ -316,6 +316,27 @@ def test_as_few_calls_as_can_be_are_made(a, b, batch, calls):
     product, places = batched(*(linear(each, HALF) for each in (a, b, dims)))
     assert (product.batch, len(places)) == (batch, calls)
     assert product.m * product.batch * calls == math.prod(dims) // dims[-1]
+
+
+def test_factors_are_parts_of_other_tensors(library):
+    """Heads of queries and keys side by side in the rows of one tensor, and what is said of where they begin."""
+    random, provider, scratch = np.random.default_rng(1), CublasLtProvider(HostDevice()), Scratch()
+    whole = filled(linear((2, 5, 2, 3, 4), HALF), random.standard_normal((2, 5, 2, 3, 4)))
+    parts = []
+    for which, order in ((0, (0, 2, 1, 3)), (1, (0, 2, 3, 1))):
+        view = whole.view[:, :, which].transpose(order)
+        form = Strides(view.shape, HALF, tuple(stride // 2 for stride in view.strides))
+        parts.append(Tensor(whole.flat[12 * which :], form, view))
+    y = filled(linear((2, 3, 5, 5), HALF), 77, 77)
+    launch = provider.product(parts[0], parts[1], y, scratch)
+    scratch.fill(HostDevice())
+    launch(STREAM)
+    np.testing.assert_allclose(y.view, np.matmul(*(part.view.astype(np.float64) for part in parts)), 2e-3, 2e-3)
+    kinds = MatmulPreferenceAttribute
+    assert [
+        library.preferences[-1][kinds.MIN_ALIGNMENT_A_BYTES],
+        library.preferences[-1][kinds.MIN_ALIGNMENT_B_BYTES],
+    ] == [8, 8]
 
 
 def test_matrices_that_begin_anywhere_are_said_to_be_aligned_less(library):

@@ -10,6 +10,7 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import BuildOptions, calibrate
 from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.before_moves import ActBeforeMoves
+from pytrtplugins.engines.cuda.lower.one_dimension import WriteAsImages
 from pytrtplugins.engines.cuda.lower.phases import SplitPhases
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.rewrite import weight_dims
@@ -36,6 +37,7 @@ def split(graph, *results):
     """The operators behind the two passes, once onnxruntime has found the same numbers before and behind them."""
     model = graph.model(*results)
     network = to_ir(model)
+    WriteAsImages()(network)
     SplitPhases()(network)
     ActBeforeMoves()(network)
     remove_unused(network)
@@ -108,7 +110,8 @@ def test_blocks_are_cut_only_where_pads_ask_for_it():
     assert split(*plain) == ["Conv", "DepthToSpace"]
     assert split(*transposed((3, 4), (4, 2, 4, 4), strides=[2, 2], pads=[1] * 4)) == ["Conv", "DepthToSpace", "Slice"]
     assert split(*transposed((3, 4), (4, 2, 3, 3))) == ["Conv"]
-    assert split(*transposed((4,), (4, 2, 2), strides=[2])) == ["Unsqueeze", "Conv", "Reshape", "Transpose", "Reshape"]
+    row = ["Unsqueeze", "Conv", "Reshape", "Transpose", "Reshape", "Squeeze"]
+    assert split(*transposed((4,), (4, 2, 2), strides=[2])) == row
 
 
 def test_volumes_and_computed_weights_stay():
@@ -223,3 +226,26 @@ class Unet(Net):
 def reference(model, x):
     with ReferenceEngine(model, BuildOptions()).create_context() as context:
         return context.run(x)["joined"]
+
+
+@pytest.mark.parametrize(
+    ("strides", "kernel", "attributes", "kinds"),
+    [
+        ([2, 2], (4, 4), {"pads": [1, 1, 1, 1]}, ["reformat", "conv", "reformat"]),
+        ([2, 2], (3, 3), {"pads": [1, 0, 1, 1], "output_padding": [1, 0]}, ["reformat", "conv", "reformat"]),
+        ([2, 2], (2, 2), {"auto_pad": "SAME_UPPER"}, ["reformat", "conv", "reformat"]),
+        ([1, 1], (3, 3), {"dilations": [2, 1]}, ["reformat", "conv"]),
+        ([2, 1], (3, 3), {}, ["generic", "reformat"]),
+    ],
+)
+def test_sizes_may_be_free(strides, kernel, attributes, kinds):
+    net = Net(8)
+    net.input = ["N", 8, "H", "W"]
+    weights = net.constant("w", random(8, 16, *kernel) / 8)
+    net.add("ConvTranspose", ["data", weights], "y", strides=strides, **attributes)
+    lowered = lower(model := prepare(net.model("y")))
+    for size in ((3, 4), (6, 5)):
+        x = {"data": random(2, 8, *size)}
+        found, execution = run_on_host(model, x, lowered=lowered)
+        assert [step.kind for step in execution.plan.steps] == kinds
+        assert relative(found["y"], outputs(model, x)[0]) < 2e-6

@@ -12,6 +12,7 @@ from pytrtplugins.tensor import SymbolicDim, TensorDesc
 from tests.engines.cuda.stand_in import Graph, Stream, on_gpu
 from tests.engines.model_parts import F, info, model
 from tests.engines.networks import Affine, Calling, Failing, OutOfPaperError, conv_net, image
+from tests.engines.operators import literal
 
 pytestmark = pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
 
@@ -192,6 +193,26 @@ def test_outputs_that_are_inputs_or_each_other_are_copied(make):
         bound.launch()
     for array in arrays.values():
         np.testing.assert_array_equal(array, image())
+
+
+def test_tensors_with_other_dims_lie_in_the_callers_arrays_too(make):
+    """What a convolution of one dimension reads and writes is an image."""
+    constants = {"row": np.array([0, 3, 64]), "image": np.array([0, 4, 8, 8])}
+    constants["w"] = np.random.default_rng(0).standard_normal((4, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Reshape", ["data", "row"], ["rows"]),
+        helper.make_node("Conv", ["rows", "w"], ["sums"], pads=[1, 1]),
+        helper.make_node("Reshape", ["sums", "image"], ["y"]),
+    ]
+    network = model(nodes, [info("data", F, ["N", 3, 8, 8])], [info("y", F, ["N", 4, 8, 8])], constants)
+    context = make(network)
+    context.accept_host_arrays()
+    x, y = on_gpu(image()), target()
+    with context.bind({"data": x}, {"y": y}) as bound:
+        del context.engine.device.copies[:]
+        bound.launch()
+        assert not context.engine.device.copies
+    np.testing.assert_allclose(y, literal(network, {"data": image()})[0], rtol=1e-5, atol=1e-5)
 
 
 def test_what_a_plugin_raises_in_a_launch_comes_as_it_is(make):

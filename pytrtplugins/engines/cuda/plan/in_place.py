@@ -1,0 +1,132 @@
+"""Tensors that are read where another tensor has their values, as strides say: aliases without gaps, and factors of products."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ..device.cublaslt import is_matrix
+from ..device.layout import Format, Strides, linear
+from ..device.moves import Move, Reshaped, Source
+from ..device.strided import Strided
+from .kinds import dense_format
+from .moves import strided
+from .plan import Step
+from .tensors import Dims, Tensors
+from .views import ChannelViews
+
+__all__ = ["cast_alias", "dense_alias", "linear_copy", "product_step"]
+
+_MAX_CALLS = 4
+"""Calls of cuBLASLt, each for a batch of products, that take less time than a copy and one call."""
+
+
+def dense_alias(name: str, move: Move, tensors: Tensors) -> tuple[str, Format] | None:
+    """The tensor in whose memory another one lies without gaps, and how that lies; None where there is none.
+
+    Args:
+        name: The other tensor.
+        move: Where its values lie.
+        tensors: All that are known.
+    """
+    source, form, view = _view(move, tensors)
+    if view is None or form is None or view.offset or view.strides is None or not form.dense:
+        return None
+    dims, dtype = tensors.described(name)
+    is_whole = form.elements == math.prod(dims) and form.dtype is dtype
+    alias = dense_format(name, view.strides, tensors) if is_whole else None
+    return None if alias is None else (source, alias)
+
+
+def cast_alias(move: Move, tensors: Tensors) -> tuple[str, Format] | None:
+    """The row-major tensor that values are converted from which only get other dims, and how it lies with these; None for others.
+
+    Args:
+        move: Where the values lie.
+        tensors: All that are known.
+    """
+    converted = move.x if isinstance(move, Reshaped) else None
+    source = tensors.casts.get(str(converted.tensor), "") if isinstance(converted, Source) else ""
+    form = tensors.formats.get(source)
+    return None if form is None or form.nhwc else (source, linear(move.dims, form.dtype))
+
+
+def linear_copy(name: str, move: Move, tensors: Tensors) -> tuple[str, Format] | None:
+    """The row-major copy of an image that has the values of a tensor in its order, and how the tensor lies in it.
+
+    What writes the image may write the copy instead. None where the values lie in no image, or in another order.
+
+    Args:
+        name: The tensor.
+        move: Where its values lie; those may be of another type.
+        tensors: All that are known; the copy is added.
+    """
+    source = move.x if isinstance(move, Reshaped) else None
+    if not isinstance(source, Source) or not tensors.natural(str(source.tensor)).nhwc:
+        return None
+    dims, dtype = tensors.described(name)
+    return tensors.as_format(str(source.tensor), linear(source.dims, dtype)), linear(dims, dtype)
+
+
+def product_step(step: Step, tensors: Tensors, views: ChannelViews) -> Step:
+    """A MatMul as a step, and the format of its result.
+
+    Factors are read as they lie, where strides say it, rows or columns have no gaps, and few calls do it; else they are copied.
+    Constants stay constants.
+
+    Args:
+        step: The node.
+        tensors: All that are known; the result and copies are added.
+        views: What is read in place gets no gaps from now on.
+
+    Returns:
+        The step; its attribute ``factors`` has the number of a factor → its first value in the tensor that is read, and its strides.
+    """
+    names, places = list(step.inputs), dict[int, tuple[int, Strides]]()
+    result = linear(*tensors.described(step.outputs[0]))
+    for index, name in enumerate(step.inputs):
+        dims = tensors.dims(name)
+        if name in tensors.constants:
+            continue
+        source, form, view = _view(tensors.moves[name], tensors, True) if tensors.is_moved(name) else ("", None, None)
+        strides = view.strides if view is not None and form is not None and form.dtype is result.dtype else None
+        if (
+            view is not None
+            and strides is not None
+            and is_matrix(dims, strides)
+            and _calls(dims, strides) <= _MAX_CALLS
+        ):
+            places[index] = view.offset, Strides(dims, result.dtype, strides)
+            names[index] = source
+            views.dense.add(source)
+        else:
+            names[index] = tensors.as_format(name, linear(dims, result.dtype), exact=True)
+    tensors.formats[step.outputs[0]] = result
+    return replace(step, kind="matmul", attributes={"factors": places}, inputs=tuple(names))
+
+
+def _calls(dims: Dims, strides: tuple[int, ...]) -> int:
+    """How many batches of evenly spaced matrices a tensor is."""
+    sizes: list[int] = []
+    step = 0
+    for size, stride in zip(dims[-3::-1], strides[-3::-1], strict=True):
+        if size > 1:
+            sizes.append(size * sizes.pop() if sizes and stride == step else size)
+            step = size * stride
+    return math.prod(sorted(sizes)[:-1])
+
+
+def _view(move: Move, tensors: Tensors, converted: bool = False) -> tuple[str, Format | None, Strided | None]:
+    """The only tensor that has the values, how it lies, and how the values lie in it.
+
+    Args:
+        move: Where the values lie.
+        tensors: All that are known.
+        converted: Whether a tensor in another float type is converted, rather than none.
+    """
+    sources = {str(source.tensor) for source in move.sources}
+    source = sources.pop() if len(sources) == 1 else ""
+    if converted and source in tensors.casts:
+        source = tensors.materialized(source)
+    form = tensors.formats.get(source)
+    return source, form, None if form is None or 0 in form.dims else strided(move, form)
