@@ -13,6 +13,7 @@ from .index import Index
 
 __all__ = [
     "Expanded",
+    "Gathered",
     "Joined",
     "Move",
     "Padded",
@@ -179,6 +180,28 @@ class Sliced(_Whole):
     def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
         each = zip(at, self.first, self.steps, strict=True)
         return self.x.pieces([index * step + first for index, first, step in each])
+
+
+@dataclass(frozen=True)
+class Gathered(_Whole):
+    """Places along an axis as several axes, as windows have them: place (i, j) is first + i * steps[0] + j * steps[1].
+
+    Attributes:
+        axis: Which; the first of the new ones, too.
+        first: Not below 0.
+        steps: One for each new axis, none below 0.
+    """
+
+    axis: int
+    first: int
+    steps: tuple[int, ...]
+
+    @override
+    def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
+        end, place = self.axis + len(self.steps), Index((), self.first)
+        for index, step in zip(at[self.axis : end], self.steps, strict=True):
+            place = place + index * step
+        return self.x.pieces([*at[: self.axis], place, *at[end:]])
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,10 @@ KINDS = {**KIND, DType.UINT8: 3}
 
 def reformat(x: Tensor, y: Tensor, x_scale: float = 1.0, y_scale: float = 1.0, alone: bool = True) -> Launch:
     """Another type, layout or scale of the same values; where y lies ``alone``, channels that fill 16 bytes become zero."""
-    image, form = _as_image(x.format), _as_image(y.format)
+    form = _as_image(y.format)
+    image = (
+        replace(x.format, dims=form.dims) if form.nhwc and len(x.format.dims) > 4 else _as_image(x.format)
+    )  # a volume
     n, c, h, w = form.dims
     if alone and _is_planes(image) and _is_vectors(form) and x_scale == 1.0:
         groups = -(-c // form.vector)

@@ -132,7 +132,7 @@ class Operand:
     def _fill(self) -> str:
         kind = C_TYPES[self.dtype]
         value = next(iter(self.move.numbers), None)
-        return f"{kind}()" if value is None else f"static_cast<{kind}>({operand_text(Number.of(value, self.dtype))})"
+        return f"{kind}()" if not value else f"static_cast<{kind}>({operand_text(Number.of(value, self.dtype))})"
 
 
 def operands(inputs: Sequence[Format], reads: Sequence[Move] | None, output: Format) -> list[Operand]:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ....model.ir import array_of, is_op, operand
 from ....model.slices import bounded_slice
-from ..device.moves import Expanded, Move, Transposed, Wrapped, blocks_of, joined, padded, reshaped, sliced
+from ..device.moves import Expanded, Gathered, Move, Transposed, Wrapped, blocks_of, joined, padded, reshaped, sliced
 from .resampling import is_nearest, nearest
 
 if TYPE_CHECKING:
@@ -67,14 +68,28 @@ def _expand(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move:
 
 
 def _gather(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move | None:
-    """One place of an axis."""
+    """One place of an axis, or places that lie evenly along each axis of the indices."""
     index, axis = array_of(node.inputs[1]), node.attributes.get_int("axis", 0) % len(x.dims)
+    if index is not None and index.size > 1:
+        return _gather_evenly(x, dims, axis, np.where(index < 0, index + x.dims[axis], index))
     if index is None or index.size != 1:
         return None
     place = int(index.reshape(())) % x.dims[axis]
     first = [place if each == axis else 0 for each in range(len(x.dims))]
     sizes = tuple(1 if each == axis else size for each, size in enumerate(x.dims))
     return reshaped(sliced(x, first, sizes, [1] * len(sizes)), dims)
+
+
+def _gather_evenly(x: Move, dims: Dims, axis: int, places: npt.NDArray[np.int64]) -> Move | None:
+    """Places of an axis that are sums of multiples of their indices; None for others, and those that do not exist."""
+    first, steps = int(places.flat[0]), []
+    for other, size in enumerate(places.shape):
+        second = [int(other == each and size > 1) for each in range(places.ndim)]
+        steps.append(int(places[tuple(second)]) - first)
+    even = first + sum(index * step for index, step in zip(np.indices(places.shape), steps, strict=True))
+    if min(steps) < 0 or int(places.max()) >= x.dims[axis] or not np.array_equal(even, places):
+        return None
+    return Gathered(dims, x, axis, first, tuple(steps))
 
 
 def _slice(node: ir.Node, value: ir.Value, x: Move, dims: Dims) -> Move | None:

@@ -28,7 +28,16 @@ class NewNodes:
     def __init__(self, graph: ir.Graph, node: ir.Node) -> None:
         self.graph, self.node, self.y = graph, node, node.outputs[0]
 
-    def add(self, op: str, inputs: Sequence[Any], what: str, dims: Sequence[Any], **attributes: Any) -> ir.Value:
+    def add(
+        self,
+        op: str,
+        inputs: Sequence[Any],
+        what: str,
+        dims: Sequence[Any],
+        like: ir.Value | None = None,
+        is_named: bool = False,
+        **attributes: Any,
+    ) -> ir.Value:
         """Add a node.
 
         Args:
@@ -36,6 +45,8 @@ class NewNodes:
             inputs: Its inputs; arrays become constants.
             what: What is appended to the names of the node and its output.
             dims: Dims of its output.
+            like: A tensor of its output's element type; default: the output of the node that is replaced.
+            is_named: Whether it has the name of the node that is replaced, as convolutions and products have.
             **attributes: Its attributes.
 
         Returns:
@@ -46,10 +57,10 @@ class NewNodes:
             add_constant(self.graph, f"{name}.{index}", each) if isinstance(each, np.ndarray) else each
             for index, each in enumerate(inputs)
         ]
-        title = self.node.name if op in ("Conv", "MatMul") else f"{self.node.name}.{what}"
+        title = self.node.name if is_named or op in ("Conv", "MatMul") else f"{self.node.name}.{what}"
         node = onnx_ir.node(op, values, attributes, name=title)
         value: ir.Value = node.outputs[0]
-        value.name, value.type, value.shape = name, self.y.type, onnx_ir.Shape(map(_plain, dims))
+        value.name, value.type, value.shape = name, (like or self.y).type, onnx_ir.Shape(map(_plain, dims))
         self.graph.insert_before(self.node, node)
         return value
 

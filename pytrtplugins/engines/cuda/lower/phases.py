@@ -18,14 +18,14 @@ from .rewrite import Rewrite, is_around_zero, is_float
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["SplitPhases"]
+__all__ = ["PhaseAxis", "SplitPhases", "transposed_windows"]
 
 _ANY = 1 << 20
 """A size in the place of an unknown one: what the convolution is does not depend on it."""
 
 
 @dataclass(frozen=True)
-class _Axis:
+class PhaseAxis:
     """One axis of a transposed convolution, as one of a convolution that gives a block of values for each place.
 
     Value o of the output is value (o + shift) % stride of block (o + shift) // stride; its place in the block is its phase.
@@ -49,7 +49,7 @@ class _Axis:
     is_free: bool
 
     @classmethod
-    def of(cls, kernel: int, stride: int, dilation: int, pad: int, given: int, wanted: int, is_free: bool) -> _Axis:
+    def of(cls, kernel: int, stride: int, dilation: int, pad: int, given: int, wanted: int, is_free: bool) -> PhaseAxis:
         """The axis whose convolution has fewest taps, and cuts least off.
 
         Args:
@@ -63,7 +63,7 @@ class _Axis:
         """
         last = (kernel - 1) * dilation
 
-        def shifted(shift: int) -> _Axis:
+        def shifted(shift: int) -> PhaseAxis:
             """Input i times tap t is part of output i * stride + t * dilation - pad: block q sums inputs from q - most to q - least."""
             first = pad - shift
             least, most = min(0, -((stride - 1 + first) // stride)), max(0, (last - first) // stride)
@@ -90,7 +90,7 @@ class _Axis:
 class _Match:
     """Down and across, the weights, what dequantizes them, and the bias."""
 
-    axes: tuple[_Axis, _Axis]
+    axes: tuple[PhaseAxis, PhaseAxis]
     weights: npt.NDArray[Any]
     origin: ir.Node | None
     bias: npt.NDArray[Any] | None
@@ -103,7 +103,7 @@ class SplitPhases(Rewrite[_Match]):
     part of the taps; one convolution gives them all as channels, with filters of ceil(k / stride) taps, as every other is run.
     Blocks of pixels are made of channels by a move.
 
-    What does not match: (1) a convolution of volumes; those of one dimension are images already; (2) one whose weights or bias
+    What does not match: (1) a convolution of another rank, where it is none of images already; (2) one whose weights or bias
     are computed in the run; (3) one whose input has no values, or an unknown size where the output's is an attribute, or two unknown
     sizes where the strides differ; (4) weights whose codes are around another zero point than 0, or have scales along another axis
     than the filters; (5) other types than float32 and float16.
@@ -124,7 +124,9 @@ class SplitPhases(Rewrite[_Match]):
         if weights is None or (operand(node, 2) is not None and bias is None):  # cases 2 and 4
             return None
         given, wanted, free = sizes
-        down, across = map(_Axis.of, *_windows(node, weights.shape[2:], given, wanted), given, wanted, free)
+        down, across = map(
+            PhaseAxis.of, *transposed_windows(node, weights.shape[2:], given, wanted), given, wanted, free
+        )
         return _Match((down, across), weights, origin, bias)
 
     @override
@@ -149,9 +151,18 @@ class _Nodes(NewNodes):
     """Adds nodes whose outputs have the batch of what they replace; dims are those behind it."""
 
     @override
-    def add(self, op: str, inputs: Sequence[Any], what: str, dims: Sequence[Any], **attributes: Any) -> ir.Value:
+    def add(
+        self,
+        op: str,
+        inputs: Sequence[Any],
+        what: str,
+        dims: Sequence[Any],
+        like: ir.Value | None = None,
+        is_named: bool = False,
+        **attributes: Any,
+    ) -> ir.Value:
         assert self.y.shape is not None
-        return super().add(op, inputs, what, [self.y.shape[0], *dims], **attributes)
+        return super().add(op, inputs, what, [self.y.shape[0], *dims], like, is_named, **attributes)
 
     def filters(self, weights: npt.NDArray[Any], origin: ir.Node | None, phases: int) -> npt.NDArray[Any] | ir.Value:
         """The weights, or what dequantizes their codes."""
@@ -191,7 +202,7 @@ def _numbers(value: ir.Value | None) -> npt.NDArray[Any] | None:
     return codes.astype(np.float32) * steps.astype(np.float32)  # type: ignore[no-any-return]
 
 
-def _windows(
+def transposed_windows(
     node: ir.Node, kernel: Sequence[int], given: Sequence[int], wanted: Sequence[int]
 ) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
     """Kernel, strides, dilations, and how much of the whole output comes before what is wanted, along each axis."""
@@ -242,12 +253,12 @@ def _sizes(node: ir.Node) -> tuple[Sequence[int], Sequence[int], Sequence[bool]]
     return (given, wanted, free) if all(isinstance(size, int) for size in wanted) else None
 
 
-def _known(axes: tuple[_Axis, _Axis], strides: Sequence[int] = (1, 1)) -> list[int | None]:
+def _known(axes: tuple[PhaseAxis, PhaseAxis], strides: Sequence[int] = (1, 1)) -> list[int | None]:
     """How many blocks there are, times strides; None where an input's size is unknown."""
     return [None if axis.is_free else axis.blocks * stride for axis, stride in zip(axes, strides, strict=True)]
 
 
-def _blocks(made: _Nodes, x: ir.Value, axes: tuple[_Axis, _Axis], channels: int, group: int) -> ir.Value:
+def _blocks(made: _Nodes, x: ir.Value, axes: tuple[PhaseAxis, PhaseAxis], channels: int, group: int) -> ir.Value:
     """The channels of each pixel as a block of pixels."""
     s, t = (axis.stride for axis in axes)
     dims = (channels, *_known(axes, (s, t)))

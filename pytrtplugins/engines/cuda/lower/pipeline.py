@@ -47,6 +47,7 @@ from .qdq import (
     MoveCodes,
 )
 from .rewrite import DOMAIN
+from .volumes import WriteVolumes
 
 if TYPE_CHECKING:
     import onnx
@@ -57,6 +58,7 @@ __all__ = ["FREE_CASTS", "OPTIONAL_STEPS", "OptionalStep", "check_disable", "low
 OptionalStep = Literal[
     "dead-layers",
     "attention",
+    "volumes",
     "phases",
     "int8-moves",
     "activations",
@@ -91,6 +93,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     (None, WriteEinsums),
     (None, WriteAsImages),
     ("attention", FuseAttention),
+    ("volumes", WriteVolumes),
     ("phases", SplitPhases),
     (None, ActBeforeMoves),
     ("int8-moves", MoveCodes),

@@ -29,6 +29,7 @@ __all__ = [
     "FoldCodes",
     "FoldConstants",
     "MoveCodes",
+    "computed_constant",
 ]
 
 _MOVING = operators(Trait.COPIES) - {"Dropout", "Expand", "Identity", "Resize", "Tile"}
@@ -133,7 +134,7 @@ class FoldConstants(Rewrite[Any]):
         """The values."""
         if not is_op(node, "DequantizeLinear") or node.outputs[0].is_graph_output():  # case 1
             return None
-        return _computed(node, array_of(node.inputs[0]))
+        return computed_constant(node, array_of(node.inputs[0]))
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: Any) -> None:
         """Put the values in the node's place."""
@@ -159,8 +160,8 @@ class FoldCodes(Rewrite[Any]):
             return None
         origin, values = value.producer(), array_of(value)
         if origin is not None and is_op(origin, "DequantizeLinear"):
-            values = _computed(origin, array_of(origin.inputs[0]))
-        return _computed(node, values)
+            values = computed_constant(origin, array_of(origin.inputs[0]))
+        return computed_constant(node, values)
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: Any) -> None:
         """Put the codes in the node's place."""
@@ -244,7 +245,7 @@ class AbsorbResidualScales(Rewrite["tuple[ir.Node, float]"]):
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _computed(node: ir.Node, x: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+def computed_constant(node: ir.Node, x: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
     """What a Q or DQ makes of an array; None where the array, a scale or a zero point is unknown, or scales are powers of two."""
     steps, zero, output = array_of(node.inputs[1]), array_of(operand(node, 2)), node.outputs[0]
     is_computed = operand(node, 2) is not None and zero is None

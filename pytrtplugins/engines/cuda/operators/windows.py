@@ -15,7 +15,7 @@ from .table import Attributes, op
 
 
 @dataclass(frozen=True)
-class _Window:
+class Windows:
     """Where the windows of an operator lie; one number for each axis behind the channels."""
 
     kernel: tuple[int, ...]
@@ -25,7 +25,7 @@ class _Window:
     ends: tuple[int, ...]
 
     @classmethod
-    def of(cls, at: Attributes, kernel: Sequence[int], sizes: Sequence[int], outputs: Sequence[int]) -> _Window:
+    def of(cls, at: Attributes, kernel: Sequence[int], sizes: Sequence[int], outputs: Sequence[int]) -> Windows:
         """That of a node; ``auto_pad`` and ``ceil_mode`` follow from the dims."""
         rank = len(kernel)
         strides, dilations = (tuple(at.get(name, (1,) * rank)) for name in ("strides", "dilations"))
@@ -39,6 +39,10 @@ class _Window:
             pads = (0,) * (2 * rank)
         ends = tuple(max(0, end - size - begin) for end, size, begin in zip(reach, sizes, pads, strict=False))
         return cls(tuple(kernel), strides, dilations, pads[:rank], ends)
+
+    def room(self, axis: int) -> tuple[int, int]:
+        """Values before and behind those of the input along an axis."""
+        return self.begins[axis], self.ends[axis]
 
     def padded(self, xp: Any, x: Any, value: Any) -> Any:
         """The input with room for all windows."""
@@ -54,7 +58,7 @@ class _Window:
 
 @op("MaxPool")
 def _max_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    window, outputs = _Window.of(at, at["kernel_shape"], x.shape[2:], dims[0][2:]), dims[0][2:]
+    window, outputs = Windows.of(at, at["kernel_shape"], x.shape[2:], dims[0][2:]), dims[0][2:]
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     best = None
     for _, part in window.taps(window.padded(xp, x, lowest), outputs):
@@ -81,7 +85,7 @@ def _max_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 
 @op("AveragePool")
 def _average_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    window, outputs = _Window.of(at, at["kernel_shape"], x.shape[2:], dims[0][2:]), dims[0][2:]
+    window, outputs = Windows.of(at, at["kernel_shape"], x.shape[2:], dims[0][2:]), dims[0][2:]
     given = tuple(at.get("pads", (0,) * (2 * len(outputs))))[len(outputs) :]
     sums = sum(part for _, part in window.taps(window.padded(xp, x, 0), outputs))
     counted = xp.ones((1, 1, *x.shape[2:]), np.float32)
@@ -98,7 +102,7 @@ def _average_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 
 @op("LpPool")
 def _lp_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    window, p = _Window.of(at, at["kernel_shape"], x.shape[2:], dims[0][2:]), at.get("p", 2)
+    window, p = Windows.of(at, at["kernel_shape"], x.shape[2:], dims[0][2:]), at.get("p", 2)
     return sum(part for _, part in window.taps(window.padded(xp, xp.abs(x) ** p, 0), dims[0][2:])) ** np.float32(1 / p)
 
 
@@ -166,7 +170,7 @@ def _conv_transpose(xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, bi
     room = [max(size, b + w) for size, b, w in zip(full, begins, wanted, strict=True)]
     y = xp.zeros((n, groups * filters, *room), x.dtype)
     grouped = x.reshape(n, groups, -1, math.prod(x.shape[2:]))
-    window = _Window(tuple(kernel), strides, dilations, (0,) * rank, (0,) * rank)
+    window = Windows(tuple(kernel), strides, dilations, (0,) * rank, (0,) * rank)
     split = weights.reshape(groups, -1, filters, math.prod(kernel))
     for number, (_, part) in enumerate(window.taps(y, x.shape[2:])):
         made = xp.matmul(split[:, :, :, number].transpose(0, 2, 1)[None], grouped)
@@ -184,7 +188,7 @@ def _col2im(xp: Any, at: Attributes, dims: Any, x: Any, sizes: Any, block: Any) 
     counts = [(size - (k - 1) * d - 1) // s + 1 for size, k, d, s in zip(room, kernel, dilations, strides, strict=True)]
     n, c = dims[0][:2]
     y, parts = xp.zeros((n, c, *room), x.dtype), x.reshape(n, c, math.prod(kernel), *counts)
-    window = _Window(kernel, strides, dilations, (0,) * rank, (0,) * rank)
+    window = Windows(kernel, strides, dilations, (0,) * rank, (0,) * rank)
     for number, (_, part) in enumerate(window.taps(y, counts)):
         part += parts[:, :, number]
     return y[(..., *(slice(b, b + int(s)) for b, s in zip(pads, sizes, strict=False)))]
@@ -217,7 +221,7 @@ def _weights(xp: Any, weights: Any, zero: Any) -> Any:
 def _correlate(xp: Any, at: Attributes, dims: Sequence[int], x: Any, weights: Any) -> Any:
     """A convolution without bias, one product of matrices for each position in the window."""
     n, k, outputs, groups = x.shape[0], weights.shape[0], dims[2:], at.get("group", 1)
-    window = _Window.of(at, weights.shape[2:], x.shape[2:], outputs)
+    window = Windows.of(at, weights.shape[2:], x.shape[2:], outputs)
     sums = xp.zeros((n, groups, k // groups, math.prod(outputs)), x.dtype)
     split = weights.reshape(groups, k // groups, -1, math.prod(weights.shape[2:]))
     for number, (_, part) in enumerate(window.taps(window.padded(xp, x, 0), outputs)):

@@ -30,6 +30,8 @@ _OTHER = frozenset(
     )
 )
 """Operators whose inputs and outputs need not lie in the same order."""
+_OF_FRAMES = ("Gather", "Pad", "Reshape", "Slice")
+"""Operators that keep images as they are, or some of them, where the last three dims stay: frames of volumes."""
 
 
 def image_tensors(graph: ir.Graph, wants_pixels: Callable[[ir.Node], bool]) -> frozenset[str]:
@@ -57,10 +59,20 @@ def image_tensors(graph: ir.Graph, wants_pixels: Callable[[ir.Node], bool]) -> f
         names = [str(value.name) for value in free if len(dims_of(value) or ()) == 4]
         if standard and has_rows(node):
             continue
+        if standard and _keeps_frames(node):
+            names = [str(value.name) for value in (node.inputs[0], node.outputs[0]) if value is not None]
         if node.op_type in _SEEDS if standard else wants_pixels(node):
             seeds.update(names)
-        elif standard and node.op_type not in _OTHER:
+        elif standard and (node.op_type not in _OTHER or _keeps_frames(node)):
             for name in names[1:]:
                 parents[root(name)] = root(names[0])
     images = {root(name) for name in seeds}
     return frozenset(name for name in {*parents, *seeds} if root(name) in images)
+
+
+def _keeps_frames(node: ir.Node) -> bool:
+    """Whether a node moves whole images (C, H, W), those of a network's input aside."""
+    if node.op_type not in _OF_FRAMES or node.inputs[0] is None or node.inputs[0].is_graph_input():
+        return False
+    x, y = (dims_of(value) or () for value in (node.inputs[0], node.outputs[0]))
+    return {len(x), len(y)} <= {4, 5} and len(x) + len(y) > 8 and x[-3:] == y[-3:]

@@ -9,7 +9,7 @@ from ..device.cublaslt import is_matrix
 from ..device.layout import Format, Strides, linear
 from ..device.moves import Move, Reshaped, Source
 from ..device.strided import Strided
-from .kinds import dense_format
+from .kinds import dense_format, lies_as
 from .moves import strided
 from .plan import Step
 from .tensors import Dims, Tensors
@@ -22,7 +22,9 @@ _MAX_CALLS = 4
 
 
 def dense_alias(name: str, move: Move, tensors: Tensors) -> tuple[str, Format] | None:
-    """The tensor in whose memory another one lies without gaps, and how that lies; None where there is none.
+    """The tensor in whose memory another one lies, and how that lies: without gaps, or with those behind the channels of images.
+
+    None where there is none.
 
     Args:
         name: The other tensor.
@@ -30,12 +32,12 @@ def dense_alias(name: str, move: Move, tensors: Tensors) -> tuple[str, Format] |
         tensors: All that are known.
     """
     source, form, view = _view(move, tensors)
-    if view is None or form is None or view.offset or view.strides is None or not form.dense:
+    if view is None or form is None or view.offset or view.strides is None or form.dtype is not tensors.dtype(name):
         return None
-    dims, dtype = tensors.described(name)
-    is_whole = form.elements == math.prod(dims) and form.dtype is dtype
-    alias = dense_format(name, view.strides, tensors) if is_whole else None
-    return None if alias is None else (source, alias)
+    alias = dense_format(name, view.strides, tensors, 0 if form.dense else form.pitch)
+    if alias is None or alias.elements != form.elements or (not form.dense and alias.dims[1] != form.dims[1]):
+        return None
+    return source, alias
 
 
 def cast_alias(move: Move, tensors: Tensors) -> tuple[str, Format] | None:
@@ -51,7 +53,7 @@ def cast_alias(move: Move, tensors: Tensors) -> tuple[str, Format] | None:
     return None if form is None or form.nhwc else (source, linear(move.dims, form.dtype))
 
 
-def linear_copy(name: str, move: Move, tensors: Tensors) -> tuple[str, Format] | None:
+def linear_copy(name: str, move: Move, tensors: Tensors, views: ChannelViews) -> tuple[str, Format] | None:
     """The row-major copy of an image that has the values of a tensor in its order, and how the tensor lies in it.
 
     What writes the image may write the copy instead. None where the values lie in no image, or in another order.
@@ -60,12 +62,12 @@ def linear_copy(name: str, move: Move, tensors: Tensors) -> tuple[str, Format] |
         name: The tensor.
         move: Where its values lie; those may be of another type.
         tensors: All that are known; the copy is added.
+        views: Where the image lies in the memory of another one, it gets an alias.
     """
-    source = move.x if isinstance(move, Reshaped) else None
-    if not isinstance(source, Source) or not tensors.natural(str(source.tensor)).nhwc:
+    if not isinstance(move, Reshaped) or (image := _image(f"{name}@image", move.x, tensors, views)) is None:
         return None
     dims, dtype = tensors.described(name)
-    return tensors.as_format(str(source.tensor), linear(source.dims, dtype)), linear(dims, dtype)
+    return tensors.as_format(image, linear(move.x.dims, dtype)), linear(dims, dtype)
 
 
 def product_step(step: Step, tensors: Tensors, views: ChannelViews) -> Step:
@@ -114,6 +116,20 @@ def _calls(dims: Dims, strides: tuple[int, ...]) -> int:
             sizes.append(size * sizes.pop() if sizes and stride == step else size)
             step = size * stride
     return math.prod(sorted(sizes)[:-1])
+
+
+def _image(name: str, move: Move, tensors: Tensors, views: ChannelViews) -> str | None:
+    """The image that has the values of a move in its order: a tensor, or an alias of this name; None where there is none."""
+    if isinstance(move, Source):
+        return str(move.tensor) if tensors.natural(str(move.tensor)).nhwc else None
+    source, form, view = _view(move, tensors)
+    if view is None or view.strides is None or view.offset or form is None or not form.nhwc or len(move.dims) != 4:
+        return None
+    image = replace(form, dims=move.dims)
+    if image.elements != form.elements or move.dims[1] != form.dims[1] or not lies_as(move.dims, view.strides, image):
+        return None
+    views.alias(name, source, image)
+    return name
 
 
 def _view(move: Move, tensors: Tensors, converted: bool = False) -> tuple[str, Format | None, Strided | None]:

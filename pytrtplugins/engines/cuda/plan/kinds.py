@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ....model.operator_traits import Trait, operators
@@ -19,6 +20,7 @@ __all__ = [
     "is_plain_cast",
     "is_plain_pool",
     "is_view_split",
+    "lies_as",
     "step_scale",
 ]
 
@@ -127,21 +129,30 @@ def alias_format(step: Step, form: Format, tensors: Tensors) -> Format | None:
     if step.op == "Transpose":
         order = step.attributes.get("perm", tuple(reversed(range(len(dims)))))
         strides = tuple(form.strides[axis] for axis in order)
-    elif step.op in _SAME_ORDER and _lies(form.dims, form.strides, linear(form.dims, dtype)):
+    elif step.op in _SAME_ORDER and lies_as(form.dims, form.strides, linear(form.dims, dtype)):
         strides = linear(dims, dtype).strides
     else:
         return None
     return dense_format(step.outputs[0], strides, tensors)
 
 
-def dense_format(name: str, strides: tuple[int, ...], tensors: Tensors) -> Format | None:
-    """How a tensor lies that has these strides and no gaps; None where no form says it."""
+def dense_format(name: str, strides: tuple[int, ...], tensors: Tensors, pitch: int = 0) -> Format | None:
+    """How a tensor lies that has these strides; None where no form says it.
+
+    Args:
+        name: The tensor.
+        strides: Values between neighbours along each axis.
+        tensors: All that are known.
+        pitch: Values between the pixels of an image with gaps; 0: there are no gaps.
+    """
     dims, dtype = tensors.described(name)
-    forms = tensors.natural(name), linear(dims, dtype), tensors.image(name)
-    return next((form for form in forms if form.dense and _lies(dims, strides, form)), None)
+    forms: tuple[Format, ...] = tensors.natural(name), linear(dims, dtype), tensors.image(name)
+    if pitch:
+        forms = tuple(replace(form, pitch=pitch) for form in forms if form.nhwc and form.dims[1] <= pitch)
+    return next((form for form in forms if (pitch or form.dense) and lies_as(dims, strides, form)), None)
 
 
-def _lies(dims: Dims, strides: tuple[int, ...], form: Format) -> bool:
+def lies_as(dims: Dims, strides: tuple[int, ...], form: Format) -> bool:
     """Whether values with these strides lie as a form says; axes of one value have none."""
     pairs = zip(dims, strides, form.strides, strict=True)
     return all(size == 1 or found == wanted for size, found, wanted in pairs)

@@ -42,7 +42,7 @@ def node_moves(node: ir.Node, tensors: Tensors) -> dict[str, Move] | None:
     if len(kinds) > 1 or all(name in tensors.constants for name in data):
         return None
     found = _found(node, outputs, tensors)
-    if found is not None and FP8 in kinds and any(move.numbers for move in found.values()):
+    if found is not None and FP8 in kinds and any(any(move.numbers) for move in found.values()):
         return None
     if found is not None and any(_is_long(move, _MAX_PIECES) for move in found.values()):
         for name in data:

@@ -117,6 +117,7 @@ class _Planner:
         inputs = tuple(name for name in names_of(graph.inputs) if name not in self.constants)
         for name in inputs:
             self.formats[name] = linear(*self.tensors.described(name))
+        self.tensors.alias = lambda name, move: self._add_alias(name, dense_alias(name, move, self.tensors))
         late = set(self.late)
         for node in graph:
             if node not in late:
@@ -170,7 +171,7 @@ class _Planner:
             self._add_step(replace(step, kind="pool", inputs=self._images(step)))
         elif op == "Cast" and kinds.is_plain_cast(step, tensors):
             move = tensors.moves[inputs[0]] if outputs[0] in self.results and tensors.is_moved(inputs[0]) else None
-            if move is None or not self._add_alias(outputs[0], linear_copy(outputs[0], move, tensors)):
+            if move is None or not self._add_alias(outputs[0], linear_copy(outputs[0], move, tensors, self.views)):
                 tensors.casts[outputs[0]] = tensors.materialized(inputs[0])
         elif op in ("QuantizeLinear", "DequantizeLinear") and kinds.is_plain_cast(step, tensors):
             source = tensors.stored(inputs[0])
@@ -232,7 +233,7 @@ class _Planner:
                 tensors.casts[name] = f"{name}@cast"
                 continue
             alias = None if goes_on else dense_alias(name, move, tensors)
-            copy = linear_copy(name, move, tensors) if alias is None and name in self.results else None
+            copy = linear_copy(name, move, tensors, self.views) if alias is None and name in self.results else None
             if not self._add_alias(name, alias or copy):
                 tensors.moves[name] = move
         return True

@@ -235,3 +235,17 @@ def test_random_movements_are_onnxruntimes(case, computes):
     one = graph.constant(np.float32(1))
     result = graph.add("Add", last, one) if computes else graph.add("Identity", last, name="y")
     assert not {"generic"} & set(graph.check(result, rtol=0, atol=0))
+
+
+@pytest.mark.parametrize("places", [[[0, 2], [1, 3], [2, 4]], [1, 3, 5], [[0, -6, 0]], [[[1]], [[3]]]])
+def test_places_that_lie_evenly_are_read_where_they_are(places):
+    graph = Movements(x=random(3, 6, 8))
+    gathered = graph.add("Gather", "x", graph.constant(np.array(places)), axis=1)
+    assert graph.check(graph.add("Relu", gathered), rtol=0, atol=0) == ["pointwise"]
+
+
+def test_other_places_are_gathered():
+    for places in ([0, 1, 3], [3, 2], [[0, 1], [1, 3]]):
+        graph = Movements(x=random(3, 6, 8))
+        gathered = graph.add("Gather", "x", graph.constant(np.array(places)), axis=1)
+        assert graph.check(graph.add("Relu", gathered), rtol=0, atol=0) == ["generic", "pointwise"]
