@@ -31,6 +31,8 @@ __all__ = [
 
 LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 """The driver's file."""
+_PORTABLE_CLUSTER = 8
+"""Blocks of a cluster that every GPU with clusters takes."""
 _log = logging.getLogger(__name__)
 
 
@@ -175,6 +177,8 @@ class Launch:
         arguments: Structures and numbers of ctypes, by value; who changes one changes the next launches.
         cluster: Blocks of a cluster.
         early: Use programmatic dependent launch: the kernel starts before the previous one ends, and waits for it itself.
+        cooperative: All blocks run at the same time: the kernel starts when there is room for all of them, and the driver
+            refuses it if there never is.
     """
 
     def __init__(
@@ -185,6 +189,7 @@ class Launch:
         arguments: Sequence[Any],
         cluster: int = 1,
         early: bool = False,
+        cooperative: bool = False,
     ) -> None:
         self._function, self._driver, self._arguments = function, function.module.driver, arguments
         self._handle, api = function.handle, self._driver.api
@@ -196,6 +201,13 @@ class Launch:
             attributes.append(api.CUlaunchAttribute())
             attributes[-1].id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             attributes[-1].value.programmaticStreamSerializationAllowed = 1
+        if cooperative:
+            attributes.append(api.CUlaunchAttribute())
+            attributes[-1].id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            attributes[-1].value.cooperative = 1
+        if cluster > _PORTABLE_CLUSTER:
+            allowed = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            self._driver.call("cuFuncSetAttribute", self._handle, allowed, 1)
         if cluster > 1:
             attributes.append(api.CUlaunchAttribute())
             attributes[-1].id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
@@ -207,6 +219,10 @@ class Launch:
         config.blockDimX, config.blockDimY, config.blockDimZ = block
         config.sharedMemBytes = function.shared_bytes
         config.attrs, config.numAttrs = attributes, len(attributes)
+
+    def max_clusters(self) -> int:
+        """How many of its clusters the GPU can run at the same time; 0 where it cannot run one."""
+        return int(self._driver.call("cuOccupancyMaxActiveClusters", self._handle, self._config))
 
     def __call__(self, stream: int) -> None:
         """Queue it on a stream; nothing is allocated on the device, so that it can be captured.

@@ -23,7 +23,9 @@ class FakeDriver:
         current: The thread's context.
     """
 
-    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+    CUfunction_attribute = SimpleNamespace(
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED=14
+    )
 
     def __init__(self, fails=(), types=None):
         self.fails, self.types, self.calls, self.current = set(fails), types, [], 7
@@ -34,7 +36,11 @@ class FakeDriver:
 
         def call(*arguments):
             self.calls.append((name, *arguments))
-            gives = {"cuCtxGetCurrent": self.current, "cuGetErrorString": b"invalid argument"}
+            gives = {
+                "cuCtxGetCurrent": self.current,
+                "cuGetErrorString": b"invalid argument",
+                "cuOccupancyMaxActiveClusters": 3,
+            }
             made = name in ("cuModuleLoadData", "cuModuleGetFunction")
             values = [len(self.calls)] if made else [gives[name]] if name in gives else []
             return (Code(name in self.fails), *values)

@@ -15,6 +15,8 @@ from pytrtplugins.engines.cuda.device.expression import Expression, Number
 from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.engines.cuda.device.means import MeansKernel
 from pytrtplugins.engines.cuda.device.pointwise import pointwise_text
+from pytrtplugins.engines.cuda.device.recurrent import RecurrentProblem, recurrent_text
+from pytrtplugins.engines.cuda.device.recurrent_form import CLUSTER, ONE_BLOCK, WHOLE_GRID, LanesForm
 from pytrtplugins.engines.cuda.device.rows import rows_text
 from pytrtplugins.engines.cuda.run import launches
 from pytrtplugins.layers import Region, Reorg
@@ -48,6 +50,9 @@ def test_no_kernel_is_left_out():
         "rows.cu",
         "depthwise.cu",
         "few_rows.cu",
+        "recurrent.cu",
+        "recurrent_lanes.cu",
+        "recurrent_mma.cu",
         "means.cu",
     }
     assert {kernel.label for kernel in (*KERNELS, MATRIX_UNITS)} == files - ours - generated
@@ -122,6 +127,20 @@ def test_generated_kernels_compile_without_a_gpu(dtype, capability):
     for name, text in texts.items():
         cubin = CudaKernel.from_source(text, name).compile(architecture=f"sm_{capability}")
         assert cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.slow
+@BY_BOTH
+@GPUS
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+def test_recurrences_compile_without_a_gpu(op, capability):
+    at = {"operator": op, "direction": "bidirectional", "layout": 0, "hidden_size": 100}
+    case = RecurrentProblem.of({**at, "linear_before_reset": 0, "input_forget": 0}, (9, 3, 0), HALF)
+    for exchange in (ONE_BLOCK, CLUSTER, WHOLE_GRID) if capability >= 90 else (ONE_BLOCK, WHOLE_GRID):
+        for kind, place in ((SINGLE, 0), (HALF, 1)):
+            form = LanesForm(case.shape, exchange, 4 if exchange else 1, 1, 256, kind, place)
+            kernel = CudaKernel(recurrent_text(case, form, True), "recurrent")
+            assert kernel.compile(architecture=f"sm_{capability}").startswith(b"\x7fELF")
 
 
 @pytest.mark.slow

@@ -151,6 +151,23 @@ def test_a_launch_is_converted_once(types, cluster, early, names):
             assert attribute.value.programmaticStreamSerializationAllowed == 1
 
 
+def test_a_cooperative_launch_says_so(types):
+    fake = FakeDriver(types=types)
+    launch = Launch(Function(Module(b"cubin", Driver(fake)), "twice"), 12, 128, [], cooperative=True)
+    launch(0)
+    (attribute,) = fake.called("cuLaunchKernelEx")[0][1].attrs
+    assert attribute.id == types.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    assert attribute.value.cooperative == 1
+
+
+@pytest.mark.parametrize(("cluster", "asked"), [(8, []), (16, [1])])
+def test_a_cluster_beyond_the_portable_size_is_allowed_first(types, cluster, asked):
+    fake = FakeDriver(types=types)
+    launch = Launch(Function(Module(b"cubin", Driver(fake)), "twice"), 32, 128, [], cluster)
+    assert launch.max_clusters() == 3
+    assert [call[3] for call in fake.called("cuFuncSetAttribute")] == asked
+
+
 def test_a_launch_that_the_driver_refuses_raises(types):
     fake = FakeDriver(types=types, fails=["cuLaunchKernelEx"])
     launch = Launch(Function(Module(b"cubin", Driver(fake)), "twice"), 1, 1, [])

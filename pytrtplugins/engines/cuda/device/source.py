@@ -151,10 +151,16 @@ def load_kernel(file: str, definitions: Mapping[str, int], capability: int, shar
     return function
 
 
-def load_cubin(code: bytes, name: str) -> Function:
-    """A kernel of compiled code in the current context; one for all who hold it at the same time."""
-    key = current_context(), sha256_hex(code), name
+def load_cubin(code: bytes, name: str, shared_bytes: int = 0) -> Function:
+    """A kernel of compiled code in the current context; one for all who hold it at the same time.
+
+    Args:
+        code: Of a module.
+        name: The linker's, of the kernel.
+        shared_bytes: Dynamic shared memory of its blocks.
+    """
+    key = current_context(), sha256_hex(code), name, shared_bytes
     function = _functions.get(key)
     if function is None:
-        function = _functions[key] = Function(Module(code), name)
+        function = _functions[key] = Function(Module(code), name, shared_bytes)
     return function

@@ -309,6 +309,18 @@ def _fused_convolution(o: Operands) -> Sequence[Dims | None]:
     return [result]
 
 
+def _fused_recurrent(o: Operands) -> Sequence[Dims | None]:
+    """Lengths and first states are of the sequences that are there."""
+    results = fused_dims(o.node)
+    if results is None:
+        raise UnknownDimsError
+    y, states, _ = results
+    for index, dims in ((3, (y[0 if o.number("layout", 0) else 2],)), (4, states), (5, states)):
+        if o.has(index):
+            require(o[index] == tuple(dims), f"input {index} of the dims {o[index]}, expected {tuple(dims)}")
+    return [tuple(dims) for dims in results][: len(o.node.outputs)]
+
+
 def _fused_attention(o: Operands) -> Sequence[Dims | None]:
     q, k, v = o[0], o[1], o[2]
     keys = o[3][-1] if k[-1] == 1 and o.has(3) and o[3] else k[-1]  # what is added repeats the scores of one key
@@ -357,5 +369,6 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "Transpose"): _transpose,
     (DOMAIN, "Attention"): _fused_attention,
     (DOMAIN, "Conv"): _fused_convolution,
+    (DOMAIN, "Recurrent"): _fused_recurrent,
 }
 """Domain and operator → its rule."""

@@ -29,7 +29,18 @@ def fused_dims(node: ir.Node) -> list[Sequence[int]] | None:
         return [(*dims[0][:-1], weight_dims(node)[0])]
     if is_op(node, "Conv", DOMAIN):
         return [_conv_dims(node, dims[0], weight_dims(node))]
+    if is_op(node, "Recurrent", DOMAIN):
+        return _recurrent_dims(node, dims[0])
     return [dims[0]] if node.op_type in PLAIN else None
+
+
+def _recurrent_dims(node: ir.Node, x: tuple[int, ...]) -> list[Sequence[int]]:
+    hidden, directions = node.attributes.get_int("hidden_size", 1), (dims_of(node.inputs[1]) or (1,))[0]
+    if node.attributes.get_int("layout", 0):
+        states = (x[0], directions, hidden)
+        return [(*x[:2], directions, hidden), states, states]
+    states = (directions, x[1], hidden)
+    return [(x[0], directions, x[1], hidden), states, states]
 
 
 def _conv_dims(node: ir.Node, x: tuple[int, ...], weights: tuple[int, ...]) -> Sequence[int]:

@@ -46,6 +46,7 @@ from .qdq import (
     FoldConstants,
     MoveCodes,
 )
+from .recurrent import SplitRecurrent
 from .rewrite import DOMAIN
 from .volumes import WriteVolumes
 
@@ -98,6 +99,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     (None, ActBeforeMoves),
     ("int8-moves", MoveCodes),
     ("int8-moves", AverageCodes),
+    (None, SplitRecurrent),
     (None, FuseConvolutions),
     (None, FuseMatMuls),
     (None, AbsorbInputScales),

@@ -24,7 +24,7 @@ class Step:
 
     Attributes:
         kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"attention"``, ``"pointwise"``, ``"reformat"``, ``"zero"``, ``"matmul"``,
-            ``"plugin"``, ``"generic"`` or ``"tail"``.
+            ``"recurrent"``, ``"plugin"``, ``"generic"`` or ``"tail"``.
         name: The node's name, for messages and profiles.
         op: The node's type.
         attributes: The node's.

@@ -164,6 +164,8 @@ class _Planner:
             self._add_step(replace(step, kind="reformat"))
         elif op == "Attention" and own:
             self._add_attention(step)
+        elif op == "Recurrent" and own:
+            self._add_recurrent(step)
         elif op == "MatMul" and not node.domain and kinds.is_float_product(step, tensors):
             made = product_step(step, tensors, self.views)
             self.steps.append(replace(made, captured="cublaslt-kernels" not in self.disabled))
@@ -307,6 +309,17 @@ class _Planner:
                 names[index] = self.tensors.as_format(name, linear(dims, result.dtype if index < 3 else dtype))
         self.formats[step.outputs[0]] = result
         self.steps.append(replace(step, kind="attention", inputs=tuple(names)))
+
+    def _add_recurrent(self, step: Step) -> None:
+        """What it reads and writes lies row-major, in one type; constants stay what they are."""
+        names, outputs = list(step.inputs), [name for name in step.outputs if name]
+        dtype = self.tensors.dtype(outputs[0])
+        for index, name in enumerate(names):
+            if name and name not in self.constants:
+                form = linear(self.tensors.dims(name), DType.INT32 if index == 3 else dtype)
+                names[index] = self.tensors.as_format(name, form, exact=True)
+        self.formats.update((name, linear(self.tensors.dims(name), dtype)) for name in outputs)
+        self.steps.append(replace(step, kind="recurrent", inputs=tuple(names)))
 
     def _images(self, step: Step, indices: tuple[int, ...] = (0,)) -> tuple[str, ...]:
         """A step's inputs, those of some indices in NHWC."""

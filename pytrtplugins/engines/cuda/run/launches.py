@@ -23,6 +23,7 @@ from ..device.elements import decoded, encoded, from_stored, to_stored
 from ..device.layout import Format, linear
 from ..device.nhwc import Launch, patches, reformat
 from ..device.pool import pool
+from ..device.recurrent import RecurrentKernel, RecurrentProblem
 from ..device.source import nhwc_kernel
 from ..device.window import Window
 from ..naming import naming
@@ -80,6 +81,7 @@ class StepBuilder:
             "reformat": self._reformat,
             "zero": self._zero,
             "matmul": self._matmul,
+            "recurrent": self._recurrent,
             "plugin": self._plugin,
             "generic": self._generic,
             "tail": self._tail,
@@ -165,6 +167,18 @@ class StepBuilder:
         offset, form = step.attributes["factors"][index]
         flat, strides = tensor.flat[offset:], [stride * form.dtype.itemsize for stride in form.strides]
         return Tensor(flat, form, self.device.xp.lib.stride_tricks.as_strided(flat, form.dims, strides))
+
+    def _recurrent(self, step: Step) -> Launch:
+        x_name, weights, added, *states = (*step.inputs, *[""] * 4)[:6]
+        x, types = self.tensors[x_name], (DType.INT32, *[self.tensors[x_name].format.dtype] * 2)
+        problem = RecurrentProblem.of(step.attributes, x.format.dims, x.format.dtype)
+        read = [
+            None if not name else self.tensors[name].flat if name in self.tensors else self._constant(name, dtype)
+            for name, dtype in zip((added, *states), (DType.FLOAT32, *types), strict=True)
+        ]
+        written = [self.tensors[name].flat if name else None for name in (*step.outputs, *[""] * 2)[:3]]
+        kernel = RecurrentKernel(self.device, problem, self.plan.constants[weights])
+        return kernel.bound([x.flat, *read, *written])
 
     def _zero(self, step: Step) -> Launch:
         y, begin = self.tensors[step.outputs[0]], step.attributes["from"]

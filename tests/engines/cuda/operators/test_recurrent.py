@@ -11,7 +11,12 @@ from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import run_on_host
 
 NAMES = re.findall(r"^\* (\w+)\(x\)", onnx.defs.get_schema("RNN", 14).doc, re.M)
-X = np.linspace(-3, 3, 12, dtype=np.float32).reshape(2, 1, 6)  # steps, batch, values
+INPUTS = {
+    "x": np.linspace(-3, 3, 12, dtype=np.float32).reshape(2, 1, 6),  # steps, batch, values
+    "w": np.eye(6, dtype=np.float32)[None],
+    "r": np.full((1, 6, 6), 0.05, np.float32),
+}
+"""The weights are computed in the run, as far as a model knows: constant ones have a kernel."""
 
 
 GIVEN = ", activation_alpha = [0.75], activation_beta = [0.25]"
@@ -19,20 +24,17 @@ GIVEN = ", activation_alpha = [0.75], activation_beta = [0.25]"
 
 def network(name, numbers):
     """One layer of six values with an activation."""
-    model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["": 17]> g (float[2,1,6] x) => (float[2,1,1,6] y) '
+    return onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2,1,6] x, float[1,6,6] w, float[1,6,6] r) => (float[2,1,1,6] y) '
         f'{{ y = RNN <hidden_size = 6, activations = ["{name}"]{numbers}> (x, w, r) }}'
     )
-    weights = {"w": np.eye(6, dtype=np.float32)[None], "r": np.full((1, 6, 6), 0.05, np.float32)}
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, key) for key, value in weights.items())
-    return model
 
 
 def check(model, right):
     """Require of a model the numbers that onnxruntime has for another."""
     session = onnxruntime.InferenceSession(right.SerializeToString(), providers=["CPUExecutionProvider"])
-    (wanted,) = session.run(None, {"x": X})
-    np.testing.assert_allclose(run_on_host(prepare(model), {"x": X})[0]["y"], wanted, rtol=1e-5, atol=1e-6)
+    (wanted,) = session.run(None, INPUTS)
+    np.testing.assert_allclose(run_on_host(prepare(model), INPUTS)[0]["y"], wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,430 @@
+"""How the kernels of recurrent layers spread a layer over a GPU: blocks, threads, and where the weights stay."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ....tensor import DType
+from ....utils.override import override
+
+__all__ = [
+    "CLUSTER",
+    "GATES",
+    "ONE_BLOCK",
+    "WHOLE_GRID",
+    "LanesForm",
+    "MatrixForm",
+    "RecurrentForm",
+    "RecurrentShape",
+    "choose_form",
+]
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+"""Operator → rows of its weights for each hidden unit."""
+ONE_BLOCK, CLUSTER, WHOLE_GRID = range(3)
+"""How blocks exchange the hidden state; see recurrent.cu."""
+IN_REGISTERS, IN_SHARED, IN_L2 = range(3)
+"""Where the weights stay."""
+_PIECE, _LANES = 16, 32
+_ROUND_ROWS, _SUMS = 8, {256: 32, 512: 16}
+"""Rows of weights that a subwarp multiplies at a time; sums of a thread, by the threads of a block, at most."""
+_HELD = {256: 32, 512: 16}
+"""Pieces of weights, of 16 bytes, that a thread has registers for."""
+_ROUND_COST, _EXCHANGE_COST = 350, {ONE_BLOCK: 40, CLUSTER: 500, WHOLE_GRID: 1100}
+"""Cycles: of adding up and activations, and of an exchange; as all that is counted here, fitted to times on an H200."""
+_SHARED_RATE, _L2_RATE = 128, 50
+"""Bytes of a multiprocessor in a cycle."""
+
+
+@dataclass(frozen=True)
+class RecurrentShape:
+    """Sizes of a recurrent layer.
+
+    Attributes:
+        op: ``"LSTM"``, ``"GRU"`` or ``"RNN"``.
+        steps: Of the sequences.
+        batch: Sequences.
+        hidden: Hidden units of a direction.
+        directions: 1 or 2.
+        resets_first: Whether a GRU's reset gate multiplies the state before its product: each step has two exchanges then.
+    """
+
+    op: str
+    steps: int
+    batch: int
+    hidden: int
+    directions: int
+    resets_first: bool = False
+
+    @property
+    def gates(self) -> int:
+        """Rows of weights for each hidden unit."""
+        return GATES[self.op]
+
+
+@dataclass(frozen=True)
+class RecurrentForm(ABC):
+    """One way to compute a layer.
+
+    Attributes:
+        file: Of the kernel, behind recurrent.cu.
+        shape: The layer's sizes.
+        exchange: `ONE_BLOCK`, `CLUSTER` or `WHOLE_GRID`.
+        blocks: Blocks that share the hidden units of one direction.
+        groups: Parts of the batch, each with blocks of its own.
+        threads: Of a block.
+        weights: Element type of R on the GPU.
+        place: Where R stays: in registers, in shared memory, in L2.
+    """
+
+    file: ClassVar[str]
+    shape: RecurrentShape
+    exchange: int
+    blocks: int
+    groups: int
+    threads: int
+    weights: DType
+    place: int
+
+    @property
+    @abstractmethod
+    def state(self) -> DType:
+        """Element type of the hidden state that is multiplied."""
+
+    @property
+    @abstractmethod
+    def units(self) -> int:
+        """Hidden units that a block has room for."""
+
+    @property
+    @abstractmethod
+    def pitch(self) -> int:
+        """Values from one row of the state to the next."""
+
+    @property
+    @abstractmethod
+    def rows_each(self) -> int:
+        """Sequences that are computed at a time."""
+
+    @property
+    @abstractmethod
+    def own_pieces(self) -> int:
+        """Pieces of weights of a thread."""
+
+    @abstractmethod
+    def packed(self, weights: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        """R, (directions, gates · hidden, hidden), in the order in which threads read it, zeros where there are no weights."""
+
+    @abstractmethod
+    def _more(self) -> int:
+        """Shared memory of the kernel itself, in units of 4 bytes."""
+
+    @abstractmethod
+    def _cycles(self) -> float:
+        """An estimate of the time of a step without the exchange."""
+
+    @abstractmethod
+    def _constants(self) -> dict[str, int]:
+        """What the kernel itself is compiled with."""
+
+    @property
+    def group_rows(self) -> int:
+        """Sequences of a group."""
+        return -(-self.shape.batch // self.groups)
+
+    @property
+    def chunks(self) -> int:
+        """How many times a block computes `rows_each` sequences in a step."""
+        return -(-self.group_rows // self.rows_each)
+
+    @property
+    def buffer(self) -> int:
+        """A group's state with padding, in units of 4 bytes."""
+        return self.chunks * self.rows_each * self.pitch * self.state.itemsize // 4
+
+    @property
+    def tagged(self) -> bool:
+        """Whether each value of the state lies in global memory beside the number of its step; else there is a barrier."""
+        return self.exchange == WHOLE_GRID and self.state is DType.FLOAT32
+
+    @property
+    def exchange_words(self) -> int:
+        """Global memory through which blocks exchange the state, zeros at first, in units of 4 bytes."""
+        words = 3 * self.buffer * (2 if self.tagged else 1) + 32
+        return self.shape.directions * self.groups * words if self.exchange == WHOLE_GRID else 1
+
+    @property
+    def shared_floats(self) -> int:
+        """Shared memory of a block, in units of 4 bytes."""
+        buffers = (1 if self.exchange == WHOLE_GRID and not self.tagged else 2) + self.shape.resets_first
+        has_cells = self.shape.op == "LSTM" or self.shape.resets_first
+        cells = self.units * self.chunks * self.rows_each if has_cells else 0
+        weights = self.own_pieces * self.threads * 4 if self.place == IN_SHARED else 0
+        return 8 + -(-(buffers * self.buffer + cells + self._more()) // 4) * 4 + weights
+
+    @property
+    def grid(self) -> int:
+        """All blocks."""
+        return self.shape.directions * self.groups * self.blocks
+
+    def constants(self) -> dict[str, int]:
+        """What the kernel is compiled with."""
+        shape = self.shape
+        return {
+            "STEPS": shape.steps, "BATCH": shape.batch, "HIDDEN": shape.hidden, "DIRECTIONS": shape.directions,
+            "KIND": list(GATES).index(shape.op), "EXCHANGE": self.exchange, "BLOCKS": self.blocks, "GROUPS": self.groups,
+            "GROUP_ROWS": self.group_rows, "THREADS": self.threads, "UNITS": self.units, "ROWS_EACH": self.rows_each,
+            "PLACE": self.place, "PITCH": self.pitch, "OWN_PIECES": self.own_pieces, "SHARED_FLOATS": self.shared_floats,
+            **self._constants(),
+        }  # fmt: skip
+
+    def cycles(self, multiprocessors: int) -> float:
+        """An estimate of the time of a step."""
+        time, exchanges = self._cycles(), 2 if self.shape.resets_first else 1
+        if self.place != IN_REGISTERS:
+            rate = _SHARED_RATE if self.place == IN_SHARED else _L2_RATE
+            time += self.threads * self.own_pieces * _PIECE * self.chunks / rate
+        time += exchanges * _EXCHANGE_COST[self.exchange] + self.blocks
+        if self.exchange == WHOLE_GRID:
+            time += exchanges * self.buffer * 4 / _L2_RATE
+        return time * -(-self.grid // multiprocessors)
+
+    def fits(self, multiprocessors: int, shared_bytes: int) -> bool:
+        """Whether a GPU with this shared memory of a block can run it, and each block has work."""
+        return (
+            self.shared_floats * 4 <= shared_bytes
+            and (self.blocks == 1 or self.units * (self.blocks - 1) < self.shape.hidden)
+            and (self.exchange != WHOLE_GRID or self.grid <= multiprocessors)
+            and (self.place != IN_REGISTERS or self.own_pieces <= _HELD[self.threads])
+        )
+
+
+@dataclass(frozen=True)
+class LanesForm(RecurrentForm):
+    """Products in float32, each sum shared by the lanes of a subwarp: recurrent_lanes.cu."""
+
+    file: ClassVar[str] = "recurrent_lanes.cu"
+
+    @property
+    @override
+    def state(self) -> DType:
+        return DType.FLOAT32
+
+    @property
+    def values(self) -> int:
+        """Weights of a piece of 16 bytes."""
+        return _PIECE // self.weights.itemsize
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a subwarp."""
+        return int(min(_LANES, 2 ** math.ceil(math.log2(-(-self.shape.hidden // self.values)))))
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of a row that one lane has."""
+        return -(-self.shape.hidden // (self.lanes * self.values))
+
+    @property
+    @override
+    def pitch(self) -> int:
+        return self.pieces * self.lanes * self.values
+
+    @property
+    def _units_of_subwarp(self) -> int:
+        subwarps = self.blocks * (self.threads // self.lanes)
+        return -(-self.shape.hidden // subwarps)
+
+    @property
+    def units_each(self) -> int:
+        """Units that a subwarp computes at a time."""
+        return min(max(1, _ROUND_ROWS // self.shape.gates), self._units_of_subwarp)
+
+    @property
+    def rounds(self) -> int:
+        """How many times a subwarp does so in a step."""
+        return -(-self._units_of_subwarp // self.units_each)
+
+    @property
+    @override
+    def units(self) -> int:
+        return self.threads // self.lanes * self.rounds * self.units_each
+
+    @property
+    @override
+    def rows_each(self) -> int:
+        most = max(1, _SUMS.get(self.threads, 32) // (self.units_each * self.shape.gates))
+        return next(rows for rows in (4, 2, 1) if rows <= most and (rows == 1 or rows < 2 * self.group_rows))
+
+    @property
+    @override
+    def own_pieces(self) -> int:
+        return self.rounds * self.units_each * self.shape.gates * self.pieces
+
+    @override
+    def packed(self, weights: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        shape, padded = self.shape, self._padded(weights)
+        # a piece has several runs of 4 columns, so that the lanes read each 16 bytes of the state side by side
+        parts = padded.reshape(shape.directions, -1, shape.gates, self.pieces, self.values // 4, self.lanes, 4)
+        return np.ascontiguousarray(parts.swapaxes(-3, -2)).reshape(-1)
+
+    def _padded(self, weights: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        shape = self.shape
+        source = weights.reshape(shape.directions, shape.gates, shape.hidden, shape.hidden).swapaxes(1, 2)
+        padded = np.zeros((shape.directions, self.blocks * self.units, shape.gates, self.pitch), self.weights.numpy)
+        with np.errstate(over="ignore"):
+            padded[:, : shape.hidden, :, : shape.hidden] = source
+        return padded
+
+    @override
+    def _more(self) -> int:
+        return self.threads // self.lanes * self.units_each * (self.shape.gates + 1) * self.rows_each
+
+    @override
+    def _cycles(self) -> float:
+        busy = self.threads * self.own_pieces
+        halves = 1.5 * self.chunks * (self.weights is DType.FLOAT16)
+        products = busy * self.values * (self.chunks * self.rows_each + halves) / 128
+        reads = self.threads * self.buffer * self.rounds / self.lanes * 4 / _SHARED_RATE
+        return products + reads + self.chunks * self.rounds * _ROUND_COST + 50 + 1.6 * self.threads
+
+    @override
+    def _constants(self) -> dict[str, int]:
+        return {"LANES": self.lanes, "PIECES": self.pieces, "ROUNDS": self.rounds, "UNITS_EACH": self.units_each}
+
+
+@dataclass(frozen=True)
+class MatrixForm(RecurrentForm):
+    """Products in float16 on matrix units: recurrent_mma.cu.
+
+    Attributes:
+        column_warps: Warps that share a sum over the hidden state.
+    """
+
+    file: ClassVar[str] = "recurrent_mma.cu"
+    column_warps: int = 1
+
+    @property
+    @override
+    def state(self) -> DType:
+        return DType.FLOAT16
+
+    @property
+    @override
+    def units(self) -> int:
+        return -(-self.shape.hidden // (2 * self.blocks)) * 2  # two values are exchanged at a time
+
+    @property
+    def _row_warps(self) -> int:
+        return self.threads // 32 // self.column_warps
+
+    @property
+    def row_tiles(self) -> int:
+        """Tiles of 16 rows that a warp has."""
+        return -(-self.shape.gates * self.units // (16 * self._row_warps))
+
+    @property
+    def column_tiles(self) -> int:
+        """Tiles of 16 columns that a warp has."""
+        return -(-self.shape.hidden // (16 * self.column_warps))
+
+    @property
+    @override
+    def pitch(self) -> int:
+        return self.column_tiles * self.column_warps * 16 + 8  # with which no two lanes meet in a bank
+
+    @property
+    @override
+    def rows_each(self) -> int:
+        return 8
+
+    @property
+    @override
+    def own_pieces(self) -> int:
+        return self.row_tiles * self.column_tiles
+
+    @override
+    def packed(self, weights: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        d, g, h = self.shape.directions, self.shape.gates, self.shape.hidden
+        rows, columns = self._row_warps * self.row_tiles * 16, self.column_warps * self.column_tiles * 16
+        units = np.zeros((d, g, self.blocks * self.units, columns), np.float16)
+        with np.errstate(over="ignore"):
+            units[:, :, :h, :h] = weights.reshape(d, g, h, h)
+        blocks = units.reshape(d, g, self.blocks, self.units, columns).swapaxes(1, 2)
+        padded = np.zeros((d, self.blocks, rows, columns), np.float16)
+        padded[:, :, : g * self.units] = blocks.reshape(d, self.blocks, g * self.units, columns)
+        # rows: warp, tile, half, row; columns: warp, tile, half, pair, value
+        tiles = padded.reshape(-1, self._row_warps, self.row_tiles, 2, 8, self.column_warps, self.column_tiles, 2, 4, 2)
+        return np.ascontiguousarray(tiles.transpose(0, 1, 5, 2, 6, 4, 8, 7, 3, 9)).reshape(-1)
+
+    @override
+    def _more(self) -> int:
+        rows = self.chunks * 8
+        return self.threads // 32 * self.row_tiles * 16 * (rows + 1) + self.units * rows
+
+    @override
+    def _cycles(self) -> float:
+        pairs = -(-self.units * self.group_rows // self.threads)
+        products = self.column_tiles * max(33, self.row_tiles * self.threads / 32 * 1.6) + 40
+        targets = self.blocks if self.exchange == CLUSTER else 1
+        sums = pairs * (self.shape.gates * self.column_warps * 8 + 120 + targets * 8)
+        given = 0.4 * self.units * self.group_rows * targets
+        return (1 + self.shape.resets_first) * (self.chunks * products + sums + given + 250 + 0.66 * self.threads)
+
+    @override
+    def _constants(self) -> dict[str, int]:
+        return {"ROW_TILES": self.row_tiles, "COLUMN_TILES": self.column_tiles, "COLUMN_WARPS": self.column_warps}
+
+
+def choose_form(
+    shape: RecurrentShape,
+    half: bool,
+    multiprocessors: int,
+    max_cluster: int,
+    shared_bytes: int,
+    matrix_units: bool = False,
+) -> RecurrentForm | None:
+    """The form with the least estimated time; None where the state of a single sequence has no room.
+
+    Args:
+        shape: The layer's sizes.
+        half: Whether R and h may be rounded to float16.
+        multiprocessors: Of the GPU.
+        max_cluster: Blocks of a cluster at most; 1: the GPU has none.
+        shared_bytes: Shared memory that a block can have.
+        matrix_units: Whether the GPU has those that recurrent_mma.cu needs.
+    """
+    spreads = list(_spreads(shape, multiprocessors, max_cluster))
+    places = (IN_REGISTERS, IN_SHARED, IN_L2)
+    types = (DType.FLOAT32, DType.FLOAT16) if half else (DType.FLOAT32,)
+    forms: list[RecurrentForm] = [
+        LanesForm(shape, *spread, threads, kind, place)
+        for spread, threads, kind, place in itertools.product(spreads, _HELD, types, places)
+    ]
+    if half and matrix_units:
+        forms += [
+            MatrixForm(shape, *spread, threads, DType.FLOAT16, place, 2**power)
+            for spread, threads, place in itertools.product(spreads, _HELD, places)
+            for power in range(5)
+            if 2**power <= threads // 32
+        ]
+    fitting = (form for form in forms if form.fits(multiprocessors, shared_bytes))
+    return min(fitting, key=lambda form: form.cycles(multiprocessors), default=None)
+
+
+def _spreads(shape: RecurrentShape, multiprocessors: int, max_cluster: int) -> Iterator[tuple[int, int, int]]:
+    """Exchanges, blocks and groups."""
+    doubled = [2**power for power in range(8)]
+    shares = [(ONE_BLOCK, 1), *((CLUSTER, size) for size in doubled[1:] if size <= max_cluster)]
+    for groups in sorted({shape.batch, *(split for split in doubled if split < shape.batch)}):
+        most = multiprocessors // (shape.directions * groups)
+        grids = [(WHOLE_GRID, blocks) for blocks in sorted({most, *doubled[2:]}) if 1 < blocks <= most]
+        yield from ((exchange, blocks, groups) for exchange, blocks in (*shares, *grids))

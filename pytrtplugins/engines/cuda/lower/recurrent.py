@@ -1,0 +1,127 @@
+"""LSTM, GRU and RNN → one product of all inputs with W, and one node for the recurrence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ....model.ir import add_constant, array_of, dims_of, dtype_of, operand
+from ....tensor import DType
+from ....utils.optional import require
+from ..device.recurrent import activations_of
+from ..device.recurrent_form import GATES
+from .epilogue import fused_convolution
+from .rewrite import DOMAIN, Rewrite, is_float
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["SplitRecurrent"]
+
+_DEFAULTS = {"direction": "forward", "layout": 0, "linear_before_reset": 0, "input_forget": 0}
+_LISTS = ("activations", "activation_alpha", "activation_beta")
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Weights of a layer, float32, and attributes of its recurrence.
+
+    Attributes:
+        w: (directions · gates · hidden, inputs).
+        r: (directions, gates · hidden, hidden).
+        bias: (directions · gates · hidden), what is added to the products with W.
+        added: The part of a GRU's biases that the reset gate multiplies, (directions, 1, hidden), or an LSTM's peepholes,
+            (directions, 3, hidden), or None.
+        attributes: See `SplitRecurrent`.
+    """
+
+    w: npt.NDArray[np.float32]
+    r: npt.NDArray[np.float32]
+    bias: npt.NDArray[np.float32]
+    added: npt.NDArray[np.float32] | None
+    attributes: dict[str, Any]
+
+
+class SplitRecurrent(Rewrite[_Layer]):
+    """LSTM, GRU or RNN with constant weights → the engine's ``Conv`` with ``rows`` 1, and its ``Recurrent``.
+
+    The first has the products of all steps' inputs with W of all directions, and the biases. ``Recurrent`` reads them, R, the
+    biases or peepholes that cannot be added before, lengths, and the first h and c; it gives Y, Y_h and Y_c. It has the
+    attributes of the ONNX node, ``operator`` and ``hidden_size``.
+
+    What does not match: (1) weights, biases or peepholes that are computed in the run; (2) sequences of an unknown rank or width,
+    or without values; (3) other types than float32 and float16, or lengths that are not int32; (4) activations that
+    ONNX does not list, or too few of them.
+    """
+
+    name: ClassVar[str] = "recurrent"
+    needs: ClassVar[tuple[str, ...]] = tuple(GATES)
+    leaves_unused: ClassVar[bool] = True
+
+    def match(self, node: ir.Node) -> _Layer | None:
+        """The weights, and the attributes of the recurrence."""
+        if node.op_type not in GATES or node.domain or not is_float(node):  # case 3
+            return None
+        dims, lengths = dims_of(node.inputs[0]) or (), operand(node, 4)
+        if len(dims) != 3 or not isinstance(dims[2], int) or not dims[2]:  # case 2
+            return None
+        if lengths is not None and dtype_of(lengths) is not DType.INT32:  # case 3
+            return None
+        w, r, b, p = (array_of(operand(node, index)) for index in (1, 2, 3, 7))
+        missing = [operand(node, index) is not None and array is None for index, array in ((3, b), (7, p))]
+        if w is None or r is None or any(missing) or not w.size or not r.size:  # case 1
+            return None
+        return _layer(node, *(None if array is None else array.astype(np.float32) for array in (w, r, b, p)))
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Layer) -> None:
+        """Put the two nodes in its place."""
+        onnx_ir, x = require("onnx_ir", extra="onnx"), node.inputs[0]
+        assert x is not None
+        name = next(str(output.name) for output in node.outputs if output.name)
+        filters = add_constant(graph, f"{name}.weights", match.w[..., None, None])
+        product = fused_convolution(graph, node, [x, filters, add_constant(graph, f"{name}.bias", match.bias)], rows=1)
+        product.name = f"{node.name}.inputs"
+        inputs = product.outputs[0]
+        inputs.name, inputs.type = f"{name}.inputs", onnx_ir.TensorType(x.dtype)
+        inputs.shape = onnx_ir.Shape([*(x.shape or ())[:2], len(match.w)])
+        added = None if match.added is None else add_constant(graph, f"{name}.added", match.added)
+        states = [operand(node, index) for index in (4, 5, 6)]
+        operands = [inputs, add_constant(graph, f"{name}.recurrent", match.r), added, *states]
+        made = onnx_ir.node(
+            "Recurrent", operands, match.attributes, domain=DOMAIN, name=node.name, num_outputs=len(node.outputs)
+        )
+        graph.insert_before(node, made)
+        described = [(output.name, output.shape, output.type) for output in node.outputs]
+        for old, new in zip(node.outputs, made.outputs, strict=True):
+            old.replace_all_uses_with(new, replace_graph_outputs=True)
+        graph.remove(node, safe=True)
+        for new, (name_, shape, kind) in zip(made.outputs, described, strict=True):
+            new.name, new.shape, new.type = name_, shape, kind
+
+
+def _layer(node: ir.Node, w: Any, r: Any, b: Any, p: Any) -> _Layer | None:
+    """What `SplitRecurrent` makes of a node with these weights; None in case 4."""
+    at, op = node.attributes, node.op_type
+    directions, rows, hidden = r.shape
+    attributes: dict[str, Any] = {
+        "operator": op,
+        "hidden_size": hidden,
+        **{name: at[name].value if name in at else value for name, value in _DEFAULTS.items()},
+        **{name: list(at[name].value) for name in _LISTS if name in at and len(at[name].value)},
+        **({"clip": float(at["clip"].value)} if "clip" in at else {}),
+    }
+    try:
+        texts = activations_of(attributes)
+    except KeyError:
+        return None
+    if len(texts) != directions or len({len(functions) for functions in texts}) != 1:
+        return None
+    both = np.zeros((directions, 2, rows), np.float32) if b is None else b.reshape(directions, 2, rows)
+    bias, added = both.sum(axis=1), None if p is None else p.reshape(directions, 3, hidden)
+    if op == "GRU" and attributes["linear_before_reset"]:
+        bias[:, 2 * hidden :] = both[:, 0, 2 * hidden :]
+        added = both[:, 1:, 2 * hidden :]
+    return _Layer(w.reshape(directions * rows, -1), r, bias.reshape(-1), added, attributes)
