@@ -15,10 +15,19 @@ from .moves import Move
 from .operands import Operand, operands, results
 from .text import C_TYPES, library_text, operation_lines
 
-__all__ = ["pointwise_kernel", "pointwise_loops", "pointwise_text"]
+__all__ = [
+    "THREADS",
+    "count_lines",
+    "element_text",
+    "pointwise_kernel",
+    "pointwise_loops",
+    "pointwise_text",
+    "store_lines",
+]
 
 _MAX_LANES = 8
-_THREADS = 128
+THREADS = 128
+"""Of a block."""
 
 
 def pointwise_loops(
@@ -82,7 +91,7 @@ def pointwise_text(
     read, written = operands(inputs, reads, outputs[0]), results(outputs, writes)
     loops = _loops(read, written)
     rank = len(written[0].form.dims)
-    body = [*loops.place(), *_counts(loops)]
+    body = [*loops.place(), *count_lines(loops)]
     for index, operand in enumerate(read):
         body += _load(loops, index, operand, rank)
     names = [C_TYPES[form.dtype] for form in outputs]
@@ -100,15 +109,28 @@ def pointwise_text(
         body.append(f"    q{index}.values[lane] = {f'lane < count ? {given} : {name}()' if padded else given};")
     body.append("}")
     for index, result in enumerate(written):
-        body += _store(loops, len(read) + index, index, result, rank)
+        body += store_lines(loops, len(read) + index, index, result, rank)
     parameters = [f"const void* x{index}" for index in range(len(inputs))]
     parameters += [f"void* y{index}" for index in range(len(outputs))]
+    return element_text("pointwise", parameters, loops.items, body, library_text())
+
+
+def element_text(name: str, parameters: Sequence[str], items: int, body: Sequence[str], library: str) -> str:
+    """The source of a kernel that does the same for each item.
+
+    Args:
+        name: The kernel's.
+        parameters: C: as they are declared.
+        items: How many there are.
+        body: C: what is done for ``item``.
+        library: C++: functions that the body calls.
+    """
     lines = "\n".join(f"        {line}" for line in body)
     return (
-        f"{library_text()}\n"
-        f'extern "C" __global__ void __launch_bounds__({_THREADS}) pointwise({", ".join(parameters)}) {{\n'
+        f"{library}\n"
+        f'extern "C" __global__ void __launch_bounds__({THREADS}) {name}({", ".join(parameters)}) {{\n'
         "    begin_kernel();\n"
-        f"    for (unsigned item = blockIdx.x * blockDim.x + threadIdx.x; item < {loops.items}u; item += gridDim.x * blockDim.x) {{\n"
+        f"    for (unsigned item = blockIdx.x * blockDim.x + threadIdx.x; item < {items}u; item += gridDim.x * blockDim.x) {{\n"
         f"{lines}\n    }}\n}}\n"
     )
 
@@ -124,7 +146,7 @@ def pointwise_kernel(
     """The kernel on a device; arguments as for `pointwise_text`, no output empty."""
     text = pointwise_text(expression, inputs, outputs, reads, writes)
     items = _loops(operands(inputs, reads, outputs[0]), results(outputs, writes)).items
-    return GeneratedKernel(device, text, "pointwise", -(-items // _THREADS), _THREADS)
+    return GeneratedKernel(device, text, "pointwise", -(-items // THREADS), THREADS)
 
 
 def _loops(read: Sequence[Operand], written: Sequence[Operand]) -> Loops:
@@ -140,7 +162,7 @@ def _loops(read: Sequence[Operand], written: Sequence[Operand]) -> Loops:
     return loops if most >= loops.lanes else pointwise_loops(forms, outputs, most)
 
 
-def _counts(loops: Loops) -> list[str]:
+def count_lines(loops: Loops) -> list[str]:
     """C: how many of a thread's values there are."""
     if loops.valid % loops.lanes == 0 and loops.valid == loops.inner.size:
         return [f"constexpr int count = {loops.lanes};"]
@@ -166,7 +188,8 @@ def _load(loops: Loops, index: int, operand: Operand, rank: int) -> list[str]:
     return [f"Pack<{name}, {loops.lanes}> const p{index} = load_lanes<{loops.lanes}>({source}, {stride}u, count);"]
 
 
-def _store(loops: Loops, tensor: int, index: int, result: Operand, rank: int) -> list[str]:
+def store_lines(loops: Loops, tensor: int, index: int, result: Operand, rank: int) -> list[str]:
+    """C: write the pack ``q{index}`` of a thread to the output ``y{index}``, which is the tensor of this number in the loops."""
     name, stride, lines, count = C_TYPES[result.dtype], loops.inner.strides[tensor], list[str](), "count"
     if result.parameter is None:
         return result.store(f"q{index}", loops.lanes, count, lambda run, lane: loops.at(rank, run, lane))

@@ -25,6 +25,7 @@ from .average_pools import AverageCodes
 from .before_moves import ActBeforeMoves
 from .blocks import FuseBlocks
 from .clip_bounds import WriteClipBounds
+from .coordinates import coordinate_inputs, coordinate_nodes
 from .einsum import WriteEinsums
 from .element_types import check_element_types
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
@@ -182,7 +183,8 @@ def lower(
     if float_type is DType.FLOAT16 and not _holds_half(lowered.graph):
         hanging = hanging_values(lowered.graph)
         late = [node_name(node) for node in lowered.graph if not hanging.isdisjoint(node.outputs)]
-        halve(lowered, float_type, _float_inputs, [*_float_plugins(lowered.graph), *late])
+        keep = [*_float_plugins(lowered.graph), *late, *coordinate_nodes(lowered.graph)]
+        halve(lowered, float_type, _float_inputs, keep)
         lowered.metadata_props[FREE_CASTS] = ""
     return lowered
 
@@ -249,11 +251,12 @@ def _float_inputs(node: ir.Node) -> Collection[int]:
     """Inputs that stay float32 beside others in float16: kernels convert them themselves, and round less.
 
     These are (1) constants, but a plugin's and a stem's weights, whose type says what the image is rounded to; (2) the image
-    that a stem reads, or that patches are made of; (3) an input of the network that becomes int8.
+    that a stem reads, or that patches are made of; (3) an input of the network that becomes int8; (4) coordinates.
     """
     if node.domain != DOMAIN and is_plugin_node(node):
         return ()
     found = {index for index, value in enumerate(node.inputs) if value is not None and constant(value) is not None}
+    found |= coordinate_inputs(node)
     if is_op(node, "Conv", DOMAIN) and node.attributes["image"].value:
         return {*found, 0} - {1}
     is_input = node.inputs and node.inputs[0] is not None and node.inputs[0].is_graph_input()

@@ -32,6 +32,8 @@ _OTHER = frozenset(
 """Operators whose inputs and outputs need not lie in the same order."""
 _OF_FRAMES = ("Gather", "Pad", "Reshape", "Slice")
 """Operators that keep images as they are, or some of them, where the last three dims stay: frames of volumes."""
+_FIRST = frozenset(("GridSample", "RoiAlign"))
+"""Operators whose first input alone lies as the output does."""
 
 
 def image_tensors(graph: ir.Graph, wants_pixels: Callable[[ir.Node], bool]) -> frozenset[str]:
@@ -54,7 +56,8 @@ def image_tensors(graph: ir.Graph, wants_pixels: Callable[[ir.Node], bool]) -> f
     seeds: set[str] = set()
     for node in graph:
         standard = node.domain in ("", DOMAIN)
-        values = [value for value in itertools.chain(node.inputs, node.outputs) if value is not None]
+        inputs = node.inputs[:1] if standard and node.op_type in _FIRST else node.inputs
+        values = [value for value in itertools.chain(inputs, node.outputs) if value is not None]
         free = [value for value in values if value.const_value is None and not value.is_graph_input()]
         names = [str(value.name) for value in free if len(dims_of(value) or ()) == 4]
         if standard and has_rows(node):

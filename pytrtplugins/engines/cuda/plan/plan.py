@@ -23,8 +23,8 @@ class Step:
     """One piece of work.
 
     Attributes:
-        kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"attention"``, ``"pointwise"``, ``"reformat"``, ``"zero"``, ``"matmul"``,
-            ``"recurrent"``, ``"plugin"``, ``"generic"`` or ``"tail"``.
+        kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"attention"``, ``"pointwise"``, ``"indexed"``, ``"reformat"``, ``"zero"``,
+            ``"matmul"``, ``"recurrent"``, ``"plugin"``, ``"generic"`` or ``"tail"``.
         name: The node's name, for messages and profiles.
         op: The node's type.
         attributes: The node's.

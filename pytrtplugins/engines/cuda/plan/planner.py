@@ -20,6 +20,7 @@ from ....tensor import DType, evaluate_dims
 from ....utils.heap import no_collection
 from ..device.activation import PLAIN
 from ..device.expression import Expression
+from ..device.indexed import INDEXED
 from ..device.layout import FP8, Format, as_rows, channels_last, linear
 from ..lower.dims import fused_dims
 from ..lower.einsum import WriteEinsums
@@ -37,6 +38,7 @@ from .arena import Block, Layout, place
 from .attention import place_attention
 from .images import image_tensors
 from .in_place import cast_alias, dense_alias, linear_copy, product_step
+from .indexed import indexed_steps
 from .moves import is_only_moved, node_moves, write_moved
 from .plan import Placed, Plan, Step, step_accesses
 from .plugin_formats import agree_formats
@@ -184,7 +186,9 @@ class _Planner:
             self.views.concat(step.name, outputs[0], tensors.natural(outputs[0]), parts)
         elif op == "Split" and kinds.is_view_split(step, tensors):
             self.views.split(tensors.materialized(inputs[0]), {name: tensors.dims(name)[1] for name in outputs})
-        elif self._moves and (self._add_moves(node, step) or self._add_blend(node, step)):
+        elif self._moves and (
+            self._add_moves(node, step) or self._add_blend(node, step) or self._add_indexed(node, step)
+        ):
             pass
         elif node.domain in ("", DOMAIN) and op in OPS:
             self._add_generic(step)
@@ -213,9 +217,7 @@ class _Planner:
             step = replace(step, attributes={**step.attributes, "reads": reads})
         self._add_step(replace(step, kind="pointwise", inputs=tuple(map(tensors.read_wide, names))))
         for name in step.outputs if step.op == "Rows" else ():
-            form = self.formats[name]
-            if form.nhwc and form.dims[1] % form.vector:
-                self.steps.append(Step("zero", f"{step.name}.padding", step.op, {"from": form.dims[1]}, (), (name,)))
+            self._clear_padding(step, name)
 
     @property
     def _moves(self) -> bool:
@@ -263,6 +265,21 @@ class _Planner:
         attributes = {"operations": lines, "results": (result,), "reads": reads}
         self._add_step(replace(step, kind="pointwise", attributes=attributes, inputs=names))
         return True
+
+    def _add_indexed(self, node: ir.Node, step: Step) -> bool:
+        """One kernel for an operator that reads or writes at computed positions, if there is one for this node."""
+        steps = [] if node.domain else indexed_steps(step, self.tensors)
+        for each in steps:
+            self._add_step(each)
+        for name in filter(None, step.outputs if steps and not INDEXED[step.op].fills else ()):
+            self._clear_padding(step, name)
+        return bool(steps)
+
+    def _clear_padding(self, step: Step, name: str) -> None:
+        """Let what fills a pixel's last 16 bytes be zero, which a step's kernel does not write."""
+        form = self.formats[name]
+        if form.nhwc and form.dims[1] % form.vector:
+            self.steps.append(Step("zero", f"{step.name}.padding", step.op, {"from": form.dims[1]}, (), (name,)))
 
     def _add_generic(self, step: Step) -> None:
         """A function of arrays, or none where the output lies where the input does."""

@@ -191,6 +191,9 @@ class ChannelViews:
             and not family & {*self.results, *self.dense}
             and (
                 name in self.joined
-                or (writer is not None and writer.kind in ("conv", "pool", "activation", "pointwise", "generic"))
+                or (
+                    writer is not None
+                    and writer.kind in ("conv", "pool", "activation", "pointwise", "indexed", "generic")
+                )
             )
         )

@@ -8,8 +8,10 @@ from typing import Any
 
 from ....tensor import DType
 from ..device.device import Device, Tensor
+from ..device.elements import to_stored
 from ..device.expression import Expression
 from ..device.generated import GeneratedKernel, compile_all
+from ..device.indexed import indexed_kernel
 from ..device.layout import as_bytes, linear
 from ..device.means import means_kernel
 from ..device.nhwc import Launch
@@ -32,26 +34,47 @@ class GeneratedSteps:
     def __init__(self, device: Device, plan: Plan, tensors: Mapping[str, Tensor]) -> None:
         self._device, self._plan, self._tensors = device, plan, tensors
         self._uploaded: dict[str, Tensor] = {}
+        self._scratch: dict[tuple[str, ...], int] = {}
 
     def launch(self, step: Step) -> Launch:
         """The function that queues a step of the kind ``"pointwise"``."""
-        kernel = self._kernels.get(step.outputs)
+        kernel = self._kernels.get(_key(step))
         if kernel is None:
             return _nothing
         return kernel.prepare([*map(self._operand, step.inputs), *(self._tensors[name] for name in step.outputs)])
 
+    def launch_indexed(self, step: Step, flag: Any) -> Launch:
+        """The function that queues a step of the kind ``"indexed"``, which raises the flag where an index is out of range."""
+        tensors = [*map(self._operand, step.inputs), *(self._tensors.get(name) for name in step.outputs)]
+        arrays = [None if tensor is None else tensor.flat for tensor in tensors]
+        kernel, size = self._kernels[_key(step)], self._scratch[_key(step)]
+        scratch = self._device.allocate(size) if size else None
+        queue = kernel.bound([*arrays, flag, scratch])
+
+        def launch(stream: Any, kept: Any = scratch) -> None:
+            queue(stream)
+
+        return launch
+
     @functools.cached_property
     def _kernels(self) -> dict[tuple[str, ...], GeneratedKernel]:
-        """Outputs → kernel, for all steps with values to compute."""
-        steps = [step for step in self._plan.steps if step.kind == "pointwise"]
+        """Kind and outputs of a step → its kernel, for all steps with values to compute."""
         found = {
-            step.outputs: self._kernel(step) for step in steps if 0 not in self._tensors[step.outputs[0]].format.dims
+            _key(step): self._kernel(step)
+            for step in self._plan.steps
+            if step.kind == "indexed"
+            or (step.kind == "pointwise" and 0 not in self._tensors[step.outputs[0]].format.dims)
         }
         compile_all(found.values())
         return found
 
     def _kernel(self, step: Step) -> GeneratedKernel:
         inputs = [self._operand(name).format for name in step.inputs]
+        if step.kind == "indexed":
+            forms = [self._tensors[name].format if name else None for name in step.outputs]
+            at = step.attributes
+            kernel, self._scratch[_key(step)] = indexed_kernel(self._device, step.op, at, inputs, forms, at["reads"])
+            return kernel
         outputs = [self._tensors[name].format for name in step.outputs]
         if step.op == "Move":
             inputs, outputs = list(map(as_bytes, inputs)), list(map(as_bytes, outputs))
@@ -71,9 +94,14 @@ class GeneratedSteps:
             return self._tensors[name]
         if name not in self._uploaded:
             array = self._plan.constants[name]
-            copy = self._device.upload(array)
+            copy = self._device.upload(to_stored(array))
             self._uploaded[name] = Tensor(copy.reshape(-1), linear(tuple(array.shape), DType.of(array)), copy)
         return self._uploaded[name]
+
+
+def _key(step: Step) -> tuple[str, ...]:
+    """What tells a step from others: two may write one tensor, but not steps of one kind."""
+    return step.kind, *step.outputs
 
 
 def _nothing(stream: Any) -> None:

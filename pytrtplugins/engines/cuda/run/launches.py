@@ -78,6 +78,7 @@ class StepBuilder:
             "activation": self._activation,
             "attention": self._attention,
             "pointwise": self._generated.launch,
+            "indexed": self._indexed,
             "reformat": self._reformat,
             "zero": self._zero,
             "matmul": self._matmul,
@@ -135,6 +136,24 @@ class StepBuilder:
     @functools.cached_property
     def _generated(self) -> GeneratedSteps:
         return GeneratedSteps(self.device, self.plan, self.tensors)
+
+    def _indexed(self, step: Step) -> Launch:
+        """A kernel whose indices may be out of range: on the host its flag is looked at behind each run."""
+        if step.op not in _INDEXING or 1 in step.attributes["known"]:
+            return self._generated.launch_indexed(step, None)
+        if self.device.xp is not np:
+            return self._generated.launch_indexed(step, self.indices.add(step.name, step.op))
+        flag = np.zeros(1, np.bool_)
+        launch = self._generated.launch_indexed(step, flag)
+
+        def look(stream: Any) -> None:
+            with _naming(step, [self.tensors[name].view for name in step.inputs if name in self.tensors]):
+                launch(stream)
+                if flag.any():
+                    flag[...] = False
+                    raise IndexError("an index is out of range")
+
+        return look
 
     def _reformat(self, step: Step) -> Launch:
         x, y, at = self.tensors[step.inputs[0]], self.tensors[step.outputs[0]], step.attributes

@@ -77,20 +77,20 @@ def test_places_are_those_of_onnx(mode):
 
 
 @pytest.mark.parametrize(
-    ("attributes", "operands"),
+    ("attributes", "kind"),
     [
-        ({"mode": "cubic"}, 1),
-        ({"mode": "linear", "antialias": 1}, 1),
-        ({"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}, 1),
-        ({"coordinate_transformation_mode": "tf_crop_and_resize"}, 1),
+        ({"mode": "cubic"}, "indexed"),
+        ({"mode": "linear", "antialias": 1}, "indexed"),
+        ({"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}, "generic"),
+        ({"coordinate_transformation_mode": "tf_crop_and_resize"}, "generic"),
     ],
 )
-def test_other_modes_run_array_by_array(attributes, operands):
+def test_other_modes_have_another_kernel_or_run_array_by_array(attributes, kind):
     graph, name = resize(random(1, 1, 4, 6), (8, 9), **attributes)
     if "coordinate_transformation_mode" in attributes:
         graph.nodes[0].input[1] = graph.constant(np.float32([0, 0, 0, 0, 1, 1, 1, 1]))
     _, execution = run_on_host(graph.model(name), graph.inputs)
-    assert [step.kind for step in execution.plan.steps] == ["generic"]
+    assert [step.kind for step in execution.plan.steps] == [kind]
 
 
 def test_a_linear_resize_is_one_kernel():

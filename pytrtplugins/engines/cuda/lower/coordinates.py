@@ -1,0 +1,33 @@
+"""Coordinates of GridSample and RoiAlign, which stay float32 in a network of float16: there, they would miss by parts of a pixel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....model.ir import is_op, operand
+from ....model.proto import node_name
+from .moves import is_mover
+from .operations import is_elementwise
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["coordinate_inputs", "coordinate_nodes"]
+
+
+def coordinate_inputs(node: ir.Node) -> frozenset[int]:
+    """Places of a node's inputs that are coordinates."""
+    return frozenset((1,)) if is_op(node, "GridSample") or is_op(node, "RoiAlign") else frozenset()
+
+
+def coordinate_nodes(graph: ir.Graph) -> list[str]:
+    """Names of the nodes that make coordinates: elementwise operators, and those that move values, up to the layers before."""
+    readers = ((node, place) for node in graph for place in coordinate_inputs(node))
+    values, found = [operand(node, place) for node, place in readers], dict[str, None]()
+    while values:
+        value = values.pop()
+        node = None if value is None else value.producer()
+        if node is not None and node_name(node) not in found and (is_elementwise(node) or is_mover(node)):
+            found[node_name(node)] = None
+            values += node.inputs
+    return list(found)

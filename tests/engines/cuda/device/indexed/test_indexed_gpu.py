@@ -1,0 +1,81 @@
+"""Operators at computed positions on a GPU: in one graph, the numbers of onnxruntime."""
+
+import itertools
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+import pytrtplugins as ptp
+from pytrtplugins.engines.cuda.plan.fallbacks import ARRAYS, UNCAPTURED
+from tests.engines.cuda.device.indexed.test_grid_sample import grid
+from tests.engines.cuda.device.indexed.test_roi_align import BOXES, IMAGES
+from tests.engines.cuda.lower.test_pointwise import random
+from tests.engines.operators import f, ints, literal, model_of
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
+RNG = np.random.default_rng(2)
+
+
+def indices(size, *dims):
+    return RNG.integers(-size, size, dims)
+
+
+CASES = [
+    *(("GridSample", [random(2, 3, 9, 10), grid(2, 8, 7, 2)], {"mode": mode, "padding_mode": padding, "align_corners": 1}, 1)
+      for mode, padding in itertools.product(("linear", "nearest", "cubic"), ("zeros", "border", "reflection"))),
+    ("GridSample", [random(2, 3, 4, 5, 6), grid(2, 8, 7, 4, 3)], {}, 1),
+    ("Gather", [random(50, 64), indices(50, 300)], {}, 1),
+    ("GatherElements", [random(1, 840, 256), indices(840, 1, 300, 256)], {"axis": 1}, 1),
+    ("GatherND", [random(4, 50, 8), indices(4, 90, 2)], {}, 1),
+    *((op, [random(40, 64), index, random(*updates, seed=1)], {"reduction": reduction}, 1)
+      for reduction in ("none", "add", "mul", "max", "min")
+      for op, index, updates in (("ScatterElements", indices(40, 90, 50), (90, 50)), ("ScatterND", indices(40, 70, 1), (70, 64)))),
+    *(("TopK", [np.round(random(2, length), 2), ints(k)], {"largest": largest}, 2)
+      for length, k, largest in ((8400, 300, 1), (8400, 300, 0), (100, 100, 1), (50000, 4000, 1), (9000, 9000, 1), (100000, 10, 1))),
+    ("TopK", [RNG.integers(0, 5, (2, 70000)), ints(2000)], {}, 2),
+    ("TopK", [random(3, 70, 5).astype(np.float64), ints(9)], {"axis": 1}, 2),
+    *(("RoiAlign", [random(2, 16, 30, 30), BOXES, IMAGES],
+       {"output_height": 7, "output_width": 7, "mode": mode, "sampling_ratio": ratio}, 1)
+      for mode in ("avg", "max") for ratio in (0, 2)),
+    *(("CumSum", [random(*dims), ints(1)[0]], {"exclusive": 1, "reverse": 1}, 1) for dims in ((2, 9000), (3, 4, 12000), (2, 5))),
+    *(("Resize", [random(1, 5, 20, 30), None, np.array([1, 1, scale, scale], np.float32)], {"mode": "cubic", "antialias": 1}, 1)
+      for scale in (2, 0.4)),
+    ("OneHot", [indices(30, 50), ints(30)[0], np.array([0.5, 2], np.float32)], {"axis": 0}, 1),
+    ("Trilu", [random(3, 70, 90), ints(2)[0]], {}, 1),
+    *((op, [random(*dims)], {"axis": 1}, 1) for op in ("ArgMax", "ArgMin") for dims in ((2, 3000), (2, 21, 200, 200), (3, 5))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "outputs"), CASES, ids=[f"{i}-{case[0]}" for i, case in enumerate(CASES)]
+)
+def test_a_node_gives_what_onnxruntime_gives(op, inputs, attributes, outputs):
+    model, feeds = model_of(op, inputs, attributes, outputs, 20), {"x0": inputs[0]}
+    engine = ptp.build(model, engine="cuda")
+    assert not {ARRAYS, UNCAPTURED} & set(engine.choices)
+    with engine.create_context() as context:
+        for _ in range(3):  # the second is a graph's
+            for found, wanted in zip(context.run(feeds).values(), literal(model, feeds), strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 if op == "CumSum" else 1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_pixels_between_convolutions(precision):
+    weights = random(12, 12, 1, 1, seed=2)
+    x, places = f(1, 12, 20, 20), grid(1, 30, 4, 2)
+    model = model_of("GridSample", [x, places], {}, 1, 20)
+    model.graph.node.insert(0, convolution("x0", "pixels"))
+    model.graph.node[1].input[0] = "pixels"
+    model.graph.node.append(convolution("y0", "y"))
+    model.graph.output[0].name = "y"
+    model.graph.initializer.append(numpy_helper.from_array(weights, "weights"))
+    wanted = literal(model, {"x0": x})[0]
+    with ptp.build(model, engine="cuda", precision=precision).create_context() as context:
+        found = context.run({"x0": x})["y"]
+    room = 1e-4 if precision == "fp32" else 1e-2
+    assert np.linalg.norm(found - wanted) < room * np.linalg.norm(wanted)
+
+
+def convolution(x, y):
+    return helper.make_node("Conv", [x, "weights"], [y], y)
